@@ -8,7 +8,7 @@ CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/
 EXTRA := $(if $(CUDA),$(if $(filter-out 9 10 11 12,$(CUDA)),cuda13,cuda12))
 ARGS ?=
 
-.PHONY: sweep test lint types unit bench test-gpu bench-gpu cupy compiler clean
+.PHONY: sweep test lint types unit bench model-report test-gpu bench-gpu cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -29,12 +29,18 @@ unit: $(VENV)/.dev
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tests/bench.py
 
+# Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md.  Takes minutes.
+model-report: $(VENV)/.dev
+	$(RUN)/python -m tests.prediction.report
+
 # On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
 test-gpu: cupy
 	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.run
+	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.sanitize || [ $$? -eq 2 ]
 	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
 
 bench-gpu: cupy
+	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.bench
 	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
 
 cupy:

@@ -16,6 +16,7 @@ class CollbenchError(Exception):
     """What a user can act on: the message says what is wrong, the choices and the fix, in one line."""
 
     exit_status = 2
+    agreed = False  # whether every process of the run raises it, so that the first may speak for all
 
 
 class UsageError(CollbenchError):

@@ -26,7 +26,7 @@ from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
 
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
-_ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\(\d+\))?\s+(\w+)\(')
+_ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
 _FLAGS = (
     "-std=c++20",
     "-O3",

@@ -1,5 +1,8 @@
-"""What a case yields: samples that were checked, a reason for having none, or a failure."""
+"""What a case yields: samples that were checked, what a model expects, a reason for having neither, or a failure."""
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from collbench import stats
@@ -23,16 +26,43 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
+class Timed(ABC):
+    """What has a time, measured or predicted: all that tables, plots and comparisons need of either."""
 
     case: Case
     implementation: str
+
+    @property
+    @abstractmethod
+    def typical(self) -> float:
+        """Seconds of an operation: the figure to quote."""
+
+    @property
+    @abstractmethod
+    def band(self) -> tuple[float, float]:
+        """Seconds between which it should lie; NaN where nobody can tell."""
+
+    @property
+    def algbw(self) -> float:
+        """Bytes of the array per second."""
+        return self.case.nbytes / self.typical
+
+    @property
+    def busbw(self) -> float:
+        """What each link would carry per second in an ideal algorithm (nccl-tests doc/PERFORMANCE.md)."""
+        return self.algbw * self.case.collective.bus_factor(self.case.ranks)
+
+
+@dataclass(frozen=True)
+class Measurement(Timed):
+    """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
+
     platform: str
     launches: int  # operations that each sample is the mean of
     seconds: tuple[float, ...]
     mismatch: Mismatch | None = None
     note: str = ""  # what the reader must know of this number: oversubscribed, ranks sharing one GPU
+    estimate: float | None = None  # seconds that the library itself expected of an operation
 
     @property
     def median(self) -> float:
@@ -49,14 +79,15 @@ class Measurement:
         return stats.median_interval(self.seconds)
 
     @property
-    def algbw(self) -> float:
-        """Bytes of the array per second."""
-        return self.case.nbytes / self.median
+    def typical(self) -> float:
+        """The median."""
+        return self.median
 
     @property
-    def busbw(self) -> float:
-        """What each link would carry per second in an ideal algorithm (nccl-tests doc/PERFORMANCE.md)."""
-        return self.algbw * self.case.collective.bus_factor(self.case.ranks)
+    def band(self) -> tuple[float, float]:
+        """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
+        low, high = self.interval
+        return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -79,4 +110,101 @@ class Failed:
     reason: str
 
 
-Result = Measurement | Skipped | Failed
+@dataclass(frozen=True)
+class Prediction(Timed):
+    """What a case should take by the model: seconds of an operation, and the band in which nine of ten should lie."""
+
+    seconds: float
+    low: float
+    high: float
+    algorithm: str = ""  # that the library would choose
+    protocol: str = ""
+    note: str = ""
+    platform: str = "model"
+
+    @property
+    def typical(self) -> float:
+        """What is expected."""
+        return self.seconds
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Where nine of ten should lie."""
+        return self.low, self.high
+
+
+WAITED, MOVED, ADDED, PUBLISHED = "waited", "moved", "added", "published"
+PHASES = (WAITED, MOVED, ADDED, PUBLISHED)
+"""What a rank does in an operation: wait for another; move bytes; add, and move what is added; let others see it."""
+LAUNCH = "launch"
+PARTS = (LAUNCH, *PHASES)
+"""Everything that an operation's time can go to."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Part of a track: a phase, when it began after the track did, and how long it took; both in seconds."""
+
+    phase: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one block of a rank did in one operation (a host-driven rank has one block)."""
+
+    rank: int
+    block: int
+    start: float  # seconds, by a clock that all ranks share
+    seconds: float
+    spent: Mapping[str, float]  # seconds by phase
+    spans: tuple[Span, ...]  # in order
+    lost: int = 0  # spans that found no room in the log; `spent` has them
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where the time of a checked operation went."""
+
+    case: Case
+    implementation: str
+    platform: str
+    seconds: float  # an operation, as it is measured: the median
+    traced: float  # the same while a log is kept
+    tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
+    note: str = ""
+
+    def longest(self) -> list[Track]:
+        """For each rank the track that lasted longest: the one its result was waited for."""
+        ranks = {track.rank: track for track in sorted(self.tracks, key=lambda track: track.seconds)}
+        return [ranks[rank] for rank in sorted(ranks)]
+
+    def spent(self, part: str) -> float:
+        """Seconds in a phase, the mean over the ranks' longest tracks; or LAUNCH, in none of them.
+
+        LAUNCH is what comes before a kernel starts, after it ends and between operations.
+        """
+        if part == LAUNCH:
+            return max(0.0, self.traced - sum(map(self.spent, PHASES)))
+        tracks = self.longest()
+        return sum(track.spent[part] for track in tracks) / len(tracks)
+
+    def share(self, part: str) -> float:
+        """Of all parts together."""
+        return self.spent(part) / sum(map(self.spent, PARTS))
+
+    @property
+    def overhead(self) -> float:
+        """What keeping the log added, as a share of the time without it."""
+        return self.traced / self.seconds - 1
+
+
+Result = Measurement | Skipped | Failed | Explanation | Prediction
+
+
+def timed(results: Iterable[Result]) -> Iterator[Timed]:
+    """Those that have a time: what was measured and right, and what is predicted."""
+    for each in results:
+        if isinstance(each, Prediction) or (isinstance(each, Measurement) and each.seconds):
+            yield each

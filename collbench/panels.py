@@ -1,15 +1,16 @@
 """What to draw: results sorted into figures and panels, and how each implementation looks in all of them.
 
-How an implementation looks everywhere is its row in LOOKS.
+How an implementation looks everywhere is its row in LOOKS; a prediction looks the same, but hollow and dashed.
+A prediction of as many GPUs is laid over what was measured on them, since that is what it is for.
 """
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
-from collbench.measurement import Measurement
+from collbench.measurement import Measurement, Prediction, Result
 from collbench.store import NAME, Run
 
 
@@ -20,6 +21,12 @@ class Look(NamedTuple):
     marker: str
     linestyle: str
     linewidth: float = 1.5
+    markerfacecolor: str = "auto"
+
+    @property
+    def predicted(self) -> "Look":
+        """The same implementation where it is predicted."""
+        return self._replace(linestyle="--", linewidth=1.2, markerfacecolor="white")
 
 
 # Libraries are solid and thick.  Colours are Okabe and Ito's without yellow, which is lost on white, and four
@@ -68,6 +75,16 @@ class Combination(NamedTuple):
     root: str  # "root3", or "" for rank 0
 
 
+Drawn = Measurement | Prediction
+
+
+class Line(NamedTuple):
+    """What one line of a panel is of."""
+
+    implementation: str
+    predicted: bool
+
+
 @dataclass(frozen=True)
 class Panel:
     """The right results of one combination on one topology, and which implementations also had wrong ones."""
@@ -76,36 +93,73 @@ class Panel:
     ranks: int
     origin: str  # tells runs of one topology apart where they cannot share a panel
     factor: float  # bandwidth to show over algbw: the bus factor, or 0 where there is no bus to speak of
-    measurements: tuple[Measurement, ...]
+    platform: str  # what the ranks live on
+    results: tuple[Drawn, ...]
     wrong: frozenset[str]
+    expectation: str = ""  # the system whose predictions are laid over measurements of another name
 
     @property
-    def points(self) -> dict[tuple[str, int], Measurement]:
-        """Each measurement by implementation and size; of one measured twice in a run, the later."""
-        return {(result.implementation, result.case.nbytes): result for result in self.measurements}
+    def points(self) -> dict[tuple[Line, int], Drawn]:
+        """Each result by line and size; of one measured twice in a run, the later."""
+        return {(line_of(result), result.case.nbytes): result for result in self.results}
+
+    @property
+    def predicted(self) -> bool:
+        """Whether nothing in it was measured."""
+        return all(line.predicted for line, _ in self.points)
 
     @property
     def remarks(self) -> list[str]:
         """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
-        for result in self.measurements:
+        for result in self.results:
             concerned.setdefault(result.note, set()).add(result.implementation)
         concerned.pop("", None)
         concerned |= {"wrong results not drawn": set(self.wrong)} if self.wrong else {}
-        every = {name for name, _ in self.points}
-        return [note if names == every else f"{', '.join(sorted(names))}: {note}" for note, names in concerned.items()]
+        every = {line.implementation for line, _ in self.points}
+        told = [note if names == every else f"{', '.join(sorted(names))}: {note}" for note, names in concerned.items()]
+        return [*told, f"predicted: {self.expectation}"] if self.expectation else told
 
 
-def panels(runs: Sequence[Run]) -> dict[Combination, list[Panel]]:
-    """What to draw, figure by figure; runs of one topology share a panel unless both measured the same."""
+def line_of(result: Drawn) -> Line:
+    """The line that a result is a point of."""
+    return Line(result.implementation, isinstance(result, Prediction))
+
+
+def panels(runs: Sequence[Run], apart: bool = False) -> dict[Combination, list[Panel]]:
+    """What to draw, figure by figure; runs of one topology share a panel unless both measured the same.
+
+    A prediction is laid over what was measured on as many ranks, unless it is to stand `apart` or there are several.
+    """
+    found = _by_topology(runs)
+    return found if apart else {combination: _laid_over(row) for combination, row in found.items()}
+
+
+def _laid_over(row: list[Panel]) -> list[Panel]:
+    kept = []
+    for panel in row:
+        others = [other for other in row if other.predicted != panel.predicted and _alike(other, panel)]
+        rivals = [other for other in row if other.predicted and _alike(other, panel)]
+        if not others or len(rivals) > 1:
+            kept.append(panel)
+        elif not panel.predicted:
+            (expected,) = rivals
+            kept.append(replace(panel, results=panel.results + expected.results, expectation=expected.topology))
+    return kept
+
+
+def _alike(one: Panel, other: Panel) -> bool:
+    return (one.ranks, one.platform, one.factor) == (other.ranks, other.platform, other.factor)
+
+
+def _by_topology(runs: Sequence[Run]) -> dict[Combination, list[Panel]]:
     found: dict[Combination, list[Panel]] = {}
     for combination, panel in (part for run in runs for part in _panels_of(run)):
         row = found.setdefault(combination, [])
         for place, other in enumerate(row):
-            alike = (other.topology, other.ranks, other.factor) == (panel.topology, panel.ranks, panel.factor)
-            if alike and other.points.keys().isdisjoint(panel.points):
-                both = other.measurements + panel.measurements
-                row[place] = replace(other, measurements=both, wrong=other.wrong | panel.wrong)
+            same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
+            if same and other.points.keys().isdisjoint(panel.points):
+                row[place] = replace(other, results=other.results + panel.results, wrong=other.wrong | panel.wrong)
                 break
         else:
             row.append(panel)
@@ -113,27 +167,38 @@ def panels(runs: Sequence[Run]) -> dict[Combination, list[Panel]]:
 
 
 def _panels_of(run: Run) -> Iterator[tuple[Combination, Panel]]:
-    parts: dict[tuple[Combination, int], list[Measurement]] = {}
+    parts: dict[tuple[Combination, int], list[Drawn]] = {}
     for result in run.results:
-        if isinstance(result, Measurement) and result.case.nbytes > 0 and min(result.seconds, default=0) > 0:
+        if _drawable(result):
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""
             place, root = "in-place" if case.in_place else "", f"root{case.root}" if case.root else ""
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
     for (combination, ranks), results in parts.items():
-        right = tuple(result for result in results if result.mismatch is None)
-        wrong = frozenset(result.implementation for result in results if result.mismatch is not None)
+        right = tuple(result for result in results if not _wrong(result))
+        wrong = frozenset(result.implementation for result in results if _wrong(result))
         if right:
             origin = run.path.parent.name if run.path.name == NAME else run.path.stem
             factor = 0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks)
             topology = str(_topology(run).get("name", "unknown topology"))
-            yield combination, Panel(topology, ranks, origin, factor, right, wrong)
+            platform = str(_topology(run).get("platform", right[0].platform))
+            yield combination, Panel(topology, ranks, origin, factor, platform, right, wrong)
 
 
-def share_a_device(run: Run, measurements: Iterable[Measurement]) -> bool:
+def _drawable(result: Result) -> TypeGuard[Drawn]:
+    if isinstance(result, Prediction):
+        return result.case.nbytes > 0
+    return isinstance(result, Measurement) and result.case.nbytes > 0 and min(result.seconds, default=0) > 0
+
+
+def _wrong(result: Drawn) -> bool:
+    return isinstance(result, Measurement) and result.mismatch is not None
+
+
+def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:
     """Whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
-    noted = any(result.platform == "gpu" and "share" in result.note for result in measurements)
+    noted = any(result.platform == "gpu" and "share" in result.note for result in results)
     return noted or _topology(run).get("shared") is True
 
 

@@ -1,4 +1,4 @@
-"""Figures of run files: bandwidth and time against message size, one panel a topology.
+"""Figures of run files, measured or predicted: bandwidth and time against message size, one panel a topology.
 
 The files are `bandwidth.png` and `latency.png`, after what tells several apart: `allreduce-latency.png` where
 there are several collectives, `allreduce-half-in-place-latency.png` where that one was measured with several
@@ -9,13 +9,12 @@ Matplotlib is imported here only, at the first figure.  Another figure of the sa
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from collbench.measurement import Measurement
-from collbench.panels import Combination, Look, Panel, looks, panels
+from collbench.panels import Combination, Drawn, Line, Look, Panel, line_of, looks, panels
 from collbench.store import Run
 from collbench.units import format_seconds, format_size
 
@@ -29,7 +28,7 @@ class Quantity(NamedTuple):
 
     name: str
     scale: str
-    value: Callable[[Panel, Measurement, float], float]
+    value: Callable[[Panel, Drawn, float], float]
     label: Callable[[Panel], str]
     tick: Callable[[float], str]
 
@@ -52,35 +51,47 @@ QUANTITIES = (
 )
 
 
-def draw(runs: Sequence[Run], folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write every figure of these runs into `folder` and say which files; none if nothing was measured.
+def draw(runs: Sequence[Run], folder: Path, formats: Sequence[str] = ("png",), apart: bool = False) -> list[Path]:
+    """Write every figure of these runs into `folder` and say which files; none if there is nothing to draw.
 
-    The same runs give the same bytes, whatever the user's Matplotlib configuration.
+    Predictions are laid over measurements unless they are to stand `apart`.  The same runs give the same bytes,
+    whatever the user's Matplotlib configuration.
     """
-    written = []
+    return [path for stem, figure in figures(runs, apart) for path in save(figure, folder, stem, formats)]
+
+
+def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
+    """Write one figure in each format, and say which files."""
     undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    for stem, figure in figures(runs):
-        folder.mkdir(parents=True, exist_ok=True)
-        for suffix in formats:
-            path = folder / f"{stem}.{suffix}"
-            with _style():
-                figure.savefig(path, dpi=150, metadata=undated.get(suffix))
-            written.append(path)
-    return written
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
+    for path in paths:
+        with style():
+            figure.savefig(path, dpi=150, metadata=undated.get(path.suffix[1:]))
+    return paths
 
 
-def figures(runs: Sequence[Run]) -> Iterator[tuple[str, "Figure"]]:
+def figures(runs: Sequence[Run], apart: bool = False) -> Iterator[tuple[str, "Figure"]]:
     """Each figure, after the file name that it should have but for the suffix."""
-    found = panels(runs)
-    styles = looks(name for row in found.values() for panel in row for name, _ in panel.points)
+    found = panels(runs, apart)
+    styles = _styles(line for row in found.values() for panel in row for line, _ in panel.points)
     for combination, row in found.items():
         for quantity in QUANTITIES:
             details = ", ".join(filter(None, combination[1:]))
-            title = f"{quantity.name.capitalize()} of {combination.collective} ({details})"
+            name = f"predicted {quantity.name}" if all(panel.predicted for panel in row) else quantity.name
+            title = f"{name.capitalize()} of {combination.collective} ({details})"
             yield (
                 "-".join([*_distinction(combination, found), quantity.name]),
                 _figure(title, row, quantity, styles),
             )
+
+
+def _styles(lines: Iterable[Line]) -> dict[Line, Look]:
+    """A look for each line: those of one implementation differ only in being predicted or not."""
+    wanted = set(lines)
+    chosen = looks(line.implementation for line in wanted)
+    every = {Line(name, predicted): look for name, look in chosen.items() for predicted in (False, True)}
+    return {line: look.predicted if line.predicted else look for line, look in every.items() if line in wanted}
 
 
 def _distinction(combination: Combination, found: Collection[Combination]) -> list[str]:
@@ -91,7 +102,8 @@ def _distinction(combination: Combination, found: Collection[Combination]) -> li
     return [part for part, varies in zip(combination, varied, strict=True) if varies and part]
 
 
-def _style() -> AbstractContextManager[None]:
+def style() -> AbstractContextManager[None]:
+    """Settings of every figure, whatever the user's configuration."""
     import matplotlib.style
 
     settings = {
@@ -111,13 +123,13 @@ def _style() -> AbstractContextManager[None]:
     return matplotlib.style.context(["default", settings])
 
 
-def _figure(title: str, row: list[Panel], quantity: Quantity, styles: dict[str, Look]) -> "Figure":
+def _figure(title: str, row: list[Panel], quantity: Quantity, styles: dict[Line, Look]) -> "Figure":
     from matplotlib.figure import Figure
 
     columns = len(row) if len(row) <= 3 else math.ceil(math.sqrt(len(row)))
     rows = math.ceil(len(row) / columns)
     width = {1: 8.0, 2: 12.4}.get(columns, 5.2 * columns)
-    with _style():
+    with style():
         figure = Figure(figsize=(width, 5.0 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, sharex=True, sharey=_comparable(row, quantity), squeeze=False)
         for axes, panel in zip(grid.flat, row, strict=False):
@@ -125,7 +137,7 @@ def _figure(title: str, row: list[Panel], quantity: Quantity, styles: dict[str, 
             axes.set_title(_title(panel, row))
         for place, axes in enumerate(grid.flat[: len(row)]):  # now that shared limits are known
             _value_axis(axes, quantity)
-            _size_axis(axes, row, 8 if columns == 1 else 6)
+            _size_axis(axes, row, 7 if columns == 1 else 6)
             label = quantity.label(row[place])
             if place % columns == 0 or label != quantity.label(row[place - 1]):
                 axes.set_ylabel(label)
@@ -141,29 +153,33 @@ def _figure(title: str, row: list[Panel], quantity: Quantity, styles: dict[str, 
 
 def _comparable(row: list[Panel], quantity: Quantity) -> bool:
     """Whether one y axis suits all panels; a linear one would lay much slower topologies on the ground."""
-    peaks = [max(quantity.value(panel, result, result.median) for result in panel.measurements) for panel in row]
+    peaks = [max(quantity.value(panel, result, result.typical) for result in panel.results) for panel in row]
     return quantity.scale == "log" or max(peaks) < 4 * min(peaks)
 
 
-def _lines(axes: "Axes", panel: Panel, quantity: Quantity, styles: dict[str, Look]) -> None:
-    for name, look in styles.items():
-        results = [result for (other, _), result in sorted(panel.points.items()) if other == name]
+def _lines(axes: "Axes", panel: Panel, quantity: Quantity, styles: dict[Line, Look]) -> None:
+    for line, look in styles.items():
+        results = [result for (other, _), result in sorted(panel.points.items()) if other == line]
         if not results:
             continue
         sizes = [result.case.nbytes for result in results]
-        middle = [quantity.value(panel, result, result.median) for result in results]
-        low, high = ([quantity.value(panel, result, _interval(result)[end]) for result in results] for end in (0, 1))
+        middle = [quantity.value(panel, result, result.typical) for result in results]
+        low, high = ([quantity.value(panel, result, result.band[end]) for result in results] for end in (0, 1))
         if len(results) > 1:
-            axes.fill_between(sizes, low, high, color=look.color, alpha=0.2, linewidth=0)
+            axes.fill_between(sizes, low, high, color=look.color, alpha=_opacity(panel, line), linewidth=0)
         else:  # a band of one point has no area
             axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4)
-        axes.plot(sizes, middle, label=name, **look._asdict())
+        axes.plot(sizes, middle, label=_label(line, panel.predicted), **look._asdict())
 
 
-def _interval(result: Measurement) -> tuple[float, float]:
-    """The interval, or NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
-    low, high = result.interval
-    return (low, high) if math.isfinite(high) else (math.nan, math.nan)
+def _opacity(panel: Panel, line: Line) -> float:
+    """Of a band: those of predictions are wide; many of them must leave the lines to be seen, and what was measured."""
+    return 0.4 / (3 + len({other for other, _ in panel.points if other.predicted})) if line.predicted else 0.2
+
+
+def _label(line: Line, everything: bool) -> str:
+    """Whether it is predicted need not be said of each line where `everything` is."""
+    return f"{line.implementation}, predicted" if line.predicted and not everything else line.implementation
 
 
 def _title(panel: Panel, row: list[Panel]) -> str:
@@ -212,12 +228,19 @@ def size_ticks(least: int, most: int, room: int) -> list[int]:
     return [2**exponent for exponent in range(first, last + 1) if exponent % step == 0]
 
 
-def _legend(figure: "Figure", row: list[Panel], styles: dict[str, Look]) -> None:
+def _legend(figure: "Figure", row: list[Panel], styles: dict[Line, Look]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    names = {name for panel in row for name, _ in panel.points}
-    handles: list[Any] = [Line2D([], [], label=name, **styles[name]._asdict()) for name in styles if name in names]
-    if any(math.isfinite(result.interval[1]) for panel in row for result in panel.measurements):
-        handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label="95 % interval"))
+    everything = all(panel.predicted for panel in row)
+    lines = {line for panel in row for line, _ in panel.points}
+    handles: list[Any] = [
+        Line2D([], [], label=_label(line, everything), **look._asdict())
+        for line, look in styles.items()
+        if line in lines
+    ]
+    banded = {line_of(each).predicted for panel in row for each in panel.results if math.isfinite(each.band[1])}
+    for predicted, label, alpha in ((False, "95 % interval", 0.3), (True, "nine in ten, predicted", 0.15)):
+        if predicted in banded:
+            handles.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=label))
     figure.legend(handles=handles, loc="outside right upper", handlelength=3.5)

@@ -17,10 +17,7 @@ from collbench.sweep import Case, Sampling
 Progress = Callable[[str], None]
 """Told the implementation that is about to run, before each time it does."""
 
-_CHECK_SEED, _TIMING_SEED = (
-    1,
-    2,
-)  # two, so that a result left over from the first check cannot pass the second
+SEEDS = _CHECK_SEED, _TIMING_SEED = 1, 2  # two, so that a result left over from the first check cannot pass the second
 _MOST_LAUNCHES = 2**16
 
 
@@ -50,11 +47,12 @@ def measure(
         progress(implementation.name)
         try:
             implementation.refuse(case)
-            prepared = implementation.prepare(case, platform)
+            with platform.agreeing():
+                prepared = implementation.prepare(case, platform)
         except Unsupported as reason:
             yield Skipped(case, implementation.name, platform.name, str(reason))
             continue
-        if mismatch := _checked_run(case, prepared, platform, _CHECK_SEED):
+        if mismatch := checked_run(case, prepared, platform, _CHECK_SEED):
             yield _result(case, implementation, platform, prepared, mismatch=mismatch)
         elif sampling.check_only:
             yield _result(case, implementation, platform, prepared)
@@ -65,20 +63,21 @@ def measure(
     platform.fill(case, _TIMING_SEED)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        contestant.launches = _calibrate(contestant.prepared, platform, sampling)
+        contestant.launches = calibrate(contestant.prepared, platform, sampling)
     _sample(contestants, platform, sampling, progress)
     for contestant in contestants:
         progress(contestant.implementation.name)
         yield _closing(case, contestant, platform)
 
 
-def _checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -> Mismatch | None:
+def checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -> Mismatch | None:
+    """One operation on fresh buffers; the first mismatch, or None."""
     platform.fill(case, seed)
     platform.time(prepared, 1)
     return platform.check(case, seed)
 
 
-def _calibrate(prepared: Prepared, platform: Platform, sampling: Sampling) -> int:
+def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling) -> int:
     """Double the launches until they last as long as a sample should."""
     launches = 1
     while launches < _MOST_LAUNCHES:
@@ -131,7 +130,7 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
         mismatch = platform.check(case, _TIMING_SEED)
     else:
         contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
-        mismatch = _checked_run(case, contestant.prepared, platform, _TIMING_SEED)
+        mismatch = checked_run(case, contestant.prepared, platform, _TIMING_SEED)
     return _result(case, contestant.implementation, platform, contestant.prepared, contestant, mismatch)
 
 
@@ -151,4 +150,5 @@ def _result(
         seconds=tuple(contestant.samples) if contestant and not mismatch else (),
         mismatch=mismatch,
         note="; ".join(note for note in (platform.note, prepared.note) if note),
+        estimate=prepared.estimate,
     )

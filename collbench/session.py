@@ -1,4 +1,4 @@
-"""A whole run: ranks from here or from an outside launcher, and every result on disk before the next case."""
+"""A whole run: ranks from here, from an outside launcher or of a model, and each result on disk before the next."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,9 @@ from pathlib import Path
 from collbench.environment import describe
 from collbench.joined import Joined
 from collbench.measurement import Failed, Measurement, Result
-from collbench.store import Writer, sweep_fields
+from collbench.modelled import Modelled
+from collbench.records import sweep_fields
+from collbench.store import Writer
 from collbench.supervisor import Supervisor
 from collbench.sweep import Sweep
 
@@ -16,11 +18,15 @@ INTERRUPTED = 130  # exit status after Ctrl-C, as shells count it
 
 
 class Session:
-    """Carries out one sweep; iterate over `run()` inside `with`.  Without a folder nothing is stored."""
+    """One sweep, on the platform of that name or as it is modelled; iterate over `run()` inside `with`.
 
-    def __init__(self, platform: str, sweep: Sweep, launched: tuple[int, int] | None, folder: Path | None) -> None:
-        self._sweep = sweep
-        self._ranks = Joined(platform, sweep) if launched else Supervisor(platform, sweep)
+    Without a folder nothing is stored.
+    """
+
+    def __init__(self, on: str | Modelled, sweep: Sweep, launched: tuple[int, int] | None, folder: Path | None) -> None:
+        self.sweep = sweep
+        self.modelled = isinstance(on, Modelled)  # whether nothing is measured
+        self._ranks = on if isinstance(on, Modelled) else _ranks(on, sweep, launched)
         self.leader = launched is None or launched[0] == 0
         self._writer = Writer(folder) if self.leader and folder else None
         self.path = self._writer.path if self._writer else None
@@ -48,7 +54,7 @@ class Session:
             "started": _now(),
             "environment": environment,
             "topology": greeting["topology"],
-            "sweep": sweep_fields(self._sweep),
+            "sweep": sweep_fields(self.sweep),
         }
 
     def run(self) -> Iterator[Result]:
@@ -65,6 +71,10 @@ class Session:
             with self._writer:
                 if kind is None or issubclass(kind, KeyboardInterrupt):
                     self._writer.end(_now(), INTERRUPTED if kind else exit_status(self.results))
+
+
+def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joined | Supervisor:
+    return Joined(platform, sweep) if launched else Supervisor(platform, sweep)
 
 
 def exit_status(results: Sequence[Result]) -> int:

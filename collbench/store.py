@@ -1,23 +1,21 @@
 """The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
 
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
-1  the first: kinds header, measurement, skipped, failed, end
+1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction
 """
 
 import contextlib
 import json
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from collbench.collectives import find_collective
-from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import Failed, Measurement, Mismatch, Result, Skipped
-from collbench.sweep import Case, Sampling, Sweep
+from collbench.measurement import Result
+from collbench.records import to_line, to_result
 
 FORMAT = 1
 NAME = "run.jsonl"  # of the run file within its folder
@@ -93,93 +91,6 @@ class Writer:
             return
 
 
-def case_fields(case: Case) -> dict[str, Any]:
-    """A case as it stands in a run file, and on the wire between supervisor and workers."""
-    return {
-        "collective": case.collective.name,
-        "nbytes": case.nbytes,
-        "dtype": case.dtype.name,
-        "redop": case.redop.name,
-        "root": case.root,
-        "ranks": case.ranks,
-        "in_place": case.in_place,
-    }
-
-
-def to_case(fields: dict[str, Any]) -> Case:
-    """The case of a line; KeyError, TypeError or UsageError if it is none."""
-    return Case(
-        collective=find_collective(fields["collective"]),
-        nbytes=int(fields["nbytes"]),
-        dtype=find_datatype(fields["dtype"]),
-        redop=NONE if fields["redop"] == NONE.name else find_reduction(fields["redop"]),
-        root=int(fields["root"]),
-        ranks=int(fields["ranks"]),
-        in_place=bool(fields["in_place"]),
-    )
-
-
-def sweep_fields(sweep: Sweep) -> dict[str, Any]:
-    """A sweep as it stands in the header."""
-    return {
-        "collectives": [each.name for each in sweep.collectives],
-        "sizes": list(sweep.sizes),
-        "dtypes": [each.name for each in sweep.dtypes],
-        "redops": [each.name for each in sweep.redops],
-        "ranks": sweep.ranks,
-        "implementations": list(sweep.implementations),
-        "root": sweep.root,
-        "in_place": sweep.in_place,
-        "sampling": asdict(sweep.sampling),
-        "spin": sweep.spin,
-    }
-
-
-def to_sweep(fields: dict[str, Any]) -> Sweep:
-    """The sweep of a header that this version wrote."""
-    named = {
-        "collectives": tuple(find_collective(name) for name in fields["collectives"]),
-        "sizes": tuple(fields["sizes"]),
-        "dtypes": tuple(find_datatype(name) for name in fields["dtypes"]),
-        "redops": tuple(find_reduction(name) for name in fields["redops"]),
-        "implementations": tuple(fields["implementations"]),
-        "sampling": Sampling(**fields["sampling"]),
-    }
-    return Sweep(**(fields | named))
-
-
-def to_line(result: Result) -> dict[str, Any]:
-    """A result as the fields of its line."""
-    fields = {
-        "kind": type(result).__name__.lower(),
-        "implementation": result.implementation,
-        "platform": result.platform,
-        **case_fields(result.case),
-    }
-    if not isinstance(result, Measurement):
-        return fields | {"reason": result.reason}
-    fields |= {"launches": result.launches, "seconds": list(result.seconds)}
-    fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
-    return fields | ({"note": result.note} if result.note else {})
-
-
-def to_result(fields: dict[str, Any]) -> Result | None:
-    """The result of a line; None for kinds that newer writers may add."""
-    common = to_case(fields), str(fields["implementation"]), str(fields["platform"])
-    if fields["kind"] == "skipped":
-        return Skipped(*common, reason=str(fields["reason"]))
-    if fields["kind"] == "failed":
-        return Failed(*common, reason=str(fields["reason"]))
-    wrong = fields["check"] == "wrong"
-    return Measurement(
-        *common,
-        launches=int(fields["launches"]),
-        seconds=tuple(float(sample) for sample in fields["seconds"]),
-        mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
-        note=str(fields.get("note", "")),
-    )
-
-
 def read(path: Path) -> Run:
     """Read a run file, or the one in a folder; RunFileError names file and line of what is malformed."""
     place = path / NAME if path.is_dir() else path
@@ -223,7 +134,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _result(path: Path, number: int, fields: dict[str, Any]) -> Result | None:
-    if fields.get("kind") not in ("measurement", "skipped", "failed"):
+    if fields.get("kind") not in ("measurement", "explanation", "prediction", "skipped", "failed"):
         return None
     try:
         return to_result(fields)

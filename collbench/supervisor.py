@@ -21,7 +21,7 @@ from typing import Any, Self
 from collbench import link, worker
 from collbench.errors import PlatformError
 from collbench.measurement import Failed, Result
-from collbench.store import case_fields, sweep_fields, to_result
+from collbench.records import case_fields, sweep_fields, to_result
 from collbench.sweep import Case, Sweep
 
 _STARTUP = 60.0  # seconds for the ranks to say hello

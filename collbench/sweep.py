@@ -88,6 +88,7 @@ class Sampling:
     warmup: int = 1  # untimed samples of each implementation first
     timeout: float = 30.0  # seconds without progress after which a case counts as hung
     check_only: bool = False  # one checked run of each implementation, and no samples
+    traced: bool = False  # find out where the time goes instead (collbench/tracing.py)
     graph: bool = True  # on a GPU: replay a captured graph rather than launch one by one
 
 

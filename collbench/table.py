@@ -1,8 +1,9 @@
-"""Results as lines of a table, made one by one while a sweep runs."""
+"""Results as lines of a table, made one by one while a sweep runs or is predicted."""
 
 from collections.abc import Sequence
 
-from collbench.measurement import Failed, Measurement, Result, Skipped
+from collbench import breakdown
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Result, Skipped, Timed, timed
 from collbench.sweep import Case
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -10,7 +11,17 @@ LEGEND = (
     "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
 )
-_ROW = "{size:>9}  {name:<16} {time:>9} {interval:>7} {spread}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+EXPECTED_LEGEND = (
+    "time: what a model expects of one operation on the slowest rank; nine in ten: the band around it\n"
+    "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
+)
+CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
+ESTIMATE = (
+    "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
+)
+_ROW = "{size:>9}  {name:<16} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+_EXPECTED = "{size:>9}  {name:<16} {time:>9} {band:>18} {algbw:>8} {busbw:>8} {ratio:>8}  {how:<16} {check}"
+_CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
 
 
 def title(case: Case) -> str:
@@ -25,14 +36,15 @@ def title(case: Case) -> str:
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
-def heading(library: str, spread: bool = False) -> str:
-    """The names of the columns; `spread` adds the percentiles of the samples."""
+def heading(library: str, spread: bool = False, estimates: bool = False) -> str:
+    """The names of the columns; `spread` adds the percentiles of the samples, `estimates` what the library expects."""
     return _ROW.format(
         size="size",
         name="",
         time="time",
         interval="± 95 %",
         spread="".join(f"{name:>9} " for name in _SPREAD) if spread else "",
+        estimate=f"{'estimate':>9} " if estimates else "",
         algbw="algbw",
         busbw="busbw",
         ratio=f"vs {library}" if library else "",
@@ -40,37 +52,101 @@ def heading(library: str, spread: bool = False) -> str:
     )
 
 
-def row(result: Result, library: Measurement | None, spread: bool = False) -> str:
-    """One result; `library` is the measurement of the same case that it is compared with."""
+def expected_heading(library: str) -> str:
+    """The same for predictions."""
+    return _EXPECTED.format(
+        size="size",
+        name="",
+        time="time",
+        band="nine in ten",
+        algbw="algbw",
+        busbw="busbw",
+        ratio=f"vs {library}" if library else "",
+        how="algorithm",
+        check="",
+    ).rstrip()
+
+
+def change_heading() -> str:
+    """The names of the columns where the same is predicted twice."""
+    return _CHANGE.format(
+        size="size", name="", before="as it is", after="what if", ratio="takes", how="algorithm", note=""
+    ).rstrip()
+
+
+def change_row(before: Result, after: Result) -> str:
+    """A prediction beside the one without the change; `takes` is how many times as long it lasts."""
+    if not isinstance(before, Prediction) or not isinstance(after, Prediction):
+        return row(after, None)
+    return _CHANGE.format(
+        size=format_size(after.case.nbytes),
+        name=after.implementation,
+        before=format_seconds(before.seconds),
+        after=format_seconds(after.seconds),
+        ratio=f"{after.seconds / before.seconds:.2f}x",
+        how=_way(after),
+        note=f"predicted, {after.note}" if after.note else "predicted",
+    )
+
+
+def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False) -> str:
+    """One result; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
     if isinstance(result, Skipped | Failed):
         word = "skipped" if isinstance(result, Skipped) else "FAILED"
         return f"{size:>9}  {result.implementation:<16} {word}: {result.reason}"
+    if isinstance(result, Explanation):
+        return breakdown.row(result)
+    if isinstance(result, Prediction):
+        return _expected_row(result, library)
     if result.mismatch:
         return f"{size:>9}  {result.implementation:<16} WRONG: {result.mismatch}"
     low, high = result.interval
     halfwidth = (high - low) / 2 / result.median
-    ratio = _ratio(library.median / result.median) if library and library is not result else ""
     return _ROW.format(
         size=size,
         name=result.implementation,
         time=format_seconds(result.median),
         interval=f"{halfwidth:.1%}" if halfwidth < 10 else "?",
         spread="".join(f"{format_seconds(result.percentile(each)):>9} " for each in _SPREAD.values()) if spread else "",
+        estimate=f"{_estimate(result):>9} " if estimates else "",
         algbw=format_rate(result.algbw),
         busbw=format_rate(result.busbw),
-        ratio=ratio,
+        ratio=_ratio(result, library),
         check=f"ok, {result.note}" if result.note else "ok",
     )
 
 
-def _ratio(speedup: float) -> str:
+def _way(result: Prediction) -> str:
+    return "/".join(filter(None, [result.algorithm, result.protocol]))
+
+
+def _estimate(result: Measurement) -> str:
+    return "" if result.estimate is None else format_seconds(result.estimate)
+
+
+def _expected_row(result: Prediction, library: Timed | None) -> str:
+    return _EXPECTED.format(
+        size=format_size(result.case.nbytes),
+        name=result.implementation,
+        time=format_seconds(result.seconds),
+        band=" .. ".join(map(format_seconds, result.band)),
+        algbw=format_rate(result.algbw),
+        busbw=format_rate(result.busbw),
+        ratio=_ratio(result, library),
+        how=_way(result),
+        check=f"predicted, {result.note}" if result.note else "predicted",
+    )
+
+
+def _ratio(result: Timed, library: Timed | None) -> str:
+    if library is None or library is result:
+        return ""
+    speedup = library.typical / result.typical
     return f"{speedup:.2f}x" if speedup >= 0.01 else f"{speedup:.1g}x"
 
 
-def library_of(results: Sequence[Result], libraries: Sequence[str], case: Case) -> Measurement | None:
-    """The library's measurement of this case among the results so far."""
-    for result in reversed(results):
-        if isinstance(result, Measurement) and result.implementation in libraries and result.case == case:
-            return None if result.mismatch else result
-    return None
+def library_of(results: Sequence[Result], libraries: Sequence[str], case: Case) -> Timed | None:
+    """The library's result for this case among those so far, if it has a time."""
+    of_case = (each for each in reversed(results) if each.implementation in libraries and each.case == case)
+    return next(timed(of_case), None)

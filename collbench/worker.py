@@ -19,9 +19,10 @@ from collbench.environment import variables
 from collbench.errors import CaseFailed, CollbenchError
 from collbench.implementations import fifo_bytes, implementations
 from collbench.platforms import Platform, open_platform
+from collbench.records import to_case, to_line, to_sweep
 from collbench.runner import measure
-from collbench.store import to_case, to_line, to_sweep
 from collbench.sweep import Sweep
+from collbench.tracing import explain
 from collbench.world import MpiProcesses, OneProcess, World
 
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and page
@@ -77,7 +78,8 @@ def _measure(
     case = to_case(order)
     chosen = [implementations()[name] for name in order["implementations"]]
     turn = page.turn if channel else lambda name: None
-    for result in measure(case, chosen, platform, sweep.sampling, turn):
+    carry_out = explain if sweep.sampling.traced else measure
+    for result in carry_out(case, chosen, platform, sweep.sampling, turn):
         _send(channel, {"result": to_line(result)})
     _send(channel, {"done": True})
 

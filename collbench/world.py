@@ -44,8 +44,8 @@ class MpiProcesses:
         from mpi4py import MPI
 
         self._comm = MPI.COMM_WORLD
-        self.size = self._comm.Get_size()
-        self.leader = self._comm.Get_rank() == 0
+        self.size, self.rank = self._comm.Get_size(), self._comm.Get_rank()
+        self.leader = self.rank == 0
 
     def broadcast(self, message: Any) -> Any:
         """What the leader says, on every process."""

@@ -91,6 +91,9 @@ const unsigned TILE = 1;
 const unsigned TILE = 512;
 #endif
 
+// How many of them `left` elements fill: a constant where a tile is one, or a GPU would keep tiles in local memory.
+__device__ inline unsigned filled(u64 left) { return TILE == 1 || left >= TILE ? TILE : unsigned(left); }
+
 struct Tile {
   unsigned element[TILE];
   T value[TILE];
@@ -139,7 +142,7 @@ extern "C" __global__ void fill(PARAMETER(u64) target, PARAMETER(u64) count, PAR
   for (u64 first = (u64)TILE * (blockIdx.x * blockDim.x + threadIdx.x); first < count; first += stride) {
     Tile tile(how, offset + first);
     tile.input(how, rank);
-    const unsigned length = count - first < TILE ? unsigned(count - first) : TILE;
+    const unsigned length = filled(count - first);
     for (unsigned i = 0; i < length; i++) ((T*)target)[first + i] = tile.value[i];
   }
 }
@@ -154,7 +157,7 @@ extern "C" __global__ void compare(PARAMETER(u64) got, PARAMETER(u64) count, PAR
   for (u64 first = (u64)TILE * (blockIdx.x * blockDim.x + threadIdx.x); first < count; first += stride) {
     Tile tile(how, offset + first);
     source < 0 ? tile.reduced(how) : tile.input(how, unsigned(source));
-    const unsigned length = count - first < TILE ? unsigned(count - first) : TILE;
+    const unsigned length = filled(count - first);
     unsigned differ = 0;
     for (unsigned i = 0; i < length; i++) differ += !same(((const T*)got)[first + i], tile.value[i], ulps);
     for (unsigned i = 0; differ && i < length && lowest == ~0ULL; i++)

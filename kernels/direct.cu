@@ -112,29 +112,32 @@ __device__ inline Route route(const Call& call, u64 first, unsigned target, unsi
   return Route{call.world, first, call.block * blockDim.x + threadIdx.x, call.world.blocks * blockDim.x, target, targets};
 }
 
-extern "C" __global__ void __launch_bounds__(512) one_shot(PARAMETER(World) world, PARAMETER(u64) count) {
+extern "C" __global__ void __launch_bounds__(512, 1) one_shot(PARAMETER(World) world, PARAMETER(u64) count) {
   const Call call(world);
   call.meet(0);
   add_part(route(call, 0, call.rank, 1), count);
+  stamp_block(world, Phase::ADDED);
   call.meet(1);
   call.leave();
 }
 
 // `chunk` elements in each rank's shard; the last may be shorter or empty.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     two_shot(PARAMETER(World) world, PARAMETER(u64) count, PARAMETER(u64) chunk) {
   const Call call(world);
   const u64 first = call.rank * chunk;
   call.meet(0);
   if (first < count) add_part(route(call, first, call.rank, world.ranks), count - first < chunk ? count - first : chunk);
+  stamp_block(world, Phase::ADDED);
   call.meet(1);
   call.leave();
 }
 
-extern "C" __global__ void __launch_bounds__(512) parameter_server(PARAMETER(World) world, PARAMETER(u64) count) {
+extern "C" __global__ void __launch_bounds__(512, 1) parameter_server(PARAMETER(World) world, PARAMETER(u64) count) {
   const Call call(world);
   call.meet(0);
   if (call.rank == 0) add_part(route(call, 0, 0, world.ranks), count);
+  stamp_block(world, Phase::ADDED);
   call.meet(1);
   call.leave();
 }

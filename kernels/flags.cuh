@@ -7,7 +7,7 @@
 // publish and await are called by a whole block.  The barrier inside them hands the one thread's ordering on to the
 // others: without it, data may be written after the flag, or read before it.
 #pragma once
-#include "world.cuh"
+#include "trace.cuh"
 
 typedef unsigned Flag;
 
@@ -30,6 +30,8 @@ __device__ inline unsigned count_in(unsigned* counter) {  // among the blocks of
   asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
   return before;
 }
+// Between accesses to one place through two addresses, of which one is a multicast address: nothing else orders them.
+__device__ inline void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 __device__ inline void relax(u64, unsigned) {}
 __device__ inline void drain() {}
 #else
@@ -50,6 +52,7 @@ inline unsigned count_in(unsigned* counter) {
 inline unsigned load_acquire(const Flag* flag) {
   return std::atomic_ref(*const_cast<Flag*>(flag)).load(AWAIT_ORDER);
 }
+inline void fence_aliases() {}  // a host has one address for each place
 #endif
 
 // publish for two flags at once: what was done before is visible to either reader, for the price of one fence.
@@ -94,6 +97,7 @@ __device__ inline void look_until(const Flag* flag, unsigned number, const World
 
 __device__ inline void await(const Flag* flag, unsigned number, const World& world, Flag* error) {
   if (threadIdx.x == 0) look_until(flag, number, world, error);
+  stamp(world, Phase::WAITED);
   __syncthreads();
 }
 
@@ -110,7 +114,9 @@ struct Call {
         rank(world.rank()),
         block(world.block()),
         mine(world.window_of(rank)),
-        number(mine->calls.word[0] + 1) {}
+        number(mine->calls.word[0] + 1) {
+    begin_trace(world);
+  }
 
   __device__ Flag* met(unsigned at, unsigned by) const {
     return &world.window_of(at)->met[(block * world.ranks + by) * APART];
@@ -123,12 +129,15 @@ struct Call {
     drain();
     __syncthreads();
     for (unsigned i = threadIdx.x; i < world.ranks; i += blockDim.x) store_release(met(i, rank), value);
+    stamp(world, Phase::PUBLISHED);
     for (unsigned i = threadIdx.x; i < world.ranks; i += blockDim.x)
       look_until(met(rank, i), value, world, &mine->error.word[0]);
     __syncthreads();
+    stamp(world, Phase::WAITED);
   }
 
   __device__ void leave() const {
+    end_trace(world);
     __syncthreads();
     if (threadIdx.x || count_in(&mine->calls.word[1]) + 1 < world.blocks) return;
     mine->calls.word[1] = 0;

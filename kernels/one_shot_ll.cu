@@ -12,7 +12,7 @@
 #include "packets.cuh"
 
 // `bytes` in the array, at most room * 8; `fifo`: where the inbox starts in the windows, in bytes behind the flags.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     one_shot_ll(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) room, PARAMETER(u64) bytes) {
   const Call call(world);
   const unsigned ranks = world.ranks, rank = call.rank, flag = 2 * call.number + 1;
@@ -29,6 +29,7 @@ extern "C" __global__ void __launch_bounds__(512)
       send_packets(&inbox(peer, rank)[i], own, flag);
     }
   }
+  stamp(world, Phase::MOVED);
   for (u64 i = first; i * PAYLOAD < bytes; i += threads) {
     auto input = [&](unsigned from) {
       return from == rank ? load_payload(source, i * PAYLOAD, bytes)
@@ -38,5 +39,6 @@ extern "C" __global__ void __launch_bounds__(512)
     for (unsigned from = 1; from < ranks; from++) sum = combine_payload(sum, input(from));
     store_payload(target, i * PAYLOAD, bytes, finish_payload(sum, ranks));
   }
+  stamp(world, Phase::ADDED);
   call.leave();
 }

@@ -42,9 +42,11 @@ __device__ inline u64 receive_packets(const Packets* from, unsigned flag, const 
   u64 first, second;
   load_packets(from, first, second);
   if (first >> 32 != flag || second >> 32 != flag) {
+    stamp(world, Phase::WORKED);
     Patience patience(world, error);
     do load_packets(from, first, second);
     while ((first >> 32 != flag || second >> 32 != flag) && patience.again());
+    stamp(world, Phase::WAITED);
   }
   return (first & 0xffffffffULL) | second << 32;
 }
@@ -60,7 +62,8 @@ __device__ inline u64 load_payload(const unsigned char* source, u64 at, u64 byte
   if (at + PAYLOAD <= bytes && (u64)(source + at) % PAYLOAD == 0) return *(const u64*)(source + at);
   Payload x;
   x.bits = 0;
-  for (unsigned i = 0; i < PAYLOAD / sizeof(T) && at + i * sizeof(T) < bytes; i++) x.lane[i] = ((const T*)(source + at))[i];
+  for (unsigned i = 0; i < PAYLOAD / sizeof(T); i++)  // to a fixed end: only then is x kept in registers
+    if (at + i * sizeof(T) < bytes) x.lane[i] = ((const T*)(source + at))[i];
   return x.bits;
 }
 
@@ -71,7 +74,8 @@ __device__ inline void store_payload(unsigned char* target, u64 at, u64 bytes, u
   }
   Payload x;
   x.bits = bits;
-  for (unsigned i = 0; i < PAYLOAD / sizeof(T) && at + i * sizeof(T) < bytes; i++) ((T*)(target + at))[i] = x.lane[i];
+  for (unsigned i = 0; i < PAYLOAD / sizeof(T); i++)
+    if (at + i * sizeof(T) < bytes) ((T*)(target + at))[i] = x.lane[i];
 }
 
 __device__ inline u64 combine_payload(u64 a, u64 b) {

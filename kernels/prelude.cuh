@@ -9,6 +9,8 @@
 #else
 #define PARAMETER(type) const __grid_constant__ type  // by plain value, indexing it would copy it to local memory
 #define INDEPENDENT
+#define BLOCK_LOCAL __shared__
+#define OUTLINED
 #if defined(UNROLL)
 #define UNROLLED _Pragma("unroll 4")
 #else

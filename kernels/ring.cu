@@ -57,7 +57,9 @@ struct Ring {
         slot(slot),
         block(world.block()),
         sent(mine->channel[world.block()].own.word[0]),
-        taken(mine->channel[world.block()].own.word[1]) {}
+        taken(mine->channel[world.block()].own.word[1]) {
+    begin_trace(world);
+  }
 
   // One piece moves on by one rank: taken from the FIFO, added to, kept, sent, as the verbs say.
   template <int VERBS>
@@ -75,7 +77,9 @@ struct Ring {
     if ((VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR>(from, own, keep, to, packs, world.ranks);
     else move<VERBS>(from, own, keep, to, packs, world.ranks);
     move<VERBS>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);
+    stamp_block(world, VERBS & ADD ? Phase::ADDED : Phase::MOVED);
     told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);
+    stamp(world, Phase::PUBLISHED);
   }
 
   template <int VERBS>
@@ -88,6 +92,7 @@ struct Ring {
   }
 
   __device__ void remember() {
+    end_trace(world);
     __syncthreads();
     if (threadIdx.x == 0) {
       mine->channel[block].own.word[0] = sent;
@@ -110,7 +115,7 @@ __device__ inline u64 within(u64 first, u64 wanted, u64 count) {
 
 // `count` elements in all, `chunk` in each rank's chunk (the last may be shorter or empty), `slot` in a FIFO slot; chunk
 // and slot are whole packs.  `fifo`: where in the windows this kernel's FIFOs start, in bytes behind the flags.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     ring_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) count,
                    PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
@@ -145,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(512)
 }
 
 // The first round alone: `chunk` elements of the result stay with each rank, cut from ranks * chunk.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     ring_reducescatter(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
   const T* const source = (const T*)world.send[rank];
@@ -164,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(512)
 }
 
 // The second round alone: each rank's `chunk` elements go to everyone.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     ring_allgather(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
   const T* const source = (const T*)world.send[rank];
@@ -183,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(512)
 }
 
 // A chain from the root round to the rank before it; while one piece goes on, the next one follows.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     ring_broadcast(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) count,
                    PARAMETER(unsigned) root) {
   const unsigned ranks = world.ranks, rank = world.rank();

@@ -35,7 +35,9 @@ struct PacketRing {
         slot(slot),
         slots(slots),
         sent(channel.own.word[2]),
-        taken(channel.own.word[3]) {}
+        taken(channel.own.word[3]) {
+    begin_trace(world);
+  }
 
   // `first`: byte of the array that the piece starts at; a piece may reach beyond the array, and then carries zeros.
   template <int VERBS>
@@ -51,6 +53,7 @@ struct PacketRing {
       if (VERBS & KEEP) store_payload(target, at, bytes, x);
       if (VERBS & SEND) send_packets(&out[i], x, goes);
     }
+    stamp(world, VERBS & ADD ? Phase::ADDED : Phase::MOVED);
     if (VERBS & SEND) sent++;
     if (VERBS & TAKE) taken++;
     __syncthreads();  // a slot that all threads of this block have emptied may be filled by what this hop causes
@@ -62,6 +65,7 @@ struct PacketRing {
   }
 
   __device__ void remember() {
+    end_trace(world);
     __syncthreads();  // a block with nothing to do has no other barrier, and its threads must have read the old numbers
     if (threadIdx.x) return;
     channel.own.word[2] = sent;
@@ -71,7 +75,7 @@ struct PacketRing {
 
 // All lengths in bytes: `bytes` in the array, `chunk` in each rank's chunk, `slot` in a piece; chunk and slot are
 // multiples of 8.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     ring_ll_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(unsigned) slots,
                       PARAMETER(u64) bytes, PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();

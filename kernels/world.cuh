@@ -37,6 +37,7 @@ struct World {
   unsigned char* send[MAX_RANKS];
   unsigned char* receive[MAX_RANKS];
   u64 spins;             // a wait that takes more tries gives up
+  u64 trace;             // where the logs of kernels/trace.cuh start, in bytes behind the flags
   unsigned ranks;
   unsigned first;        // this launch holds the ranks first, first + stride, ...
   unsigned stride;

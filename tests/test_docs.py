@@ -35,7 +35,7 @@ def test_every_implementation_is_in_the_changelog(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link and picture exists."""
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
 

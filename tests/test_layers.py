@@ -12,13 +12,13 @@ from tests.conftest import ROOT
 LAYERS = [  # from the bottom; a module may import from its own layer and those below
     {"errors", "units", "__init__"},
     {"collectives", "datatypes", "topology", "stats"},
-    {"sweep", "measurement", "store", "environment", "world"},
+    {"sweep", "measurement", "records", "store", "environment", "world", "cost", "hardware"},
     {"kernels", "platforms", "link"},
     {"implementations"},
-    {"runner"},
-    {"worker", "joined"},
+    {"runner", "tracing", "model"},
+    {"worker", "joined", "modelled"},
     {"supervisor", "session"},
-    {"analysis", "table", "panels", "plots"},
+    {"analysis", "table", "panels", "plots", "picture", "breakdown", "timeline", "perfetto"},
     {"cli", "__main__"},
 ]
 HEAVY = {"cupy": {"platforms", "implementations"}, "mpi4py": {"platforms", "implementations", "world"}}

@@ -16,7 +16,7 @@ from PIL import Image
 from collbench import panels, plots
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.measurement import Failed, Measurement, Mismatch, Skipped
+from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.store import Run
 from collbench.sweep import Case, geometric
 
@@ -37,7 +37,9 @@ def measured(implementation: str, of: Case, samples: int = 9, **fields: Any) -> 
     return Measurement(of, implementation, fields.pop("platform", "cpu"), 64, spread, **fields)
 
 
-def run(*results: Measurement | Skipped | Failed, topology: str = "2 sockets", name: str = "a", **fields: Any) -> Run:
+def run(
+    *results: Measurement | Prediction | Skipped | Failed, topology: str = "2 sockets", name: str = "a", **fields: Any
+) -> Run:
     return Run(Path(f"runs/{name}/run.jsonl"), {"topology": {"name": topology, **fields}}, results, True)
 
 
@@ -45,9 +47,19 @@ def sweep(*implementations: str, sizes: Sequence[int] = SIZES, **fields: Any) ->
     return [measured(name, case(size), **fields) for size in sizes for name in implementations]
 
 
-def figure(kind: str, *runs: Run) -> Figure:
+def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platform: str = "cpu") -> Run:
+    """A run of a model, which expects twice of what is measured, within a third."""
+    results = []
+    for of in (case(size, ranks=ranks) for size in SIZES):
+        for name in implementations:
+            seconds = 2 * measured(name, of).median
+            results.append(Prediction(of, name, seconds, seconds / 1.5, seconds * 1.5, "ring", "ll"))
+    return run(*results, topology=system, name=system, platform=platform)
+
+
+def figure(kind: str, *runs: Run, apart: bool = False) -> Figure:
     """That figure of these runs, laid out as it will be when written."""
-    drawn = dict(plots.figures(runs))[kind]
+    drawn = dict(plots.figures(runs, apart))[kind]
     drawn.draw_without_rendering()
     return drawn
 
@@ -365,6 +377,62 @@ def test_same_runs_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     again = [path.read_bytes() for path in plots.draw(results, tmp_path / "again", formats)]
     assert first == again
     assert matplotlib.rcParams["font.size"] == 25
+
+
+def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
+    """In a figure that says so once, not on each line."""
+    drawn = figure("latency", predicted("nccl", "one-shot-ll"))
+    assert drawn.get_suptitle() == "Predicted latency of allreduce (float, sum)"
+    assert labels(drawn) == ["nccl", "one-shot-ll", "nine in ten, predicted"]
+    for line in drawn.axes[0].lines:
+        assert (line.get_linestyle(), line.get_markerfacecolor()) == ("--", "white")
+        assert line.get_color() == panels.LOOKS[str(line.get_label())].color
+    band, _ = bands(drawn.axes[0])
+    corners = {(round(x), y) for x, y in band.get_paths()[0].vertices.tolist()}  # type: ignore[union-attr]
+    nccl = [each for each in predicted("nccl").results if isinstance(each, Prediction)]
+    assert corners == {(each.case.nbytes, end) for each in nccl for end in (each.low, each.high)}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_expectation_lies_over_what_was_measured_on_as_many_ranks(order: int) -> None:
+    """Both lines in one panel in one colour, whichever run is named first, and what was expected of which system."""
+    runs = [run(*sweep("nccl", "ring-ll"), platform="cpu"), predicted("nccl")]
+    drawn = figure("latency", *runs[::order])
+    (axes,) = drawn.axes
+    assert set(lines(axes)) == {"nccl", "ring-ll", "nccl, predicted"}
+    assert labels(drawn) == ["nccl", "nccl, predicted", "ring-ll", "95 % interval", "nine in ten, predicted"]
+    assert len({line.get_color() for line in axes.lines if "nccl" in str(line.get_label())}) == 1
+    assert axes.get_title(loc="left") == "2 sockets, 4 ranks\npredicted: DGX"
+    assert drawn.get_suptitle() == "Latency of allreduce (float, sum)"
+    measured_ones = [each.median for each in sweep("nccl")]
+    assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * each for each in measured_ones])
+    assert lines(axes)["nccl"][1] == measured_ones
+
+
+def test_an_expectation_lies_over_every_run_that_it_fits() -> None:
+    """Yesterday's and today's."""
+    before, after = (run(*sweep("nccl"), name=name, platform="cpu") for name in ("before", "after"))
+    drawn = figure("latency", before, after, predicted("nccl"))
+    assert [set(lines(axes)) for axes in drawn.axes] == [{"nccl", "nccl, predicted"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("expectations", "apart"),
+    [
+        ([predicted("nccl", ranks=8)], False),
+        ([predicted("nccl", platform="gpu")], False),
+        ([predicted("nccl")], True),
+        ([predicted("nccl"), predicted("nccl", system="HGX")], False),
+    ],
+    ids=["other ranks", "other hardware", "asked for", "two systems"],
+)
+def test_an_expectation_of_something_else_has_a_panel_of_its_own(expectations: list[Run], apart: bool) -> None:
+    """Nothing is laid over what it does not speak of, nor where it is unclear which one is meant."""
+    drawn = figure("latency", run(*sweep("nccl"), platform="cpu"), *expectations, apart=apart)
+    first, *others = (set(lines(axes)) for axes in drawn.axes)
+    assert first == {"nccl"}
+    assert len(others) == len(expectations)
+    assert all(other <= {"nccl", "nccl, predicted"} for other in others)
 
 
 def test_matplotlib_is_imported_at_the_first_figure_and_pyplot_never(tmp_path: Path) -> None:

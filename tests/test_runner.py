@@ -1,6 +1,7 @@
 """The order of measuring: check, calibrate, warm up, samples in turn, check again; on a platform of made-up times."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,9 @@ class ToyPlatform:
         prepared.launch(launches)
         self.log.append((self.running, launches))
         return self.seconds[self.running]()
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def fill(self, case: Any, seed: int) -> None:
         self.log.append(("fill", seed))

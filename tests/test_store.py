@@ -2,20 +2,46 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import Failed, Mismatch, Result, Skipped
-from collbench.store import FORMAT, NAME, TornLine, Writer, read, sweep_fields, to_line, to_result, to_sweep
+from collbench.measurement import (
+    MOVED,
+    PHASES,
+    WAITED,
+    Explanation,
+    Failed,
+    Mismatch,
+    Prediction,
+    Result,
+    Skipped,
+    Span,
+    Track,
+)
+from collbench.records import sweep_fields, to_line, to_result, to_sweep
+from collbench.store import FORMAT, NAME, TornLine, Writer, read
 from tests.conftest import case, measurement
 from tests.test_sweep import sweep
 
+TRACK = Track(
+    rank=0,
+    block=2,
+    start=0.0,
+    seconds=1.9e-6,
+    spent=dict.fromkeys(PHASES, 1e-7) | {WAITED: 1e-6},
+    spans=(Span(WAITED, 0.0, 1e-6), Span(MOVED, 1e-6, 1e-7)),
+)
 RESULTS: list[Result] = [
     measurement(seconds=(1e-6, 2e-6, 3.3e-7)),
     Skipped(case("broadcast", root=1), "ring-flags", "cpu", "allreduce only"),
     Failed(case(in_place=True), "mpi", "cpu", "a rank died"),
+    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", "NICs at 50%"),
+    Explanation(
+        case(), "ring-flags", "cpu", 2e-6, 2.1e-6, (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)), "busy"
+    ),
 ]
 
 
@@ -47,6 +73,15 @@ def test_a_wrong_result_keeps_where_it_is_wrong() -> None:
     assert to_result(fields) == wrong
 
 
+def test_what_a_library_expected_survives_the_file_where_there_is_any() -> None:
+    """Seconds, an optional field."""
+    expecting = replace(measurement(), estimate=3.5e-5)
+    fields = json.loads(json.dumps(to_line(expecting)))
+    assert fields["estimate"] == 3.5e-5
+    assert to_result(fields) == expecting
+    assert "estimate" not in to_line(measurement())
+
+
 def test_a_folder_stands_for_its_run_file(tmp_path: Path) -> None:
     """Users name the folder they were told."""
     written(tmp_path, *RESULTS)
@@ -68,8 +103,8 @@ def test_a_torn_last_line_is_read_past_with_a_warning(tmp_path: Path, cut: int) 
     """A power cut costs that line only."""
     path = written(tmp_path, *RESULTS, whole=False)
     path.write_text(path.read_text()[:-cut])
-    with pytest.warns(TornLine, match=f"{NAME}:4"):
-        assert list(read(path).results) == RESULTS[:2]
+    with pytest.warns(TornLine, match=f"{NAME}:{1 + len(RESULTS)}"):
+        assert list(read(path).results) == RESULTS[:-1]
 
 
 def test_a_whole_file_gives_no_warning(tmp_path: Path) -> None:
@@ -88,6 +123,8 @@ def test_a_whole_file_gives_no_warning(tmp_path: Path) -> None:
         (json.dumps(to_line(RESULTS[0]) | {"dtype": "float8"}), "run.jsonl:3: unknown dtype 'float8'"),
         (json.dumps(to_line(RESULTS[0]) | {"seconds": ["x"]}), "run.jsonl:3: could not convert"),
         (json.dumps(to_line(RESULTS[0]) | {"seconds": 3}), "run.jsonl:3: "),
+        (json.dumps(to_line(RESULTS[-1]) | {"tracks": [{"rank": 0}]}), "run.jsonl:3: field 'block' is missing"),
+        (json.dumps(to_line(RESULTS[-1]) | {"tracks": [3]}), "run.jsonl:3: "),
         ("[" * 100000, "run.jsonl:3: not JSON"),
     ],
 )

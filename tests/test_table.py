@@ -1,7 +1,9 @@
 """The rows that a user reads."""
 
-from collbench.measurement import Failed, Mismatch, Skipped
-from collbench.table import heading, library_of, row, title
+from dataclasses import replace
+
+from collbench.measurement import Failed, Mismatch, Prediction, Skipped
+from collbench.table import change_heading, change_row, expected_heading, heading, library_of, row, title
 from tests.conftest import case, measurement
 
 
@@ -40,6 +42,17 @@ def test_rows_stand_below_their_headings() -> None:
         assert line.index(value) + len(value) == names.index(name) + len(name)
 
 
+def test_what_a_library_expects_stands_in_a_column_of_its_own() -> None:
+    """Between interval and bandwidths, in the rows that have it."""
+    expecting = replace(measurement("nccl"), estimate=35.52e-6)
+    line, names = row(expecting, None, estimates=True), heading("nccl", estimates=True)
+    assert line.index("35.5 us") + len("35.5 us") == names.index("estimate") + len("estimate")
+    assert len(row(measurement("mpi"), None, estimates=True)) == len(line)
+    assert names.split()[4:7] == ["%", "estimate", "algbw"]
+    assert "35.5" not in row(expecting, None)
+    assert "estimate" not in heading("nccl")
+
+
 def test_the_title_has_what_rows_have_in_common() -> None:
     """Root and reduction only where there is one."""
     assert title(case()) == "allreduce, float, sum, 2 ranks"
@@ -61,3 +74,34 @@ def test_percentiles_stand_between_interval_and_bandwidth() -> None:
     assert fields[6:14] == ["1", "us", "96", "us", "100", "us", "101", "us"]
     names = heading("", spread=True).split()
     assert names[5:] == ["min", "p95", "p99", "max", "algbw", "busbw", "check"]
+
+
+def expected(implementation: str, seconds: float, **more: str) -> Prediction:
+    """A prediction within a factor of two."""
+    return Prediction(case(nbytes=4096), implementation, seconds, seconds / 2, seconds * 2, **more)
+
+
+def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
+    """Below the headings of its own."""
+    library = expected("nccl", 4e-6)
+    line, names = row(expected("ring-ll", 2e-6, algorithm="ring", protocol="ll"), library), expected_heading("nccl")
+    assert " ".join(line.split()) == "4 KiB ring-ll 2 us 1 us .. 4 us 2.048 2.048 2.00x ring/ll predicted"
+    for name, value in (("size", "KiB"), ("time", "2 us"), ("nine in ten", "4 us"), ("vs nccl", "2.00x")):
+        assert line.index(value) + len(value) == names.index(name) + len(name), name
+    assert names.index("algorithm") == line.index("ring/ll")
+    assert row(expected("nccl", 1.0, note="NICs at 50%"), None).endswith("  predicted, NICs at 50%")
+
+
+def test_a_library_that_is_predicted_is_compared_with_too() -> None:
+    """The same column."""
+    library = expected("nccl", 1e-6)
+    assert library_of([library, expected("ring-ll", 1e-6)], ["nccl"], library.case) is library
+
+
+def test_a_change_stands_beside_what_it_changes() -> None:
+    """Both times and their ratio, below their headings; what was skipped says why."""
+    line, names = change_row(expected("nccl", 1e-6), expected("nccl", 3e-6)), change_heading()
+    for name, value in (("as it is", "1 us"), ("what if", "3 us"), ("takes", "3.00x")):
+        assert line.index(value) + len(value) == names.index(name) + len(name), name
+    skipped = Skipped(case(), "nvls", "model", "one node only")
+    assert "skipped: one node only" in change_row(skipped, skipped)

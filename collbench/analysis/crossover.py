@@ -1,10 +1,10 @@
 """From which message size on which implementation wins, and by how much."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collbench.measurement import Measurement, Result
+from collbench.measurement import Result, Timed, timed
 from collbench.sweep import Case
 from collbench.units import format_size
 
@@ -14,7 +14,7 @@ Speedups = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Contest:
-    """A hand-written implementation against a library, over the sizes that both were measured at."""
+    """A hand-written implementation against a library, over the sizes that both have a time for."""
 
     case: Case  # of the largest size
     library: str
@@ -33,9 +33,8 @@ class Contest:
 
 def contests(results: Sequence[Result], libraries: Sequence[str]) -> list[Contest]:
     """Every pair of a library and a hand-written implementation with two sizes or more in common."""
-    measured = [each for each in results if isinstance(each, Measurement) and each.seconds]
-    groups: dict[tuple[Case, str], dict[int, Measurement]] = {}
-    for each in measured:
+    groups: dict[tuple[Case, str], dict[int, Timed]] = {}
+    for each in timed(results):
         kind = replace(each.case, nbytes=0)
         groups.setdefault((kind, each.implementation), {})[each.case.nbytes] = each
     found = []
@@ -44,7 +43,7 @@ def contests(results: Sequence[Result], libraries: Sequence[str]) -> list[Contes
             reference = groups.get((kind, library), {})
             sizes = sorted(times.keys() & reference.keys())
             if challenger not in libraries and len(sizes) > 1:
-                speedups = [(size, reference[size].median / times[size].median) for size in sizes]
+                speedups = [(size, reference[size].typical / times[size].typical) for size in sizes]
                 found.append(Contest(times[sizes[-1]].case, library, challenger, speedups))
     return found
 
@@ -77,19 +76,20 @@ def _other(winning: bool) -> str:
 
 def winners(results: Sequence[Result]) -> list[tuple[Case, list[tuple[int, int, str]]]]:
     """For each kind of case, who is fastest over which range: (first size, last size, implementation)."""
-    best: dict[Case, dict[int, Measurement]] = {}
-    for each in results:
-        if isinstance(each, Measurement) and each.seconds:
-            sizes = best.setdefault(replace(each.case, nbytes=0), {})
-            if each.case.nbytes not in sizes or each.median < sizes[each.case.nbytes].median:
-                sizes[each.case.nbytes] = each
-    told = []
-    for sizes in best.values():
-        ranges: list[tuple[int, int, str]] = []
-        for size, each in sorted(sizes.items()):
-            if ranges and ranges[-1][2] == each.implementation:
-                ranges[-1] = (ranges[-1][0], size, each.implementation)
-            else:
-                ranges.append((size, size, each.implementation))
-        told.append((each.case, ranges))
-    return told
+    best: dict[Case, dict[int, Timed]] = {}
+    for each in timed(results):
+        sizes = best.setdefault(replace(each.case, nbytes=0), {})
+        if each.case.nbytes not in sizes or each.typical < sizes[each.case.nbytes].typical:
+            sizes[each.case.nbytes] = each
+    return [(sizes[max(sizes)].case, _ranges(sizes)) for sizes in best.values()]
+
+
+def _ranges(winners: Mapping[int, Timed]) -> list[tuple[int, int, str]]:
+    """Neighbouring sizes with the same winner as one range."""
+    ranges: list[tuple[int, int, str]] = []
+    for size, winner in sorted(winners.items()):
+        if ranges and ranges[-1][2] == winner.implementation:
+            ranges[-1] = (ranges[-1][0], size, winner.implementation)
+        else:
+            ranges.append((size, size, winner.implementation))
+    return ranges

@@ -15,6 +15,7 @@ import click
 
 from collbench import __version__
 from collbench.errors import CollbenchError
+from collbench.world import launched
 
 
 class Commands(click.Group):
@@ -70,6 +71,8 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except CollbenchError as error:
+        if error.agreed and (launched() or (0, 1))[0]:
+            sys.exit(error.exit_status)  # rank 0 says it
         _fail(str(error), error.exit_status)
     except BrokenPipeError:  # `collbench ... | head`: nobody reads on, which is no error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,22 +25,10 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None) -> 
     _refuse(options)
     platform = _platform(options["on"])
     ranks = _ranks(options["ranks"], platform, launched)
-    if not 0 <= options["root"] < ranks:
-        raise UsageError(f"--root {options['root']} is no rank; choose from 0 to {ranks - 1}")
 
     def sweep_to(last: int) -> Sweep:
-        return Sweep(
-            collectives=_names(options["op"], COLLECTIVES, find_collective),
-            sizes=_sizes(options, last),
-            dtypes=_names(options["datatype"], DATATYPES, find_datatype),
-            redops=_names(options["redop"], REDUCTIONS, find_reduction),
-            ranks=ranks,
-            implementations=choose(options["impl"], platform),
-            root=options["root"],
-            in_place=options["in_place"],
-            sampling=_sampling(options),
-            spin=options["spin"],
-        )
+        sweep = make_cases(options, ranks, choose(options["impl"], platform), last)
+        return replace(sweep, sampling=_sampling(options), spin=options["spin"])
 
     module = platform_module(platform)
     if options["maxbytes"]:
@@ -47,6 +36,22 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None) -> 
         module.refuse_too_large(_memory(sweep), ranks)
         return platform, sweep
     return platform, _largest_that_fits(sweep_to, module, ranks)
+
+
+def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[str, ...], last: int) -> Sweep:
+    """The sweep with nothing said of how to sample it; `last` is the largest size in bytes."""
+    if not 0 <= options["root"] < ranks:
+        raise UsageError(f"--root {options['root']} is no rank; choose from 0 to {ranks - 1}")
+    return Sweep(
+        collectives=_names(options["op"], COLLECTIVES, find_collective),
+        sizes=_sizes(options, last),
+        dtypes=_names(options["datatype"], DATATYPES, find_datatype),
+        redops=_names(options["redop"], REDUCTIONS, find_reduction),
+        ranks=ranks,
+        implementations=implementations,
+        root=options["root"],
+        in_place=options["in_place"],
+    )
 
 
 def _largest_that_fits(sweep_to: Callable[[int], Sweep], module: Any, ranks: int) -> Sweep:
@@ -132,10 +137,10 @@ def _names(text: str, registry: Mapping[str, Named], find: Callable[[str], Named
     return tuple(dict.fromkeys(find(name.strip()) for name in text.split(",")))
 
 
-def default_folder(sweep: Sweep) -> Path:
-    """`results/runs/<time>-<collectives>-<host>`, new for every run."""
+def default_folder(sweep: Sweep, where: str = "") -> Path:
+    """`results/runs/<time>-<collectives>-<where>`, new for every run; `where` is this host unless it is given."""
     names = "-".join(each.name for each in sweep.collectives[:3])
-    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{names}-{socket.gethostname()}"
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{names}-{where or socket.gethostname()}"
     folder = Path("results", "runs", stem)
     count = 2
     while folder.exists():

@@ -1,4 +1,4 @@
-"""List collectives, implementations and platforms, and which implementation does what where."""
+"""List collectives, implementations, platforms and systems, and which implementation does what where."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,11 +7,12 @@ import click
 
 if TYPE_CHECKING:
     from collbench.collectives import Collective
+    from collbench.topology.system import System
 
 
 @click.command()
 def command() -> None:
-    """List collectives, implementations and platforms, and which implementation does what where."""
+    """List collectives, implementations, platforms and systems, and which implementation does what where."""
     from collbench.collectives import COLLECTIVES
     from collbench.datatypes import DATATYPES, REDUCTIONS
     from collbench.implementations import implementations
@@ -32,7 +33,21 @@ def command() -> None:
         [("what does what", *ways)]
         + [(name, *("yes" if name in way.collectives else "-" for way in ways.values())) for name in COLLECTIVES]
     )
+    _table([("system", "GPUs of a node", "joined by", "NICs of a node"), *_systems()])
     _table([("dtypes", ", ".join(DATATYPES)), ("reductions", ", ".join(REDUCTIONS))])
+
+
+def _systems() -> list[tuple[str, ...]]:
+    """A row for each preset."""
+    from collbench.topology.presets import load, names
+
+    return [_system(name, load(name)) for name in names()]
+
+
+def _system(name: str, system: "System") -> tuple[str, ...]:
+    from collbench.topology.diagram import fabric, nic_words
+
+    return (name, f"{system.gpus} x {system.gpu}", fabric(system), nic_words(system).partition(" each way")[0])
 
 
 def _program(collective: "Collective") -> str:

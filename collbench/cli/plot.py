@@ -1,4 +1,4 @@
-"""`collbench plot`: figures of run files."""
+"""Draw run files: bandwidth and time against message size, or timelines of explanations."""
 
 from pathlib import Path
 
@@ -25,17 +25,22 @@ from collbench.errors import UsageError
     show_default=True,
     help="File format; may be given several times.",
 )
-def command(runs: tuple[Path, ...], out: Path | None, formats: tuple[str, ...]) -> None:
+@click.option("--apart", is_flag=True, help="Give predictions panels of their own.")
+def command(runs: tuple[Path, ...], out: Path | None, formats: tuple[str, ...], apart: bool) -> None:
     """Draw bandwidth and latency against message size, a panel for each topology.
 
-    RUN is a run file or the folder that holds it.  Prints the path of each figure.
+    RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
+    laid over what was measured on as many GPUs, where only one such prediction is given.
     """
-    from collbench import plots, store  # not above: Matplotlib takes a while, and --help needs none of it
+    from collbench import plots, store, timeline  # not above: Matplotlib takes a while, and --help needs none of it
+    from collbench.measurement import Explanation
 
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     found = [store.read(path) for path in runs]
     try:
-        written = plots.draw(found, folder, tuple(dict.fromkeys(formats)))
+        written = plots.draw(found, folder, tuple(dict.fromkeys(formats)), apart)
+        explained = [each for run in found for each in run.results if isinstance(each, Explanation)]
+        written += timeline.draw(explained, folder, tuple(dict.fromkeys(formats)))
     except OSError as error:
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error

@@ -1,47 +1,106 @@
-"""`collbench topo`: what connects the ranks here."""
+"""Show what connects the ranks here, or in a system that a file describes."""
 
 import json
 import os
 import shutil
+from collections.abc import Iterable
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from collbench.errors import CollbenchError, PlatformError
+from collbench.errors import CollbenchError, PlatformError, UsageError
 
 if TYPE_CHECKING:
     from collbench.topology import Topology
+    from collbench.topology.system import System
 
 NEEDS_CUPY = "needs CuPy: pip install 'collbench[cuda12]'"
 
 
 @click.command("topo")
+@click.argument("system", required=False, metavar="[PRESET|FILE.toml]")
 @click.option(
     "--on",
     type=click.Choice(["auto", "gpu", "cpu"]),
     default="auto",
     show_default=True,
-    help="What ranks would run on; auto: GPUs if the driver shows any, else the CPU.",
+    help="What ranks would run on here; auto: GPUs if the driver shows any, else the CPU.",
 )
+@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="How many nodes the system has.")
 @click.option(
     "--ranks",
     type=click.IntRange(min=1),
     metavar="N",
     help="How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what run files keep of it.")
-def command(on: str, ranks: int | None, as_json: bool) -> None:
-    """Show what connects the ranks: links between each pair, devices, and what spoils measurements."""
+@click.option("--json", "as_json", is_flag=True, help="Print what run files keep of it; a system's fields.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also draw a picture: .png, .svg or .pdf.",
+)
+def command(
+    system: str | None, on: str, nodes: int | None, ranks: int | None, as_json: bool, output: Path | None
+) -> None:
+    """Show what connects the ranks here, or draw a system (presets: `collbench list`).
+
+    Here: links between each pair, devices, and what spoils measurements.  A system: the network above one of its
+    nodes, as in `collbench topo dgx-h100 --nodes 4 -o fabric.png`.
+    """
+    if system:
+        _described(_system(system, on, nodes, ranks), as_json, output)
+        return
+    if nodes:
+        raise UsageError("--nodes needs a system to have so many of: collbench topo PRESET --nodes N")
+    _discovered(_discover(on, ranks), as_json, output)
+
+
+def _system(name: str, on: str, nodes: int | None, ranks: int | None) -> "System":
+    from collbench.topology.presets import load
+
+    if on != "auto":
+        raise UsageError(f"--on {on} looks at this machine, and {name} is another one; leave one of them out")
+    found = load(name)
+    found = found.of(nodes) if nodes else found
+    return found.part(ranks) if ranks else found
+
+
+def _described(system: "System", as_json: bool, output: Path | None) -> None:
+    from collbench.topology.diagram import lines
+
+    _show(asdict(system) if as_json else None, lines(system, _columns()))
+    if output:
+        _draw(system, output)
+
+
+def _discovered(topology: "Topology", as_json: bool, output: Path | None) -> None:
     from collbench.topology.describe import lines  # not above: --help needs none of it
 
-    topology = _discover(on, ranks)
-    if as_json:
-        click.echo(json.dumps(topology.to_json(), indent=2))
-        return
-    for line in lines(topology, shutil.get_terminal_size().columns):
-        click.echo(line)
+    _show(topology.to_json() if as_json else None, lines(topology, _columns()))
+    if output:
+        from collbench.topology.discovered import from_topology
+
+        _draw(from_topology(topology), output)
+
+
+def _show(record: dict[str, object] | None, lines: Iterable[str]) -> None:
+    """The record as JSON if there is one, else the lines."""
+    click.echo(json.dumps(record, indent=2) if record is not None else "\n".join(lines))
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _draw(system: "System", output: Path) -> None:
+    from collbench.picture import draw
+
+    click.echo(f"picture: {draw(system, output)}", err=True)
 
 
 def _discover(on: str, ranks: int | None) -> "Topology":

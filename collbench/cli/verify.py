@@ -5,44 +5,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collbench.cli._shared import DEFAULTS, HERE, shared
+
 if TYPE_CHECKING:
     from collbench.analysis.conformance import Conformance
     from collbench.sweep import Sweep
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 
-_DEFAULTS: dict[str, Any] = {
-    "maxbytes": str(SIZES[-1]),
-    "minbytes": str(SIZES[0]),
-    "stepfactor": 2.0,
-    "stepbytes": None,
-    "iters": 1,
-    "warmup": 0,
-    "check": 1,
-    "root": 0,
-    "in_place": False,
-    "cudagraph": 1,
-    "no_graph": False,
-    "budget": 0.5,
-}
+_FIXED = {"minbytes": str(SIZES[0]), "maxbytes": str(SIZES[-1]), "stepfactor": 2.0, "iters": 1, "warmup": 0}
+_OPTIONS = [
+    *shared(op="all", impl="all"),
+    HERE,
+    *shared("ranks", datatype="all", redop="all", timeout=60.0),
+    *shared("spin"),
+]
 
 
-@click.command(context_settings={"show_default": True})
-@click.option("--op", default="all", metavar="NAME[,NAME]|all", help="Collectives (see collbench list).")
-@click.option("--impl", default="all", metavar="NAME[,NAME]|library|ladder|all", help="Implementations.")
-@click.option("--on", default="auto", metavar="auto|gpu|cpu", help="Where the ranks live.")
-@click.option("-g", "--ranks", "--ngpus", "ranks", type=int, help="Ranks; default: every GPU, on a CPU 2.")
-@click.option("-d", "--datatype", default="all", metavar="NAME[,NAME]|all", help="Element types.")
-@click.option("-o", "--redop", default="all", metavar="NAME[,NAME]|all", help="Reductions.")
-@click.option("-T", "--timeout", type=float, default=60.0, help="Seconds without progress that fail a case.")
-@click.option("--spin", default="auto", metavar="auto|yield|busy", help="On a CPU, how a rank waits.")
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Check every implementation, collective, type, reduction and odd size; run it first on a new machine."""
     from collbench.analysis.conformance import Conformance
     from collbench.cli._options import make_sweep
     from collbench.world import launched
 
-    platform, sweep = make_sweep(_DEFAULTS | options, launched())
+    platform, sweep = make_sweep(DEFAULTS | _FIXED | options, launched())
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling)
     conformance = Conformance()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from collbench.cost import Cost
 from collbench.errors import Unsupported, UsageError, unknown
 from collbench.platforms import Platform, Prepared
 from collbench.sweep import Case
@@ -29,6 +30,9 @@ class Implementation:
     supports: Callable[[Case], None] = lambda case: None
     rung: int = 0  # place on the ladder; 0 for a library
     fifo: Callable[[int], int] = lambda ranks: 0  # bytes that it wants in each rank's window, by the number of ranks
+    cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
+    uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
+    estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 
     @property
     def library(self) -> bool:
@@ -55,7 +59,9 @@ def implementations() -> dict[str, Implementation]:
 
 def fifo_bytes(names: Iterable[str], ranks: int) -> dict[str, int]:
     """Bytes that each wants in a window for its own: what one leaves there must not pass for another's packets."""
-    return {name: implementations()[name].fifo(ranks) for name in names}
+    known = implementations()
+    wanted = {each for name in names for each in (name, *known[name].uses())}
+    return {name: each.fifo(ranks) for name, each in known.items() if name in wanted}
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:

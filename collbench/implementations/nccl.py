@@ -89,17 +89,20 @@ def _sendrecv(end: _End) -> Iterator[Call]:
     yield end.receive(0, (end.rank - 1) % end.case.ranks)
 
 
-_CALLS: dict[str, Callable[[_End], Iterator[Call]]] = {
+_WHOLE: dict[str, Callable[[_End], Iterator[Call]]] = {
     "allreduce": lambda end: end.whole("allReduce", end.case.redop.code),
     "broadcast": lambda end: end.whole("broadcast", end.case.root),
     "allgather": lambda end: end.whole("allGather"),
     "reducescatter": lambda end: end.whole("reduceScatter", end.case.redop.code),
     "reduce": lambda end: end.whole("reduce", end.case.redop.code, end.case.root),
+}
+_OF_PAIRS: dict[str, Callable[[_End], Iterator[Call]]] = {
     "alltoall": _alltoall,
     "gather": _gather,
     "scatter": _scatter,
     "sendrecv": _sendrecv,
 }
+_CALLS = _WHOLE | _OF_PAIRS
 
 
 def _supports(case: Case) -> None:
@@ -127,7 +130,8 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     platform.time(Prepared(launch, host_driven=True), 1)
-    return Prepared(launch, note=comm.note)
+    estimate = comm.estimate(calls) if case.collective.name in _WHOLE else None
+    return Prepared(launch, note=comm.note, estimate=estimate)
 
 
 IMPLEMENTATION = Implementation(
@@ -137,4 +141,5 @@ IMPLEMENTATION = Implementation(
     collectives=tuple(COLLECTIVES),
     prepare=_prepare,
     supports=_supports,
+    estimates=tuple(_WHOLE),
 )

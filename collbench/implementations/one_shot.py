@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
@@ -21,6 +22,11 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.bind(kernel, case, blocks, THREADS, np.uint64(case.block)))
 
 
+def _cost(case: Case) -> Cost:
+    """The result is written beside the inputs that are read."""
+    return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=case.ranks + 1, blocks=BLOCKS)
+
+
 IMPLEMENTATION = Implementation(
     name="one-shot",
     summary="every rank reads all inputs and adds them",
@@ -29,4 +35,5 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     supports=_supports,
     rung=6,
+    cost=_cost,
 )

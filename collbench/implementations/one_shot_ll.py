@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
@@ -31,6 +32,12 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, room, np.uint64(case.nbytes)))
 
 
+def _cost(case: Case) -> Cost:
+    """The input is read to be sent and to be added, and each packet is written and read, at twice its data."""
+    ranks = case.ranks
+    return Cost(Wait.PACKET, 1, link=2 * (ranks - 1), memory=4 * ranks - 1, packets=ranks - 1, blocks=BLOCKS)
+
+
 IMPLEMENTATION = Implementation(
     name="one-shot-ll",
     summary="every rank sends its input to all, the flag inside the data: no barrier",
@@ -39,5 +46,6 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     supports=_supports,
     rung=7,
+    cost=_cost,
     fifo=lambda ranks: 2 * ranks * 2 * longest(ranks),
 )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
 from collbench.sweep import Case
@@ -15,6 +16,11 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.bind(kernel, case, blocks, THREADS, np.uint64(case.block)))
 
 
+def _cost(case: Case) -> Cost:
+    """Rank 0 reads every input and writes to all."""
+    return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=2 * case.ranks, blocks=BLOCKS)
+
+
 IMPLEMENTATION = Implementation(
     name="parameter-server",
     summary="rank 0 adds all inputs and writes the result to all",
@@ -22,4 +28,5 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     rung=10,
+    cost=_cost,
 )

@@ -6,6 +6,7 @@ The host only starts it; kernels/ring.cu describes the protocol.
 import numpy as np
 
 from collbench.collectives import chunk_elements
+from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
 from collbench.sweep import Case
@@ -25,6 +26,19 @@ def lengths(case: Case) -> tuple[np.generic, ...]:
     return (block, np.uint32(case.root)) if case.collective.rooted else (block,)
 
 
+def cost(case: Case, blocks: int = 1) -> Cost:
+    """A hop that adds reads a piece and the own input, and writes on; one that passes on reads, keeps and writes on.
+
+    The first and the last hop of a chunk lack one of the three.  An all-reduce goes round twice.
+    """
+    ranks, others = case.ranks, case.ranks - 1
+    if case.collective.name == "allreduce":
+        return Cost(Wait.FLAG, 2 * others, link=2 * others / ranks, memory=6 - 4 / ranks, blocks=blocks)
+    if case.collective.rooted:
+        return Cost(Wait.FLAG, others, link=min(others, 1), memory=3, blocks=blocks)
+    return Cost(Wait.FLAG, others, link=others / ranks, memory=3 - 1 / ranks, blocks=blocks)
+
+
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop)
     fifo, slot = np.uint64(platform.fifo("ring-flags")), np.uint64(SLOT_BYTES // case.dtype.itemsize)
@@ -38,5 +52,6 @@ IMPLEMENTATION = Implementation(
     collectives=COLLECTIVES,
     prepare=_prepare,
     rung=3,
+    cost=cost,
     fifo=lambda ranks: SLOTS * SLOT_BYTES,
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from collbench.collectives import chunk_elements
+from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
 from collbench.sweep import Case
@@ -27,6 +28,19 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, *lengths))
 
 
+def _cost(case: Case) -> Cost:
+    """As `ring-flags`, with packets in place of pieces."""
+    share = 2 * (case.ranks - 1) / case.ranks
+    return Cost(
+        Wait.PACKET,
+        2 * (case.ranks - 1),
+        link=PACKET_BYTES * share,
+        memory=2 * PACKET_BYTES * share + 2,
+        packets=share,
+        blocks=BLOCKS,
+    )
+
+
 IMPLEMENTATION = Implementation(
     name="ring-ll",
     summary="the ring with the flag inside the data: no fence, twice the bytes",
@@ -34,5 +48,6 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     rung=5,
+    cost=_cost,
     fifo=lambda ranks: slots(ranks) * SLOT_BYTES * PACKET_BYTES,
 )

@@ -6,7 +6,7 @@ A slot is filled while the one before is emptied; one fence makes data and free 
 import numpy as np
 
 from collbench.implementations import Implementation
-from collbench.implementations.ring_flags import COLLECTIVES, lengths
+from collbench.implementations.ring_flags import COLLECTIVES, cost, lengths
 from collbench.platforms import Platform, Prepared
 from collbench.sweep import Case
 
@@ -31,5 +31,6 @@ IMPLEMENTATION = Implementation(
     collectives=COLLECTIVES,
     prepare=_prepare,
     rung=4,
+    cost=lambda case: cost(case, BLOCKS),
     fifo=lambda ranks: SLOTS * SLOT_BYTES,
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from collbench.collectives import chunk_elements
+from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
 from collbench.sweep import Case
@@ -17,6 +18,11 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.bind(kernel, case, blocks, THREADS, np.uint64(case.block), shard))
 
 
+def _cost(case: Case) -> Cost:
+    """A shard of every input is read, and written to all."""
+    return Cost(Wait.BARRIER, 2, link=2 * (case.ranks - 1) / case.ranks, memory=2, blocks=BLOCKS)
+
+
 IMPLEMENTATION = Implementation(
     name="two-shot",
     summary="every rank adds one shard of all inputs and writes it to all",
@@ -24,4 +30,5 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     rung=8,
+    cost=_cost,
 )

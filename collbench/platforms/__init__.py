@@ -7,6 +7,7 @@ is the platform's business, which is why everything here is said "for every loca
 import ctypes
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
@@ -15,9 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from collbench.collectives import chunk_elements
-from collbench.datatypes import Datatype, Reduction
+from collbench.cost import Hardware
+from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import unknown
 from collbench.measurement import Mismatch
+from collbench.platforms import logs
 from collbench.sweep import Case, Sweep
 
 PLATFORMS = ("gpu", "cpu")
@@ -32,6 +35,7 @@ WORLD = np.dtype(
         ("send", np.uint64, MAX_RANKS),
         ("receive", np.uint64, MAX_RANKS),
         ("spins", np.uint64),
+        ("trace", np.uint64),
         ("ranks", np.uint32),
         ("first", np.uint32),
         ("stride", np.uint32),
@@ -78,12 +82,25 @@ def fifo_starts(fifos: Mapping[str, int]) -> Mapping[str, int]:
 class Prepared:
     """A case ready to run: `launch(n)` carries out n operations back to back, or enqueues them.
 
-    `host_driven` operations wait on the host between their steps, so they can't be captured in a graph.
+    `host_driven` operations wait on the host between their steps, so they can't be captured in a graph.  Those in
+    `one_graph` wait for each other's events, and CUDA has no such wait between one graph and another: the queues of
+    all ranks are captured together.  All others must not be: their kernels wait for each other while they run, and
+    CUDA may put two branches of a graph into one hardware queue, one after the other.
     """
 
     launch: Callable[[int], None]
     host_driven: bool = False
+    one_graph: bool = False
     note: str = ""
+    estimate: float | None = None  # seconds that a library itself expects of an operation
+    watched: Callable[["Watch"], None] | None = None  # one operation, with each action of a rank inside a watch
+
+
+Watch = Callable[[int, str], AbstractContextManager[None]]
+"""`with watch(rank, phase):` around what is enqueued for that rank."""
+
+Moment = Callable[[], float]
+"""When something was reached on a rank's queue, in seconds of a clock that all ranks share; asked once it was."""
 
 
 class Platform(Protocol):
@@ -96,10 +113,18 @@ class Platform(Protocol):
     ranks: int
     local: Sequence[int]  # the ranks that this process holds
     note: str  # what a reader of any number from here must know, such as "oversubscribed"
+    hardware: Hardware  # what the model of costs takes it for; the same on every process
     comm: Any  # what the library implementation talks to: an mpi4py communicator, or None
+    tracing: bool  # whether kernels that are prepared now keep a log
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        """*Collective*: run what is inside; if it fails on any process, raise the same error on all of them."""
 
     def address(self, region: Region, rank: int) -> int:
         """Where a region of any rank starts, as this process's kernels may load and store it."""
+
+    def multicast(self, region: Region) -> int:
+        """Where a region of all ranks starts for a switch that loads and stores them at once; Unsupported without."""
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> Any:
         """An entry of `kernels/<file>`, compiled for this hardware, dtype and reduction, with more -D if given."""
@@ -123,6 +148,12 @@ class Platform(Protocol):
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """Enqueue a copy on the queue of a local rank, by whatever copies fastest here (copy engine, memcpy)."""
 
+    def mark(self, rank: int) -> Any:
+        """A token for everything enqueued on a local rank's queue so far; good for `after`, in the same launch only."""
+
+    def after(self, rank: int, token: Any) -> None:
+        """What is enqueued on a local rank's queue from now on waits for that; the host does not."""
+
     def synchronize(self) -> None:
         """*Collective*: wait until everything enqueued by every rank is done; CaseFailed if a kernel gave up."""
 
@@ -130,19 +161,28 @@ class Platform(Protocol):
         """*Collective*: seconds per operation of the slowest rank, over that many operations back to back."""
 
     def fill(self, case: Case, seed: int) -> None:
-        """Write every local rank's input, and a pattern that is no result over its receive buffer."""
+        """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer."""
 
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must."""
 
+    def take_logs(self, rank: int) -> Array:
+        """The logs that traced kernels left in a local rank's window, which are cleared: shape (blocks,), dtype LOG."""
+
+    def moment(self, rank: int) -> Moment:
+        """Note the time on a local rank's queue."""
+
+    def gather(self, mine: list[Any]) -> list[Any]:
+        """*Collective*: the lists of all processes, one behind the other."""
+
     def topology(self) -> dict[str, Any]:
-        """What connects the ranks, for the run file's header and the plots (collbench.topology)."""
+        """*Collective*: what connects the ranks, for the run file's header and the plots (collbench.topology)."""
 
     def versions(self) -> dict[str, str]:
         """Versions of the libraries that are measured here, for the run file's header."""
 
     def close(self) -> None:
-        """Give the memory back."""
+        """*Collective*: give the memory back."""
 
 
 def buffers(platform: Platform, case: Case, rank: int) -> tuple[int, int]:
@@ -177,5 +217,7 @@ def on_auto() -> str:
 
 def open_platform(sweep: Sweep, fifos: Mapping[str, int], name: str) -> Platform:
     """The platform of that name, with memory for the sweep's cases and `fifos` on every rank this process holds."""
+    if sweep.sampling.traced:
+        fifos = {logs.FIFO: logs.NBYTES, **fifos}
     platform: Platform = platform_module(name).open_platform(sweep, needed_memory(sweep, fifos), fifo_starts(fifos))
     return platform

@@ -9,6 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,22 @@ import numpy as np
 from collbench import kernels
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
+from collbench.hardware import cpus
 from collbench.measurement import Mismatch
-from collbench.platforms import LINE, MAX_RANKS, WORLD, Prepared, Region, buffers, verdict, view
+from collbench.platforms import (
+    LINE,
+    MAX_RANKS,
+    WINDOW_HEAD,
+    WORLD,
+    Moment,
+    Prepared,
+    Region,
+    buffers,
+    logs,
+    verdict,
+    view,
+)
+from collbench.platforms.processes import Processes
 from collbench.sweep import Case, Sweep
 from collbench.units import format_size
 
@@ -39,7 +54,9 @@ class CpuPlatform:
         from mpi4py import MPI
 
         self.comm = comm
+        self._team = Processes(comm)
         self._fifos = fifos
+        self.tracing = False
         self.ranks = comm.Get_size()
         self.rank = comm.Get_rank()
         self.local: Sequence[int] = (self.rank,)
@@ -57,11 +74,16 @@ class CpuPlatform:
         view(self.address(Region.WINDOW, self.rank), need[Region.WINDOW])[:] = 0
         self._cores = set().union(*node.allgather(os.sched_getaffinity(0)))
         crowded = node.Get_size() > len(self._cores)
+        self.hardware = cpus(crowded)
         spinning = "" if sweep.spin == "auto" else f"--spin {sweep.spin}"
         self.note = ", ".join(filter(None, ["oversubscribed" if crowded else "", spinning]))
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         self._nodes = len(set(comm.allgather(min(neighbours))))
         node.Barrier()
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        """Run what is inside; if it fails on any process, raise the same error on all of them."""
+        return self._team.agreeing()
 
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts; Unsupported if that rank is on another node."""
@@ -69,13 +91,18 @@ class CpuPlatform:
             raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
         return int(self._bases[rank] + self._starts[region])
 
+    def multicast(self, region: Region) -> int:
+        """There is none."""
+        raise Unsupported("CPUs have no switch between them")
+
     def fifo(self, implementation: str) -> int:
         """Where an implementation's own FIFO starts behind the flags."""
         return self._fifos[implementation]
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
         """A kernel compiled as C++."""
-        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *options))
+        traced = (logs.TRACED,) if self.tracing else ()
+        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *traced, *options))
 
     def blocks(self, most: int) -> int:
         """A process is one block of one thread."""
@@ -96,6 +123,7 @@ class CpuPlatform:
             world["send"][rank], world["receive"][rank] = buffers(self, case, rank)
         world["ranks"], world["first"], world["stride"], world["blocks"] = case.ranks, self.rank, 1, 1
         world["spins"], world["yield_after"] = _SPINS, self._yield_after
+        world["trace"] = self._fifos.get(logs.FIFO, 0)
         return world
 
     def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
@@ -106,6 +134,12 @@ class CpuPlatform:
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """A memcpy, done when it returns."""
         ctypes.memmove(target, source, nbytes)
+
+    def mark(self, rank: int) -> None:
+        """Nothing to wait for: what this process enqueued is done, and no other's is in any token."""
+
+    def after(self, rank: int, token: None) -> None:
+        """It is."""
 
     def synchronize(self) -> None:
         """Everything a rank started is done when it arrives here; wait for the others."""
@@ -157,6 +191,22 @@ class CpuPlatform:
         where = int(found["wrong"]), int(found["first"])
         element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
         return verdict.describe(case, seed, self.rank, piece, where, element)
+
+    def take_logs(self, rank: int) -> Array:
+        """A process is one block."""
+        place = view(self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.fifo(logs.FIFO), logs.LOG.itemsize)
+        taken = place.copy().view(logs.LOG)
+        place[:] = 0
+        return taken
+
+    def moment(self, rank: int) -> Moment:
+        """Now, since everything before is done; processes of one machine share this clock."""
+        now = time.perf_counter()
+        return lambda: now
+
+    def gather(self, mine: list[Any]) -> list[Any]:
+        """Through MPI."""
+        return [each for part in self.comm.allgather(mine) for each in part]
 
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""

@@ -1,6 +1,6 @@
 """Inputs and verdicts on the GPUs: the kernels of kernels/check.cu, enqueued on every rank's stream."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from collbench.sweep import Case
 
 
 class Checker:
-    """Fills and compares the buffers of all ranks; `verdicts` is where each rank has room for one verdict a piece."""
+    """Fills and compares the local ranks' buffers; `verdicts` is where each has room for one verdict a piece."""
 
-    def __init__(self, cuda: Cuda, platform: Platform, queues: Sequence[Queue], verdicts: Sequence[int]) -> None:
+    def __init__(
+        self, cuda: Cuda, platform: Platform, queues: Mapping[int, Queue], verdicts: Mapping[int, int]
+    ) -> None:
         self._runtime = cuda.runtime
         self._platform = platform
         self._queues = queues
@@ -33,10 +35,10 @@ class Checker:
             self._platform.bind_one(kernel, rank, case.send_count, *arguments)()
 
     def check(self, case: Case, seed: int) -> Mismatch | None:
-        """The first mismatch: lowest rank, lowest index."""
+        """The first mismatch of the local ranks: lowest rank, lowest index."""
         receivers = [rank for rank in self._platform.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank) for rank in receivers]
-        for queue in self._queues:
+        for queue in self._queues.values():
             queue.enter().synchronize()
         del held
         return next(self._mismatches(case, seed, receivers), None)

@@ -52,7 +52,10 @@ class Cuda:
         self.cupy = cupy
         self.runtime = cupy.cuda.runtime
         self.nccl = cupy.cuda.nccl
-        self.errors: tuple[type[Exception], ...] = (self.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)
+        self.errors: tuple[type[Exception], ...] = (
+            self.runtime.CUDARuntimeError,
+            cupy.cuda.driver.CUDADriverError,
+        )
         if self.nccl.available:
             self.errors += (self.nccl.NcclError,)
 
@@ -75,6 +78,11 @@ class Cuda:
             raise PlatformError(f"no GPU found ({reason}): use --on cpu")
         return devices
 
+    def name(self, device: int) -> str:
+        """What the driver calls a GPU."""
+        found = self.runtime.getDeviceProperties(device)["name"]
+        return found.decode() if isinstance(found, bytes) else str(found)
+
     def multiprocessors(self, device: int) -> int:
         """How many blocks a GPU runs at once, if each needs all of one."""
         return int(self.runtime.deviceGetAttribute(self.runtime.cudaDevAttrMultiProcessorCount, device))
@@ -91,6 +99,7 @@ class Queue:
 
     def __init__(self, cuda: Cuda, device: int) -> None:
         self._runtime = cuda.runtime
+        self._event = cuda.cupy.cuda.Event
         self.device = device
         cuda.runtime.setDevice(device)
         self.stream = cuda.cupy.cuda.Stream(non_blocking=True)
@@ -106,6 +115,12 @@ class Queue:
         """The same, to enqueue an operation that is to be timed."""
         self.used = True
         return self.enter()
+
+    def mark(self) -> Any:
+        """An event behind all that was enqueued; a new one each time, since a capture's is of no use outside it."""
+        stream, event = self.enter(), self._event(disable_timing=True)
+        event.record(stream)
+        return event
 
     def fetch(self, address: int, into: Array) -> Array:
         """Bytes from this device's memory, filling the array; whoever wrote them is done."""

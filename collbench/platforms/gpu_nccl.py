@@ -1,16 +1,20 @@
-"""NCCL's communicators for the ranks of one process, and what NCCL needs where ranks share a GPU.
+"""NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
 NCCL allows that since 2.30, if told so before it starts (NCCL_MULTI_RANK_GPU_ENABLE).  Every rank's kernel must then
 find room beside the others': with too many CTAs each, one waits for a peer that is never started.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from collbench.errors import Unsupported
+from collbench.platforms import gpu_simulate
 from collbench.platforms.gpu_cuda import NCCL_LIBRARY, Cuda, Queue
+from collbench.platforms.gpu_ranks import Ranks
+from collbench.platforms.processes import Team
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 _MOST_CTAS = 64  # that NCCL ever uses
@@ -18,33 +22,55 @@ _LIMIT = "NCCL_MAX_CTAS"
 
 
 class Communicators:
-    """One communicator a rank; all ranks' calls of one operation go into one group, from `start` to `end`."""
+    """One communicator a local rank; its calls of one operation go into one group, from `start` to `end`."""
 
-    def __init__(self, cuda: Cuda, queues: Sequence[Queue]) -> None:
-        self._cuda = cuda
+    def __init__(self, cuda: Cuda, team: Team, places: Ranks, queues: Mapping[int, Queue]) -> None:
+        self._cuda, self._team, self._places = cuda, team, places
         self._queues = queues
         limit = os.environ.get(_LIMIT)
         self.note = f"{_LIMIT}={limit}" if limit else ""  # it decides how fast NCCL can be
 
     @cached_property
-    def ranks(self) -> list[Any]:
-        """The communicators by rank, made when they are first asked for; Unsupported where NCCL cannot."""
+    def ranks(self) -> dict[int, Any]:
+        """The communicators by local rank, made when they are first asked for; Unsupported where NCCL cannot.
+
+        *Collective*: whoever started NCCL while another process cannot would wait for that one for ever.
+        """
+        with (
+            self._team.agreeing(),
+            self._cuda.failing_as(Unsupported, "NCCL could not start (NCCL_DEBUG=WARN says more)"),
+        ):
+            self._refuse()
+            return dict(zip(self._queues, self._make(), strict=True))
+
+    def _refuse(self) -> None:
         nccl = self._cuda.nccl
         if not nccl.available:
             raise Unsupported("CuPy found no NCCL: pip install 'nvidia-nccl-cu12>=2.30' (or -cu13)")
-        devices = [queue.device for queue in self._queues]
-        _refuse_old(int(nccl.get_version()), devices)
-        with self._cuda.failing_as(Unsupported, "NCCL could not start (NCCL_DEBUG=WARN says more)"):
-            made: list[Any] = nccl.NcclCommunicator.initAll(devices)
-        return made
+        versions = self._team.exchange(int(nccl.get_version()))
+        if len(set(versions)) > 1:
+            found = ", ".join(in_words(version) for version in sorted(set(versions)))
+            raise Unsupported(f"the processes load different NCCLs ({found}): install the same on every node")
+        _refuse_old(versions[0], [place.gpu for place in self._places.places])
+
+    def _make(self) -> Sequence[Any]:
+        """In one process all at once; processes find each other by the id that the first one makes."""
+        nccl, everyone = self._cuda.nccl, len(self._places.places)
+        if len(self._queues) == everyone:
+            made: Sequence[Any] = nccl.NcclCommunicator.initAll([queue.device for queue in self._queues.values()])
+            return made
+        identity = self._team.exchange(None if self._team.rank else nccl.get_unique_id())[0]
+        ((rank, queue),) = self._queues.items()
+        queue.enter()
+        return (nccl.NcclCommunicator(everyone, identity, rank),)
 
     def stream(self, rank: int) -> int:
         """The stream of a rank, as NCCL takes it."""
         return int(self._queues[rank].stream.ptr)
 
     def use(self) -> None:
-        """Say that operations are about to be enqueued for every rank."""
-        for queue in self._queues:
+        """Say that operations are about to be enqueued for every local rank."""
+        for queue in self._queues.values():
             queue.use()
 
     def start(self) -> None:
@@ -52,12 +78,34 @@ class Communicators:
         self._cuda.nccl.groupStart()
 
     def end(self) -> None:
-        """Enqueue it for all ranks."""
+        """Enqueue it for all local ranks."""
         self._cuda.nccl.groupEnd()
+
+    def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
+        """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
+
+        None where it cannot say.  Nothing is enqueued.  Not for sends and receives: NCCL has no estimate of them, and
+        what was planned of them stays planned, where a collective is forgotten with the next group.
+        """
+        alone = len(self._places.places) == 1  # NCCL copies at once then, however the group ends
+        if alone or self._simulate_end is None:
+            return None
+        self.start()
+        with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
+            for call in calls:
+                call()
+        found = self._team.exchange(self._simulate_end())
+        return max((each for each in found if each is not None), default=None)
+
+    @cached_property
+    def _simulate_end(self) -> gpu_simulate.SimulateEnd | None:
+        """None unless every process has it: planning may connect ranks, which takes all of them."""
+        found = gpu_simulate.find(self._cuda.nccl)
+        return found if all(self._team.exchange(found is not None)) else None
 
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
-        for comm in self.__dict__.pop("ranks", []):
+        for comm in self.__dict__.pop("ranks", {}).values():
             comm.destroy()
 
 
@@ -82,8 +130,9 @@ def in_words(version: int) -> str:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
-def _refuse_old(version: int, devices: Sequence[int]) -> None:
-    if version < _SHARING_SINCE and len(set(devices)) < len(devices):
+def _refuse_old(version: int, gpus: Sequence[Any]) -> None:
+    """`gpus` of all ranks, wherever they are."""
+    if version < _SHARING_SINCE and len(set(gpus)) < len(gpus):
         raise Unsupported(
             f"NCCL {in_words(version)} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 (or -cu13), "
             f"or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"

@@ -15,7 +15,8 @@ from collbench.platforms.gpu_cuda import Cuda, Memory, Queue, compile_kernel
 
 _COUNT = 2**16  # elements of the pattern
 _WORD = DATATYPES["uint32"]
-_NBYTES = _COUNT * _WORD.itemsize
+NBYTES = _COUNT * _WORD.itemsize  # of the pattern
+VERIFIED = True, "stores, loads and a copy verified"
 _ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 
 Probed = dict[tuple[int, int], tuple[bool, str]]
@@ -33,16 +34,67 @@ def probe(cuda: Cuda, devices: Sequence[int]) -> Probed:
         prober.close()
 
 
+class Hand:
+    """Writes patterns with kernels of one GPU wherever that GPU reaches, and looks for them there."""
+
+    def __init__(self, cuda: Cuda, device: int, verdict_at: int, kernels: "Kernels") -> None:
+        self._runtime = cuda.runtime
+        self._queue = Queue(cuda, device)
+        self._verdict = verdict_at  # in this GPU's memory
+        self._fill, self._compare = (kernel.functions[kernels.devices.index(device)] for kernel in kernels.both)
+
+    def write(self, target: int, seed: int) -> None:
+        """Store the pattern of that number."""
+        self._run(self._fill, (np.uint64(target), np.uint64(_COUNT), _recipe(seed), np.uint32(0), np.uint64(0)))
+
+    def holds(self, source: int, seed: int) -> bool:
+        """Load it, and whether it is that of this number."""
+        found = verdict.CLEAN.copy()
+        stream, there = self._queue.enter(), self._verdict
+        to_device = self._runtime.memcpyHostToDevice
+        self._runtime.memcpyAsync(there, found.ctypes.data, found.nbytes, to_device, stream.ptr)
+        first, none = np.uint64(0), np.uint32(0)
+        recipe_and_source = _recipe(seed), np.int32(0)
+        self._run(
+            self._compare, (np.uint64(source), np.uint64(_COUNT), *recipe_and_source, first, none, np.uint64(there))
+        )
+        self._queue.fetch(there, found)
+        return not found["wrong"]
+
+    def copy(self, target: int, source: int) -> None:
+        """Have the driver copy a pattern."""
+        stream = self._queue.enter()
+        self._runtime.memcpyAsync(target, source, NBYTES, self._runtime.memcpyDefault, stream.ptr)
+        stream.synchronize()
+
+    def _run(self, function: Any, arguments: tuple[Any, ...]) -> None:
+        stream = self._queue.enter()
+        function((_COUNT // 256,), (256,), arguments, stream=stream)
+        stream.synchronize()
+
+
+class Kernels:
+    """Those of kernels/check.cu that write and compare a pattern."""
+
+    def __init__(self, cuda: Cuda, devices: Sequence[int]) -> None:
+        self.devices = devices
+        self.both = [compile_kernel(cuda, devices, "check.cu", entry, _WORD, NONE) for entry in ("fill", "compare")]
+
+
+def _recipe(seed: int) -> Any:
+    how = recipe(_WORD, NONE, 1, seed)
+    return np.array((how.seed, how.ranks, how.bits, how.stride), verdict.RECIPE)
+
+
 class _Prober:
-    """A buffer with a verdict behind it on each device, and the kernels of kernels/check.cu."""
+    """A buffer with a verdict behind it on each device, and a hand there."""
 
     def __init__(self, cuda: Cuda, devices: Sequence[int]) -> None:
         self._cuda = cuda
-        self._place = {device: place for place, device in enumerate(devices)}
-        self._queues = {device: Queue(cuda, device) for device in devices}
-        self._memory = Memory(cuda, devices, _NBYTES + verdict.VERDICT.itemsize)
-        self._fill = compile_kernel(cuda, devices, "check.cu", "fill", _WORD, NONE)
-        self._compare = compile_kernel(cuda, devices, "check.cu", "compare", _WORD, NONE)
+        self._memory = Memory(cuda, devices, NBYTES + verdict.VERDICT.itemsize)
+        self._buffer = dict(zip(devices, self._memory.base, strict=True))
+        kernels = Kernels(cuda, devices)
+        self._hands = {device: Hand(cuda, device, at + NBYTES, kernels) for device, at in self._buffer.items()}
         self._seed = 0
 
     def pair(self, first: int, second: int) -> tuple[bool, str]:
@@ -54,11 +106,12 @@ class _Prober:
             self._enable(first, second)
             ways = {"a kernel's stores": self._store, "a kernel's loads": self._load, "a copy": self._copy}
             for what, correct in ways.items():
+                self._seed += 1
                 if not correct(first, second):
                     return False, f"{what} gave wrong data"
         except self._cuda.errors as error:
             return False, str(error)
-        return True, "stores, loads and a copy verified"
+        return VERIFIED
 
     def close(self) -> None:
         """Give the buffers back."""
@@ -74,47 +127,14 @@ class _Prober:
                 raise
 
     def _store(self, first: int, second: int) -> bool:
-        self._write(first, self._buffer(second))
-        return self._holds(second, self._buffer(second))
+        self._hands[first].write(self._buffer[second], self._seed)
+        return self._hands[second].holds(self._buffer[second], self._seed)
 
     def _load(self, first: int, second: int) -> bool:
-        self._write(second, self._buffer(second))
-        return self._holds(first, self._buffer(second))
+        self._hands[second].write(self._buffer[second], self._seed)
+        return self._hands[first].holds(self._buffer[second], self._seed)
 
     def _copy(self, first: int, second: int) -> bool:
-        self._write(first, self._buffer(first))
-        stream, runtime = self._queues[first].enter(), self._cuda.runtime
-        target, source = self._buffer(second), self._buffer(first)
-        runtime.memcpyAsync(target, source, _NBYTES, runtime.memcpyDefault, stream.ptr)
-        stream.synchronize()
-        return self._holds(second, target)
-
-    def _buffer(self, device: int) -> int:
-        return self._memory.base[self._place[device]]
-
-    def _write(self, device: int, target: int) -> None:
-        """A kernel of `device` writes a new pattern."""
-        self._seed += 1
-        arguments = np.uint64(target), np.uint64(_COUNT), self._recipe(), np.uint32(0), np.uint64(0)
-        self._run(self._fill.functions, device, arguments)
-
-    def _holds(self, device: int, source: int) -> bool:
-        """Whether a kernel of `device` finds the last pattern there."""
-        runtime, found = self._cuda.runtime, verdict.CLEAN.copy()
-        there, nbytes = self._buffer(device) + _NBYTES, found.nbytes
-        stream = self._queues[device].enter()
-        runtime.memcpyAsync(there, found.ctypes.data, nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        first, none = np.uint64(0), np.uint32(0)
-        arguments = np.uint64(source), np.uint64(_COUNT), self._recipe(), np.int32(0), first, none, np.uint64(there)
-        self._run(self._compare.functions, device, arguments)
-        self._queues[device].fetch(there, found)
-        return not found["wrong"]
-
-    def _recipe(self) -> Any:
-        how = recipe(_WORD, NONE, 1, self._seed)
-        return np.array((how.seed, how.ranks, how.bits, how.stride), verdict.RECIPE)
-
-    def _run(self, functions: Sequence[Any], device: int, arguments: tuple[Any, ...]) -> None:
-        stream = self._queues[device].enter()
-        functions[self._place[device]]((_COUNT // 256,), (256,), arguments, stream=stream)
-        stream.synchronize()
+        self._hands[first].write(self._buffer[first], self._seed)
+        self._hands[first].copy(self._buffer[second], self._buffer[first])
+        return self._hands[second].holds(self._buffer[second], self._seed)

@@ -13,6 +13,7 @@ from functools import cache
 from collbench.errors import PlatformError
 from collbench.platforms import Region
 from collbench.units import format_size
+from collbench.world import launched
 
 _DRIVER = "libcuda.so.1"
 _PATIENCE = 30.0  # seconds; a cold driver takes two or three
@@ -66,15 +67,16 @@ def default_ranks() -> int:
 
 
 def refuse_too_large(need: Mapping[Region, int], ranks: int) -> None:
-    """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free."""
-    for device, (wanted, has) in enumerate(zip(wanted_memory(need, ranks, len(memories())), memories(), strict=True)):
+    """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free.
+
+    Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
+    """
+    if launched():
+        ranks = min(ranks, len(memories()))
+    for device, has in enumerate(memories()):
+        wanted = len(range(device, ranks, len(memories()))) * sum(need.values())
         if wanted > has:
             raise too_large(device, wanted, f"has {format_size(has)}")
-
-
-def wanted_memory(need: Mapping[Region, int], ranks: int, devices: int) -> list[int]:
-    """Bytes that the ranks of each GPU need, dealt round robin."""
-    return [len(range(device, ranks, devices)) * sum(need.values()) for device in range(devices)]
 
 
 def too_large(device: int, wanted: int, obstacle: str) -> PlatformError:

@@ -2,7 +2,9 @@
 
 Each rank has a stream of its own, and each stream is captured into a graph of its own, as nccl-tests does.  One graph
 for all would be shorter, but ranks wait for each other inside their kernels, and CUDA is free to put two branches of a
-graph into one queue, one after the other: then neither ends.  Streams have a queue each.
+graph into one queue, one after the other: then neither ends.  Streams have a queue each.  Where ranks wait for each
+other's events instead, it is the other way round (`Prepared.one_graph`): the first rank's stream starts the one graph
+and is done when all of it is, so that its two events tell how long the slowest rank took.
 
 The host enqueues one graph after the other, which takes it microseconds for each device.  So that this is not
 measured, a gate holds every stream back until the last graph is enqueued; each stream's own two events then tell how
@@ -17,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from collbench.platforms import Prepared
+from collbench.platforms import Moment, Prepared
 from collbench.platforms.gpu_cuda import Cuda, Queue
+from collbench.platforms.processes import Team
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**17  # reads of host memory before a gate opens by itself: a few tenths of a second
@@ -29,11 +32,11 @@ Captured = list[tuple[Queue, Any]]
 class Gate:
     """A kernel that waits for a word in host memory, and an event behind it that streams wait for."""
 
-    def __init__(self, cuda: Cuda, function: Any) -> None:
+    def __init__(self, cuda: Cuda, function: Any, device: int) -> None:
         self._runtime, self._function = cuda.runtime, function
         self._address = cuda.runtime.hostAlloc(8, cuda.runtime.hostAllocPortable | cuda.runtime.hostAllocMapped)
         self._word = ctypes.c_uint32.from_address(self._address)
-        self._queue = Queue(cuda, 0)
+        self._queue = Queue(cuda, device)
         self._event = cuda.cupy.cuda.Event(disable_timing=True)
 
     def close(self, queues: Sequence[Queue]) -> None:
@@ -57,17 +60,22 @@ class Gate:
 
 
 class Stopwatch:
-    """Seconds that operations take on the slowest rank."""
+    """Seconds that operations take on the slowest of this process's ranks.
 
-    def __init__(self, cuda: Cuda, queues: Sequence[Queue], gate: Gate) -> None:
-        self._cuda = cuda
+    Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
+    """
+
+    def __init__(self, cuda: Cuda, team: Team, queues: Sequence[Queue], gate: Gate) -> None:
+        self._cuda, self._team = cuda, team
         self._queues = queues
         self._gate = gate
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
+        self._origins: dict[int, tuple[Any, float]] = {}  # an event of each device, and when it was recorded
 
     def on_host(self, prepared: Prepared, launches: int) -> float:
         """By the host's clock, until everything is done: for operations that the host drives."""
         self.wait()
+        self._team.meet()
         start = time.perf_counter()
         prepared.launch(launches)
         self.wait()
@@ -76,6 +84,7 @@ class Stopwatch:
     def of_launches(self, prepared: Prepared, launches: int) -> float:
         """One launch after the other, at the host's pace as an application would."""
         self._forget()
+        self._team.meet()
         for queue in self._queues:
             queue.start.record(queue.enter())
         prepared.launch(launches)
@@ -87,6 +96,7 @@ class Stopwatch:
     def of_graph(self, prepared: Prepared, launches: int) -> float:
         """One replay of a graph of that many launches; nothing is carried out but this."""
         captured = self._captured(prepared, launches)
+        self._team.meet()
         self._gate.close([queue for queue, _ in captured])
         try:
             for queue, graph in captured:
@@ -94,9 +104,25 @@ class Stopwatch:
                 queue.start.record(stream)
                 graph.launch(stream)
                 queue.end.record(stream)
+            self._team.meet()
         finally:
             self._gate.open()
         return self._slowest([queue for queue, _ in captured])
+
+    def moment(self, queue: Queue) -> Moment:
+        """When a rank's stream gets here, in seconds of the host's clock."""
+        if queue.device not in self._origins:
+            queue.enter().synchronize()
+            self._origins[queue.device] = self._event(queue), time.perf_counter()
+        (origin, since), event = self._origins[queue.device], self._event(queue)
+        return lambda: since + float(self._cuda.cupy.cuda.get_elapsed_time(origin, event)) * 1e-3
+
+    def _event(self, queue: Queue) -> Any:
+        """Recorded now; an event belongs to the device that is current when it is made."""
+        stream = queue.enter()
+        event = self._cuda.cupy.cuda.Event()
+        event.record(stream)
+        return event
 
     def wait(self) -> None:
         """Until everything enqueued is done."""
@@ -118,16 +144,33 @@ class Stopwatch:
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
         """Uploaded, so that the first replay is like all others; not replayed, since in place each one counts."""
+        captured = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
+        for queue, graph in captured:
+            graph.upload(queue.enter())
+        self.wait()
+        return captured
+
+    def _apart(self, prepared: Prepared, launches: int) -> Captured:
+        """A graph of each stream that was used."""
         self._forget()
         for queue in self._queues:
             queue.enter().begin_capture()
         prepared.launch(launches)
         ended = [(queue, queue.enter().end_capture()) for queue in self._queues]
-        captured = [(queue, graph) for queue, graph in ended if queue.used]
-        for queue, graph in captured:
-            graph.upload(queue.enter())
-        self.wait()
-        return captured
+        return [(queue, graph) for queue, graph in ended if queue.used]
+
+    def _together(self, prepared: Prepared, launches: int) -> Captured:
+        """One graph: a stream comes into the capture by waiting for one that is in it, and must come back likewise."""
+        first, *others = self._queues
+        first.enter().begin_capture()
+        fork = first.mark()
+        for queue in others:
+            queue.enter().wait_event(fork)
+        prepared.launch(launches)
+        for queue in others:
+            join = queue.mark()
+            first.enter().wait_event(join)
+        return [(first, first.enter().end_capture())]
 
     def _forget(self) -> None:
         for queue in self._queues:

@@ -30,6 +30,7 @@ class Gpu:
     switch_links: int = 0  # how many of them lead to an NVSwitch
     mig: bool | None = None
     fabric: Fabric | None = None
+    host: str = ""  # the node that it is in, where a run may span several
 
 
 @dataclass(frozen=True)

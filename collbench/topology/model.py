@@ -23,7 +23,7 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Topology:
-    """Ranks on devices, round robin: rank r lives on device r modulo their number."""
+    """Ranks on devices; unless `places` says otherwise, rank r lives on device r modulo their number."""
 
     platform: str
     ranks: int
@@ -32,6 +32,7 @@ class Topology:
     links: tuple[Link, ...] = ()  # one for each pair of devices
     host: Host | None = None
     driver: Driver | None = None
+    places: tuple[int, ...] = ()  # each rank's device, where they are not dealt in turn
 
     @property
     def devices(self) -> tuple[Gpu, ...] | tuple[Socket, ...]:
@@ -53,11 +54,17 @@ class Topology:
             return f"{ranks} on {what}{_cores(self.sockets)}"
         words = dict.fromkeys(_WORDS.get(link.kind, link.kind) for link in self.links)
         joined = f", {' + '.join(words)}" if words else ""
+        nodes = len({gpu.host for gpu in self.gpus})
+        joined += f", {nodes} nodes" if nodes > 1 else ""
         return f"{ranks} sharing {what}{joined}" if self.shared else what + joined
+
+    def place(self, rank: int) -> int:
+        """The device of a rank."""
+        return self.places[rank] if self.places else rank % len(self.devices)
 
     def link(self, a: int, b: int) -> Link:
         """What connects ranks `a` and `b`; its ends are devices, one twice for ranks that share it."""
-        first, second = sorted(rank % len(self.devices) for rank in (a, b))
+        first, second = sorted(map(self.place, (a, b)))
         if first == second:
             return Link(first, second, Kind.SAME_GPU if self.gpus else Kind.SHARED_MEMORY, p2p="yes")
         return next(link for link in self.links if (link.a, link.b) == (first, second))

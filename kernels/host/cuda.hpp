@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <sched.h>
+#include <time.h>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -18,9 +19,11 @@
 
 #define __global__
 #define __device__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(threads, blocks)
 #define PARAMETER(type) const type&  // a kernel argument is passed by reference: nothing is copied at a launch
 #define UNROLLED
+#define BLOCK_LOCAL static thread_local  // for thread 0 of a block alone
+#define OUTLINED __attribute__((noinline))
 #define INDEPENDENT _Pragma("GCC ivdep")  // iterations of the next loop touch different elements
 
 struct Dim { unsigned x; };
@@ -63,6 +66,20 @@ inline void stream(E* target, const E& value) {
 inline void drain() {
 #if defined(__x86_64__)
   _mm_sfence();
+#endif
+}
+
+// A clock that every process reads alike, in nanoseconds, and a finer and cheaper one.
+inline unsigned long long shared_clock() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return 1000000000ULL * now.tv_sec + now.tv_nsec;
+}
+inline unsigned long long fine_clock() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return shared_clock();
 #endif
 }
 

@@ -3,8 +3,8 @@
 import pytest
 
 from collbench.analysis.crossover import contests, in_words, winners
-from collbench.measurement import Measurement
-from tests.conftest import measurement
+from collbench.measurement import Measurement, Prediction
+from tests.conftest import case, measurement
 
 
 def curve(name: str, times: dict[int, float]) -> list[Measurement]:
@@ -48,3 +48,24 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
 def test_one_common_size_makes_no_contest() -> None:
     """A curve needs two points."""
     assert contests([*MPI, *curve("ring", {8: 1e-6})], ["mpi"]) == []
+
+
+def expected(name: str, times: dict[int, float]) -> list[Prediction]:
+    """The same, predicted."""
+    return [Prediction(case(nbytes=nbytes), name, each, each / 2, each * 2) for nbytes, each in times.items()]
+
+
+def test_predictions_are_compared_as_measurements_are() -> None:
+    """By the time that is expected, whatever its band."""
+    nccl = expected("nccl", {8: 4e-6, 1024: 4e-6, 65536: 40e-6})
+    ring = expected("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
+    (contest,) = contests([*nccl, *ring], ["nccl"])
+    assert in_words(contest) == "ring beats nccl up to about 8 KiB and loses above: 4x at 8 B, 0.5x at 64 KiB"
+    ((_, ranges),) = winners([*nccl, *ring])
+    assert ranges == [(8, 1024, "ring"), (65536, 65536, "nccl")]
+
+
+def test_what_was_wrong_wins_nothing() -> None:
+    """It has no time."""
+    ((_, ranges),) = winners([*MPI, *(measurement("ring", (), nbytes=nbytes) for nbytes in (8, 1024))])
+    assert {name for _, _, name in ranges} == {"mpi"}

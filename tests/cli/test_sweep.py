@@ -107,6 +107,21 @@ def test_types_reductions_places_and_roots_are_right(
     assert len(read(tmp_path / "out").results) >= 10
 
 
+def test_auto_alone_says_what_it_picked(collbench: Command, tmp_path: Path) -> None:
+    """One rung for a small message, another for a large one, each with its FIFO; every collective of a rung."""
+    done = collbench(*QUICK, "--impl", "auto", "--op", "all", "-b", "8", "-e", "1M", "-f", "131072")
+    assert done.returncode == 0, done.stdout + done.stderr
+    notes = {
+        (each.case.collective.name, each.case.nbytes): each.note.rpartition("picked ")[2]
+        for each in read(tmp_path / "out").results
+        if isinstance(each, Measurement)
+    }
+    assert notes["allreduce", 8] == "one-shot-ll"
+    assert notes["allreduce", 2**20] == "two-shot"
+    assert {collective for collective, _ in notes} == {"allreduce", "broadcast", "allgather", "reducescatter"}
+    assert "picked two-shot" in done.stdout
+
+
 def test_the_header_has_what_a_reader_needs_and_no_secrets(collbench: Command, tmp_path: Path) -> None:
     """Command, versions, hardware; of the environment only what changes measurements."""
     collbench(*QUICK, "-e", "8", SECRET_TOKEN="hush", NCCL_ALGO="Ring")

@@ -13,8 +13,10 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, Unsupported
 from collbench.implementations import Implementation, fifo_bytes, implementations
-from collbench.platforms import Platform, fifo_starts, gpu, gpu_cuda, gpu_nccl, needed_memory
+from collbench.measurement import PHASES, Explanation, Skipped
+from collbench.platforms import Platform, fifo_starts, gpu, gpu_cuda, gpu_nccl, gpu_simulate, logs, needed_memory
 from collbench.sweep import Case, Sampling, Sweep
+from collbench.tracing import explain
 
 CALLS = 200
 SMALL, ODD, LARGE = 4, 1_236, 20 * 2**20 + 12  # bytes: one element, no whole packs, several laps
@@ -48,7 +50,7 @@ ON_GPU = [each for each in implementations().values() if "gpu" in each.platforms
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[gpu.GpuPlatform]:
+def opened(place: Place, largest: int = LARGE) -> Iterator[gpu.GpuPlatform]:
     """The platform for a place; PlatformError without a GPU, Unsupported without enough of them.
 
     NCCL reads its settings once a process, so the first place already has those of the most crowded one.
@@ -61,14 +63,14 @@ def opened(place: Place) -> Iterator[gpu.GpuPlatform]:
         raise Unsupported("there is one GPU only")
     sweep = Sweep(
         collectives=tuple(COLLECTIVES.values()),
-        sizes=(LARGE + SPARE * ranks,),
+        sizes=(largest + SPARE * ranks,),
         dtypes=(DATATYPES["double"],),
         redops=(REDUCTIONS["sum"],),
         ranks=ranks,
         implementations=tuple(each.name for each in ON_GPU),
-        sampling=Sampling(graph=place.graph),
+        sampling=Sampling(graph=place.graph, traced=True),
     )
-    fifos = fifo_bytes(sweep.implementations, ranks)
+    fifos = {logs.FIFO: logs.NBYTES, **fifo_bytes(sweep.implementations, ranks)}
     platform = gpu.GpuPlatform(cuda, sweep, needed_memory(sweep, fifos), fifo_starts(fifos))
     try:
         yield platform
@@ -144,6 +146,45 @@ def calls_back_to_back(platform: Platform, implementation: Implementation) -> No
     assert 1e-7 < min(seconds) < 0.1, f"{min(seconds):.3g} s for {wanted.nbytes} B"
 
 
+def a_log_of_every_rank(platform: Platform, implementation: Implementation, least: float = 0.2) -> None:
+    """Built with its log a kernel still gives the right result, and says of every rank where the time went."""
+    if implementation.library:
+        raise Unsupported("a library cannot be looked into")
+    (result,) = explain(case(platform, nbytes=LARGE // 160), [implementation], platform, Sampling(traced=True))
+    if isinstance(result, Skipped):
+        raise Unsupported(result.reason)
+    assert isinstance(result, Explanation), f"{result}"
+    assert {track.rank for track in result.tracks} == set(range(platform.ranks))
+    longest = max(track.seconds for track in result.tracks)
+    assert longest < 1.5 * result.traced, f"a track of {longest:.3g} s in an operation of {result.traced:.3g} s"
+    spent = sum(result.spent(phase) for phase in PHASES)
+    assert spent > least * result.traced, f"{spent:.3g} s of {result.traced:.3g} s are accounted for"
+
+
+def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -> None:
+    """Where the library has one: of the right order, and asking for it changes nothing."""
+    wanted = case(platform, nbytes=LARGE)
+    if wanted.collective.name not in implementation.estimates:
+        raise Unsupported(f"{implementation.name} estimates nothing of the kind")
+    assert isinstance(platform, gpu.GpuPlatform)
+    version = platform._cuda.nccl.get_version() if platform._cuda.nccl.available else 0
+    if version < gpu_simulate.VERSION:
+        raise Unsupported(f"NCCL {gpu_nccl.in_words(version)} has no estimates, 2.22 has")
+    implementation.refuse(wanted)
+    prepared = implementation.prepare(wanted, platform)
+    assert prepared.estimate is not None, "NCCL says nothing (NCCL_DEBUG=WARN may say why)"
+    again = implementation.prepare(wanted, platform)
+    assert again.estimate == prepared.estimate, "the same was asked twice"
+    platform.fill(wanted, 1)
+    seconds = min(platform.time(again, 20) for _ in range(3))
+    assert platform.check(wanted, 1) is None
+    ratio = prepared.estimate / seconds
+    assert 0.01 < ratio < 100, f"NCCL expects {prepared.estimate:.3g} s, and {seconds:.3g} s were measured"
+    small = implementation.prepare(case(platform, nbytes=SMALL), platform).estimate
+    assert small is not None
+    assert 0 < small < prepared.estimate, f"{small:.3g} s for {SMALL} B, {prepared.estimate:.3g} s for {LARGE} B"
+
+
 class FirstRankOnly:
     """A kernel of which only the first rank's blocks are launched."""
 
@@ -173,7 +214,7 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
         failure = str(error)
     seconds = time.monotonic() - start
     assert "waited in vain" in failure, "a rank that gave up must fail its case"
-    assert 0.5 < seconds < 25, f"gave up after {seconds:.1f} s; gpu.SPINS was chosen for 4 to 8"
+    assert 0.5 < seconds < 25, f"gave up after {seconds:.1f} s; gpu_launch.SPINS was chosen for 4 to 8"
 
 
 CHECKS: list[Callable[[Platform, Implementation], None]] = [
@@ -184,5 +225,7 @@ CHECKS: list[Callable[[Platform, Implementation], None]] = [
     many_calls_with_changing_data,
     many_large_calls_with_changing_data,
     calls_back_to_back,
+    a_log_of_every_rank,
+    an_estimate_of_its_own,
     a_wait_in_vain_ends,  # last: it leaves its mark on the platform
 ]

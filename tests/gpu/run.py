@@ -12,6 +12,7 @@ from collbench.errors import CollbenchError, PlatformError, Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, gpu
 from tests.gpu.checks import CHECKS, ON_GPU, PLACES, Place, opened
+from tests.gpu.processes import ARRANGEMENTS, Arrangement, outcomes
 
 PATIENCE = 300  # seconds for one check before all threads' stacks are shown and the process ends
 
@@ -26,6 +27,8 @@ def main() -> int:
     try:
         for place in PLACES:
             failures += run_place(place)
+        for arrangement in ARRANGEMENTS:
+            failures += run_processes(arrangement)
     except PlatformError as error:
         print(f"collbench: error: {error}", file=sys.stderr)
         return 2
@@ -45,6 +48,17 @@ def run_place(place: Place) -> int:
     except Unsupported as reason:
         print(f"  skipped: {reason}", flush=True)
     return failures
+
+
+def run_processes(arrangement: Arrangement) -> int:
+    print(f"\n{arrangement}", flush=True)
+    try:
+        found = outcomes(arrangement)
+    except Unsupported as reason:
+        found = {"": f"skipped: {reason}"}
+    for name, outcome in found.items():
+        print(f"  {name:<24} {outcome}", flush=True)
+    return sum(outcome.startswith("FAILED") for outcome in found.values())
 
 
 def run_implementation(platform: Platform, implementation: Implementation) -> int:

@@ -8,6 +8,7 @@ from collbench.errors import PlatformError, Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform
 from tests.gpu.checks import CHECKS, ON_GPU, PLACES, Place, opened
+from tests.gpu.processes import ARRANGEMENTS, Arrangement, outcomes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -41,3 +42,13 @@ def test_on_a_gpu(
         check(platform, implementation)
     except Unsupported as reason:
         pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS, ids=str)
+def test_processes_of_an_outside_launcher(arrangement: Arrangement) -> None:
+    """What is skipped there is printed with its reason by tests.gpu.run."""
+    try:
+        found = outcomes(arrangement)
+    except Unsupported as reason:
+        pytest.skip(str(reason))
+    assert {name: outcome for name, outcome in found.items() if outcome.startswith("FAILED")} == {}

@@ -1,14 +1,38 @@
 """NVIDIA's runtime compiler through ctypes: it compiles for any GPU without one, and needs no CuPy."""
 
 import ctypes
+import hashlib
 import importlib.util
+import os
+import pickle
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from collbench.kernels import cache_folder
+
 
 class CompileError(Exception):
     """What the compiler had to say."""
+
+
+_RESOURCES = re.compile(  # as ptxas -v says it
+    r"Function properties for (\w+)\n"
+    r".*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
+    r".*?Used (\d+) registers(?:.*?(\d+) bytes smem)?"
+)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes; all but the registers in bytes."""
+
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    registers: int  # of a thread
+    shared: int  # of a block, static
 
 
 @dataclass(frozen=True)
@@ -18,6 +42,11 @@ class Compiled:
     log: str  # warnings
     ptx: str
     binary: bytes  # what the GPU loads: the assembler accepted it
+
+    @property
+    def resources(self) -> dict[str, Resources]:
+        """Of each kernel, from the assembler's own account."""
+        return {name: Resources(*(int(number or 0) for number in rest)) for name, *rest in _RESOURCES.findall(self.log)}
 
 
 def library_path() -> Path | None:
@@ -36,10 +65,40 @@ def library() -> ctypes.CDLL:
 
 
 def compile_source(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
-    """As CuPy compiles a RawModule; CompileError with the compiler's log if it refuses."""
+    """As CuPy compiles a RawModule; CompileError with the compiler's log if it refuses.
+
+    Kept on disk, since tests that run side by side want the same.
+    """
+    pieces = (source, str(arch), *options, str(library_path()), str(version()))
+    kept = cache_folder() / f"nvrtc-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
+    if kept.exists():
+        compiled: Compiled = pickle.loads(kept.read_bytes())
+        return compiled
+    compiled = _compile(source, arch, options)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    scratch = kept.with_suffix(f".{os.getpid()}")  # nobody reads half a file
+    scratch.write_bytes(pickle.dumps(compiled))
+    scratch.replace(kept)
+    return compiled
+
+
+def version() -> tuple[int, int]:
+    """Of the compiler, as it says itself; the path of its wheel has the rest."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+def _compile(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
     program = ctypes.c_void_p()
     _check(library().nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
-    words = (f"--gpu-architecture=sm_{arch}", "-ftz=true", "--device-as-default-execution-space", *options)
+    words = (
+        f"--gpu-architecture=sm_{arch}",
+        "-ftz=true",
+        "--device-as-default-execution-space",
+        "--ptxas-options=-v",  # CuPy does not ask for this; it changes the log only
+        *options,
+    )
     encoded = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
     failed = library().nvrtcCompileProgram(program, len(words), encoded)
     log = _text(program, "ProgramLog")

@@ -92,6 +92,9 @@ namespace packets {
 #if defined(WITH_ONE_SHOT_LL)
 #include "one_shot_ll.cu"
 #endif
+#if defined(WITH_MULTIMEM)
+#include "multimem.cu"
+#endif
 
 // ---- what is run ----
 
@@ -223,6 +226,10 @@ const std::map<std::string, Kernel> KERNELS = {
 #if defined(WITH_ONE_SHOT_LL)
     {"one-shot-ll", {ALLREDUCE, RUN {
        one_shot_ll(world, job.plan.one_shot_ll_fifo(), job.plan.room(), job.count * sizeof(T)); }}},
+#endif
+#if defined(WITH_MULTIMEM)
+    {"nvls", {ALLREDUCE, RUN {  // no addresses are multicast; those of the first rank are aligned as they would be
+       nvls(world, u64(world.send[0]), u64(world.receive[0]), job.count, job.chunk()); }}},
 #endif
 };
 

@@ -22,7 +22,16 @@ HARNESS = Path(__file__).with_name("streams.cpp")
 RACE, WRONG, GAVE_UP = "race", "wrong result", "gave up"  # what catches a bug
 START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4  # where a long stall may be, as in streams.cpp
 
-ALLREDUCES = ("ring-flags", "ring-pipelined", "ring-ll", "one-shot", "two-shot", "parameter-server", "one-shot-ll")
+ALLREDUCES = (
+    "ring-flags",
+    "ring-pipelined",
+    "ring-ll",
+    "one-shot",
+    "two-shot",
+    "parameter-server",
+    "one-shot-ll",
+    "nvls",
+)
 OTHERS = tuple(
     f"{ring}-{collective}"
     for ring in ("ring-flags", "ring-pipelined")
@@ -33,6 +42,7 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     "ring-pipelined": "PIPELINED",
     "ring-ll": "RING_LL",
     "one-shot-ll": "ONE_SHOT_LL",
+    "nvls": "MULTIMEM",
     "": "DIRECT",
 }
 _FLAGS = ("-std=c++20", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
@@ -186,6 +196,27 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
     return texts
 
 
+_STANDARD = re.compile(r"^#include <.*>$", re.MULTILINE)
+
+
+@cache
+def _parsed() -> Path:
+    """The standard headers of all files, compiled in advance: they are most of what a compiler reads here."""
+    command = [*kernels.compiler(), *_FLAGS]
+    texts = [HARNESS.read_text(), *(path.read_text() for path in sorted(kernels.folder().rglob("*.hpp")))]
+    lines = sorted({line for text in texts for line in _STANDARD.findall(text) if "intrin" not in line})  # not on ARM
+    pieces = (*lines, *command, kernels.compiler_version())
+    folder = kernels.cache_folder() / f"headers-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    header, product = folder / "standard.hpp", folder / "standard.hpp.gch"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not product.exists():
+            header.write_text("\n".join(lines) + "\n")
+            subprocess.run([*command, "-x", "c++-header", header, "-o", product], capture_output=True, check=False)
+    return header
+
+
 def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
     """From a copy of the kernels, in which entries have C++ names: one file may then be there twice."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
@@ -194,9 +225,8 @@ def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_text(re.sub(r'^extern "C" (?=__global__)', "", text, flags=re.MULTILINE))
         product = Path(scratch, "streams")
-        done = subprocess.run(
-            [*command, "-I", scratch, "-o", product, HARNESS], capture_output=True, text=True, check=False
-        )
+        command = [*command, "-include", str(_parsed()), "-I", scratch, "-o", str(product), str(HARNESS)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode and ("sanitize" in done.stderr or "tsan" in done.stderr):
             raise NoSanitizer(f"{command[0]} has no ThreadSanitizer: {done.stderr.splitlines()[0]}")
         if done.returncode:
@@ -214,7 +244,7 @@ _PUBLISH = "unsigned number) {\n  drain();\n  __syncthreads();\n"
 _PUBLISH_BOTH = "unsigned other_number) {\n  drain();\n  __syncthreads();\n"
 _MEET = "    const unsigned value = 4 * number + place;\n    drain();\n    __syncthreads();\n"
 _MET = "value, world, &mine->error.word[0]);\n    __syncthreads();\n"
-_AWAIT = "look_until(flag, number, world, error);\n  __syncthreads();\n"
+_AWAIT = "stamp(world, Phase::WAITED);\n  __syncthreads();\n"
 _EPOCH = "mine->channel[block].own.word[5]"
 
 _RELAXED_STORE = ("-DPUBLISH_ORDER=std::memory_order_relaxed",)
@@ -229,17 +259,17 @@ def _without(file: str, text: str, part: str) -> Change:
 _BARRIER = "__syncthreads();\n"
 _RING, _PIPELINED, _DIRECT = Run(("ring-flags",), 3), Run(("ring-pipelined",), 3), Run(("one-shot", "two-shot"), 3)
 _ONE_SHOT, _TWO_SHOT, _LL = Run(("one-shot",), 3), Run(("two-shot",), 3), Run(("one-shot-ll",), 3)
-_RING_LL = Run(("ring-ll",), 4)
+_RING_LL, _NVLS = Run(("ring-ll",), 4), Run(("nvls",), 3)
 
 
-def _body(kernel: str, part: str) -> tuple[Change, ...]:
-    """Take a line out of one kernel of direct.cu."""
-    text = (kernels.folder() / "direct.cu").read_text()
+def _body(kernel: str, part: str, file: str = "direct.cu") -> tuple[Change, ...]:
+    """Take a line out of one kernel of a file."""
+    text = (kernels.folder() / file).read_text()
     found = re.search(
         rf"^(?:extern .*)?\s+{kernel}\(PARAMETER.*?^}}\n|^extern .* {kernel}\(.*?^}}\n", text, re.M | re.S
     )
     assert found, kernel
-    return (_without("direct.cu", found[0], part),)
+    return (_without(file, found[0], part),)
 
 
 BUGS = [
@@ -289,7 +319,7 @@ BUGS = [
         "numbers remembered before all threads have read them",
         _RING,
         RACE,
-        (("ring.cu", "void remember() {\n    __syncthreads();\n", "void remember() {\n"),),
+        (("ring.cu", "end_trace(world);\n    __syncthreads();\n", "end_trace(world);\n"),),
     ),
     Bug(
         "chunks in a wrong order",
@@ -377,5 +407,37 @@ BUGS = [
         _RING_LL,
         WRONG,
         (("ring_ll.cu", "came = 2 * taken + 1, goes = 2 * sent + 1", "came = 1, goes = 1"),),
+    ),
+    Bug("no meeting at the entry, switch", _NVLS, RACE, _body("nvls", "  call.meet(0);\n", "multimem.cu")),
+    Bug("no meeting at the exit, switch", _NVLS, RACE, _body("nvls", "  call.meet(1);\n", "multimem.cu")),
+    Bug(
+        "every rank the first shard, switch",
+        _NVLS,
+        RACE,
+        (("multimem.cu", "first = call.rank * chunk", "first = 0 * chunk"),),
+    ),
+    Bug(
+        "tail dropped, switch",
+        _NVLS,
+        WRONG,
+        (("multimem.cu", "    by_hand(first + tail, count - tail);\n", ""),),
+    ),
+    Bug(
+        "a switch that leaves out a lane",
+        _NVLS,
+        WRONG,
+        (("multimem.cu", "i < LANES && !refused(results + at)", "i + 1 < LANES && !refused(results + at)"),),
+    ),
+    Bug(
+        "units from an element on that no switch takes",
+        replace(_NVLS, counts=(1003,)),
+        WRONG,
+        (
+            (
+                "multimem.cu",
+                "by_switch(inputs, results, first + head, units)",
+                "by_switch(inputs, results, first + 1, units)",
+            ),
+        ),
     ),
 ]

@@ -208,20 +208,65 @@ FRAGMENTS = [
     Fragment(
         "multicast load",
         "the switch adds an input before it is there",
-        "a != 7",
+        "a != 7 or b != 8",
         (
-            "0.0: st [input], 7; st.release.sys [entered], 1",
-            "1.0: ld.acquire.sys [entered] >= 1; fence.proxy.alias; ld.relaxed.sys a, [input@multicast]",
+            "0.0: bar.sync 0; st.release.sys [entered0], 1",
+            "0.0: st [input0], 7; bar.sync 0",
+            "1.0: bar.sync 0; ld.acquire.sys [entered0] >= 1; bar.sync 0",
+            "1.0: st [input1], 8; bar.sync 0; bar.sync 0; fence.proxy.alias;"
+            " multimem.ld_reduce.relaxed.sys {a, b}, [input0|input1]",
         ),
+    ),
+    Fragment(
+        "multicast load, then the next input",
+        "the switch adds an input of the next call",
+        "a != 7 or b != 8",
+        (
+            "0.0: bar.sync 0; st.release.sys [left0], 1; bar.sync 0",
+            "0.0: multimem.ld_reduce.relaxed.sys {a, b}, [input0|input1]; fence.proxy.alias; bar.sync 0; bar.sync 0;"
+            " st [input0], 9",
+            "1.0: ld.acquire.sys [left0] >= 1; bar.sync 0",
+            "1.0: bar.sync 0; st [input1], 9",
+        ),
+        {"input0": 7, "input1": 8},
     ),
     Fragment(
         "multicast store",
         "a result is read before the switch has handed it round",
-        "a != 7",
+        "a != 7 or b != 7",
         (
-            "0.0: st.relaxed.sys [output@multicast], 7; fence.proxy.alias; st.release.sys [left], 1",
-            "1.0: ld.acquire.sys [left] >= 1; ld a, [output]",
+            "0.0: bar.sync 0; st.release.sys [left0], 1; bar.sync 0",
+            "0.0: multimem.st.relaxed.sys [result0|result1], 7; fence.proxy.alias; bar.sync 0; bar.sync 0;"
+            " ld a, [result0]",
+            "1.0: ld.acquire.sys [left0] >= 1; bar.sync 0",
+            "1.0: bar.sync 0; ld b, [result1]",
         ),
+    ),
+    Fragment(
+        "multicast store over an old result",
+        "a result of the last call is overwritten before its owner has read it",
+        "a != 5 or b != 6",
+        (
+            "1.0: bar.sync 0; st.release.sys [entered1], 1",
+            "1.0: ld b, [result1]; bar.sync 0",
+            "0.0: bar.sync 0; ld.acquire.sys [entered1] >= 1; bar.sync 0",
+            "0.0: ld a, [result0]; bar.sync 0; bar.sync 0; fence.proxy.alias;"
+            " multimem.st.relaxed.sys [result0|result1], 7",
+        ),
+        {"result0": 5, "result1": 6},
+    ),
+    Fragment(
+        "multicast in place",
+        "the switch adds its own result, or the result is read before it is there",
+        "a != 7 or b != 8 or c != 9",
+        (
+            "0.0: bar.sync 0; st.release.sys [left0], 1",
+            "0.0: multimem.ld_reduce.relaxed.sys {a, b}, [data0|data1]; multimem.st.relaxed.sys [data0|data1], 9;"
+            " fence.proxy.alias; bar.sync 0",
+            "1.0: ld.acquire.sys [left0] >= 1; bar.sync 0",
+            "1.0: bar.sync 0; ld c, [data1]",
+        ),
+        {"data0": 7, "data1": 8},
     ),
 ]
 
@@ -275,6 +320,24 @@ WEAKENINGS = [
     Weakening("packet at gpu scope", "packet of one word", (("st.relaxed.sys", "st.relaxed.gpu"),)),
     Weakening("epoch not looked at", "packets, three calls", ((" == 1", ""),)),
     Weakening("one buffer for all packets", "packets, a slow receiver", (("[even1]", "[odd1]"),)),
-    Weakening("multicast load without proxy fence", "multicast load", (("fence.proxy.alias; ", ""),)),
-    Weakening("multicast store without proxy fence", "multicast store", (("fence.proxy.alias; ", ""),)),
+    *(
+        Weakening(f"{name}, no proxy fence", name, (("fence.proxy.alias; ", ""),))
+        for name in (
+            "multicast load",
+            "multicast load, then the next input",
+            "multicast store",
+            "multicast store over an old result",
+            "multicast in place",
+        )
+    ),
+    Weakening(
+        "multicast load, fence before meeting",
+        "multicast load",
+        (
+            ("; bar.sync 0; bar.sync 0; fence.proxy.alias", "; bar.sync 0; bar.sync 0"),
+            ("ld.acquire.sys [entered0]", "fence.proxy.alias; ld.acquire.sys [entered0]"),
+        ),
+    ),
+    Weakening("multicast load, relaxed entry", "multicast load", (RELAXED_STORE,)),
+    Weakening("multicast store, relaxed exit", "multicast store", (RELAXED_STORE,)),
 ]

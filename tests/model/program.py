@@ -4,8 +4,10 @@
     1.0: ld.acquire.sys [flag] >= 1; ld r, [data]
 
 `1.0:` is CTA 0 of GPU 1.  A load followed by a comparison is the one on which a poll ended: executions in which its
-last lane compares otherwise are not counted.  `[x@y]` is location x at another virtual address.  `.v2` and `.v4`
-access the elements x.0, x.1... in no order; a `.b64` element has two 32-bit lanes, each with an operand of its own.
+last lane compares otherwise are not counted.  `[x@y]` is location x at another virtual address.  `[x|y]` is the
+multicast address of x and y, for `multimem` only: `multimem.ld_reduce` has a register for each and `multimem.st` stores
+the same to all, in no order, through an alias `@multicast` of each.  `.v2` and `.v4` access the elements x.0, x.1... in
+no order; a `.b64` element has two 32-bit lanes, each with an operand of its own.
 `atom.add` and `red.add` are the only atomic operations.  Registers are unique in a program.
 
 Section numbers are those of chapter 8 of recent versions of the PTX ISA.
@@ -21,8 +23,8 @@ from itertools import product
 Pairs = set[tuple[int, int]]  # a relation between operations, by their numbers
 
 INSTRUCTION = re.compile(
-    r"(?P<name>ld|st|atom|red|fence|bar)(?P<dots>[.\w]*) *(?P<before>[^\[]*)"
-    r"(\[(?P<address>[\w@]+)\] *(?P<until>[=>]= *\d+)?(?P<after>.*))?"
+    r"(?P<multimem>multimem\.)?(?P<name>ld|st|atom|red|fence|bar)(?P<dots>(_reduce)?[.\w]*) *(?P<before>[^\[]*)"
+    r"(\[(?P<address>[\w@|]+)\] *(?P<until>[=>]= *\d+)?(?P<after>.*))?"
 )
 NUMBER = re.compile(r"-?\d+")
 ORDERS = {"weak", "relaxed", "acquire", "release", "acq_rel", "sc", "volatile"}
@@ -167,13 +169,18 @@ def _operations(text: str, shapes: dict[str, object]) -> Iterator[Operation]:
     """The operations of one instruction; shapes remembers how each location is accessed."""
     match = INSTRUCTION.fullmatch(text)
     words = set(match["dots"].split(".")) if match else set()
-    if match is None or not words <= ORDERS | SCOPES | OTHERS:
+    if match is None or not words <= ORDERS | SCOPES | OTHERS | ({"_reduce"} if match["multimem"] else set()):
         raise ValueError(f"not understood: {text}")
     name, before, address = match["name"], match["before"].strip(" ,"), match["address"]
+    if bool(match["multimem"]) != ("|" in (address or "")):
+        raise ValueError(f"a multicast address is for multimem only, and multimem for such an address: {text}")
     order = next(iter(words & ORDERS), DEFAULT_ORDERS.get(name, "relaxed"))
     scope = next(iter(words & SCOPES), "gpu")
     if order == "volatile":  # equivalent to relaxed at system scope (8.4.2)
         order, scope = "relaxed", "sys"
+    if match["multimem"]:
+        yield from _multimem(name, order, scope, address.split("|"), before if name == "ld" else match["after"], shapes)
+        return
     if not address:
         yield Operation("alias" if "alias" in words else name, order, scope, before)
         return
@@ -193,3 +200,17 @@ def _operations(text: str, shapes: dict[str, object]) -> Iterator[Operation]:
     for i in range(elements):
         element, own = f"{address}.{i}" if elements > 1 else address, tuple(operands[i * lanes : (i + 1) * lanes])
         yield Operation("read" if name == "ld" else "write", order, scope, element, own, match["until"] or "")
+
+
+def _multimem(
+    name: str, order: str, scope: str, locations: list[str], operands: str, shapes: dict[str, object]
+) -> Iterator[Operation]:
+    """An access to each location behind a multicast address, all of the same step."""
+    names = re.findall(r"-?\w+", operands)
+    registers = names if name == "ld" else names * len(locations)
+    if name not in ("ld", "st") or len(registers) != len(locations):
+        raise ValueError(f"a register for each of {', '.join(locations)} wanted, or one value for all: {operands}")
+    for location, register in zip(locations, registers, strict=True):
+        if shapes.setdefault(location, (1, 1)) != (1, 1):
+            raise ValueError(f"not the size of earlier accesses, so that the axioms do not apply (8.7.2): {location}")
+        yield Operation("read" if name == "ld" else "write", order, scope, f"{location}@multicast", (register,))

@@ -86,6 +86,10 @@ def test_the_protocols_use_the_instructions_of_the_kernels() -> None:
     assert "st.release.sys.u32" in instructions
     for instruction in instructions:
         assert re.sub(r"\.(global|u32)\b", "", instruction) in proved, instruction
+    multimem = set(re.findall(r"\bmultimem\.\w+\.\w+\.\w+", kernels))
+    assert {each.split(".")[1] for each in multimem} == {"ld_reduce", "st"}
+    for instruction in multimem:
+        assert instruction in proved, instruction
 
 
 @pytest.mark.parametrize("each", [*FRAGMENTS, *WEAKENINGS], ids=lambda each: each.name)

@@ -198,6 +198,11 @@ def test_whatever_a_sequential_machine_does_is_allowed() -> None:
     [
         (["0.0: ld.strong a, [x]"], "not understood: ld.strong"),
         (["0.0: jump"], "not understood: jump"),
+        (["0.0: ld_reduce a, [x]"], "not understood: ld_reduce"),
+        (["0.0: ld {a, b}, [x|y]"], "a multicast address is for multimem only"),
+        (["0.0: multimem.st [x], 1"], "multimem for such an address"),
+        (["0.0: multimem.ld_reduce a, [x|y]"], "a register for each of x, y wanted"),
+        (["0.0: multimem.st [x|y], 1", "0.0: ld.v2 {a, b}, [x]"], "size of earlier accesses"),
         (["0.0: ld.v2 a, [x]"], "2 operands wanted"),
         (["0.0: st [x], 1", "0.0: ld.b64 {a, b}, [x]"], "size of earlier accesses"),
         (["0.0: ld a, [x]", "0.0: ld a, [y]"], "loaded twice"),

@@ -4,14 +4,22 @@
 It is asynchronous like the real one: each stream is a thread that carries out what it is given in order, so a kernel
 that waits for another really waits.  Kernels are the real kernels/*.cu, compiled as C++; a cooperative launch runs its
 grid as threads.  What CUDA would refuse is refused: a stream used under another device, memory of a GPU without peer
-access.  `Machine` also has the faults that tests need.
+access, a wait across the borders of a capture.  `Machine` also has the faults that tests need.  With a
+`process` number its device memory is shared with other processes that have a machine of their own (fake_ipc.py).
+
+A graph's nodes keep to its dependencies and to nothing else: they run one after the other, as CUDA may run them, the
+youngest stream's first.  With `Machine.order`, plain operations do the same: nothing runs until the host waits, and
+then whatever can, in that order of streams.  Then a missing dependency is no question of luck.
 """
 
+import os
 import queue
+import signal
 import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,11 +29,14 @@ import numpy as np
 
 from collbench import kernels
 from collbench.platforms import WORLD, view
+from tests.platforms.fake_ipc import NO_PEER, NOT_SUPPORTED, SharedMemory
 from tests.platforms.fake_nccl import make_nccl
 
+GRID = ("-DHOST_GRID", "-O1")  # as threads; optimised for the compiler's time, not for theirs
 THREADS = 2  # of a block: enough to need every barrier
 MEMORY = 2**30
 BAD_HANDLE, ILLEGAL_ADDRESS, OUT_OF_MEMORY, NO_DEVICE, ALREADY_ENABLED = 400, 700, 2, 100, 704
+ILLEGAL_STATE, CAPTURING, MERGE, UNMATCHED, UNJOINED, ISOLATION, CAPTURED_EVENT = 401, 900, 902, 903, 904, 905, 907
 
 
 class CUDARuntimeError(RuntimeError):
@@ -51,18 +62,33 @@ class Machine:
     blocks_each: int = 2  # blocks that a multiprocessor holds
     free: int = MEMORY
     nccl_version: int = 23007
+    nvrtc_version: tuple[int, int] = (12, 9)
+    switch: Any = None  # fake_driver.Library, where there is one
+    has_nccl: bool = True
+    simulation: Any = None  # fake_simulate.Simulation, where NCCL has estimates
+    process: int | None = None
+    node: str = "node"
+    shares_memory: bool = True  # whether CUDA IPC works
+    dies: bool = False  # the process does, at its first cooperative kernel
     without_peers: set[tuple[int, int]] = field(default_factory=set)
     losing_stores: set[tuple[int, int]] = field(default_factory=set)  # a kernel's stores into a peer vanish
     losing_copies: set[tuple[int, int]] = field(default_factory=set)
     host_delay: float = 0.0  # seconds that the host needs to launch a graph
     dead: set[int] = field(default_factory=set)  # devices whose cooperative kernels never start
+    order: "Callable[[Stream], Any] | None" = None  # which stream goes first where several can; None: all at once
     current: int = 0
     enabled: set[tuple[int, int]] = field(default_factory=set)
     blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = field(default_factory=dict)  # address: device, bytes
+    access: dict[int, set[int]] = field(
+        default_factory=dict
+    )  # the devices that were let in, where that is said by address
     streams: dict[int, "Stream"] = field(default_factory=dict)
     graphs: "weakref.WeakSet[Graph]" = field(default_factory=weakref.WeakSet)
     captures: int = 0
     replays: int = 0
+
+    def __post_init__(self) -> None:
+        self.shared = None if self.process is None else SharedMemory(self, self.process)
 
     def device_of(self, address: int) -> int:
         """Which device's memory that is; -1 for the host's."""
@@ -72,8 +98,20 @@ class Machine:
         return -1
 
     def reaches(self, device: int, address: int) -> bool:
+        for start, devices in self.access.items():
+            if start <= address < start + self.blocks[start][1].nbytes:
+                return device in devices
         owner = self.device_of(address)
         return owner in (-1, device) or (device, owner) in self.enabled
+
+    def run_in_order(self, wanted: "Stream") -> None:
+        """Carry out what is enqueued on all streams, one at a time, until one of them has nothing left."""
+        assert self.order is not None
+        while wanted._waiting:
+            able = [stream for stream in self.streams.values() if stream._waiting and stream._waiting[0].ready]
+            assert able, "every stream waits for another"
+            first = min(able, key=self.order)
+            first._try(first._waiting.popleft())
 
     def cupy(self) -> Any:
         """What `import cupy` would give on this machine."""
@@ -84,6 +122,25 @@ class Machine:
             stream.stop()
 
 
+@dataclass(eq=False)
+class Task:
+    """Something to be done on a stream, once an event has happened or the nodes of a graph before it are done."""
+
+    run: Callable[[], None]
+    event: threading.Event | None = None
+    stream: "Stream | None" = None
+    before: "frozenset[Task]" = frozenset()
+
+    def __call__(self) -> None:
+        if self.event:
+            self.event.wait()
+        self.run()
+
+    @property
+    def ready(self) -> bool:
+        return self.event is None or self.event.is_set()
+
+
 class Stream:
     """A thread that does one thing after the other."""
 
@@ -91,75 +148,139 @@ class Stream:
         self.machine, self.device = machine, machine.current
         self.ptr = len(machine.streams) + 1
         machine.streams[self.ptr] = self
-        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._tasks: queue.Queue[Task | None] = queue.Queue()
+        self._waiting: deque[Task] = deque()  # instead, where the machine has an order
         self._failure: Exception | None = None
         self._capture: Graph | None = None
+        self._tail: frozenset[Task] = frozenset()  # what the next node of a capture comes after
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
         while task := self._tasks.get():
-            try:
-                task()
-            except Exception as error:
-                self._failure = error
+            self._try(task)
             self._tasks.task_done()
+
+    def _try(self, task: Task) -> None:
+        try:
+            task()
+        except Exception as error:
+            self._failure = error
 
     def stop(self) -> None:
         self._tasks.put(None)
         self._thread.join()
 
-    def enqueue(self, task: Callable[[], None]) -> None:
+    def enqueue(self, run: Callable[[], None], event: threading.Event | None = None) -> None:
         if self.device != self.machine.current:
             raise CUDARuntimeError(BAD_HANDLE)
         if self._capture is not None:
-            self._capture._tasks.append(task)
+            assert event is None
+            self._tail = frozenset({self._capture.add(run, self)})
+        elif self.machine.order is not None:
+            self._waiting.append(Task(run, event))
         else:
-            self._tasks.put(task)
+            self._tasks.put(Task(run, event))
 
     def synchronize(self) -> None:
-        assert self._capture is None, "a capturing stream cannot be waited for"
+        if self._capture is not None:
+            raise CUDARuntimeError(CAPTURING)
         self._tasks.join()
+        if self.machine.order is not None:
+            self.machine.run_in_order(self)
         if self._failure:
             raise self._failure
 
     def wait_event(self, event: "Event") -> None:
-        recorded = event._recorded
-        self.enqueue(lambda: recorded.wait() and None)
+        if event._graph is None:
+            if self._capture is not None:
+                raise CUDARuntimeError(ISOLATION)
+            self.enqueue(lambda: None, event._recorded)
+        elif event._graph.ended:
+            raise CUDARuntimeError(CAPTURED_EVENT)
+        else:
+            self._join(event._graph, event._after)
+
+    def _join(self, graph: "Graph", after: frozenset[Task]) -> None:
+        """Waiting for an event of a capture brings a stream into it."""
+        if self._capture not in (None, graph):
+            raise CUDARuntimeError(MERGE)
+        self._capture = graph
+        self._tail |= after
 
     def begin_capture(self, mode: Any = None) -> None:
-        self._capture = Graph(self.machine)
+        if self._capture is not None:
+            raise CUDARuntimeError(ILLEGAL_STATE)
+        self._capture = Graph(self.machine, self)
         self.machine.captures += 1
 
     def end_capture(self) -> "Graph":
-        graph, self._capture = self._capture, None
-        assert graph is not None
+        graph = self._capture
+        if graph is None or graph.origin is not self:
+            raise CUDARuntimeError(UNMATCHED)
+        graph.ended = True
+        joined = graph.reached(self._tail)
+        for stream in self.machine.streams.values():
+            if stream._capture is graph:
+                stream._capture, stream._tail = None, frozenset()
+        if not joined:
+            raise CUDARuntimeError(UNJOINED)
         return graph
 
 
 class Graph:
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._tasks: list[Callable[[], None]] = []
+    def __init__(self, machine: Machine, origin: Stream | None = None) -> None:
+        self._machine, self.origin, self.ended = machine, origin, False
+        self._nodes: list[Task] = []
         machine.graphs.add(self)
 
+    def add(self, run: Callable[[], None], stream: Stream) -> Task:
+        self._nodes.append(Task(run, None, stream, stream._tail))
+        return self._nodes[-1]
+
+    def reached(self, tail: frozenset[Task]) -> bool:
+        """Whether every node is one of these or comes before one."""
+        seen, left = set(tail), list(tail)
+        while left:
+            new = left.pop().before - seen
+            seen |= new
+            left += new
+        return seen == set(self._nodes)
+
     def upload(self, stream: Stream) -> None:
-        assert self._tasks, "nothing says that an empty graph can be launched"
+        assert self._nodes, "nothing says that an empty graph can be launched"
         assert stream.device == self._machine.current
 
     def launch(self, stream: Stream) -> None:
         self._machine.replays += 1
         time.sleep(self._machine.host_delay)
-        for task in self._tasks:
-            stream.enqueue(task)
+        stream.enqueue(self._replay)
+
+    def _replay(self) -> None:
+        order = self._machine.order or (lambda stream: -stream.ptr)
+        left, done = list(self._nodes), set()
+        while left:
+            node = min((each for each in left if each.before <= done), key=lambda each: order(each.stream))
+            node.run()
+            left.remove(node)
+            done.add(node)
 
 
 class Event:
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine) -> None:
+        self._device = machine.current
         self._recorded = threading.Event()
+        self._recorded.set()  # one that was never recorded holds nobody up
         self._seconds = 0.0
+        self._graph: Graph | None = None  # the capture that it was last recorded in, and after which nodes
+        self._after: frozenset[Task] = frozenset()
 
     def record(self, stream: Stream) -> None:
+        if stream.device != self._device:
+            raise CUDARuntimeError(BAD_HANDLE)
+        self._graph, self._after = stream._capture, stream._tail
+        if self._graph is not None:
+            return
         self._recorded = recorded = threading.Event()
 
         def mark() -> None:
@@ -171,6 +292,8 @@ class Event:
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     """Milliseconds."""
+    if start_event._graph or end_event._graph:
+        raise CUDARuntimeError(CAPTURED_EVENT)
     assert start_event._recorded.is_set()
     assert end_event._recorded.is_set()
     return 1e3 * (end_event._seconds - start_event._seconds)
@@ -208,10 +331,14 @@ class Function:
         return min(blocks, room)
 
     def _cooperative(self, blocks: int, args: tuple[Any, ...]) -> Callable[[], None]:
-        kernel = kernels.host_kernel(self._file, self._entry, (*self._options, "-DHOST_GRID"))
+        kernel = kernels.host_kernel(self._file, self._entry, (*self._options, *GRID))
         for world in (each for each in args if each.dtype == WORLD):
             world["yield_after"] = 1
             self._refuse_strangers(world["window"][: int(world["ranks"])].tolist())
+            if self._entry == "nvls":
+                self._machine.switch.expect_multicast(world, *map(int, args[1:3]))
+        if self._machine.dies:
+            return lambda: os.kill(os.getpid(), signal.SIGKILL)
         if self._device in self._machine.dead:
             return lambda: None
         return lambda: kernel(*args, blocks=blocks, threads=THREADS)
@@ -290,7 +417,9 @@ class Runtime:
         return 12080
 
     def memGetInfo(self) -> tuple[int, int]:
-        used = sum(block.nbytes for device, block in self._machine.blocks.values() if device == self._machine.current)
+        opened = self._machine.shared.opened if self._machine.shared else {}
+        own = [block for address, block in self._machine.blocks.items() if address not in opened]
+        used = sum(block.nbytes for device, block in own if device == self._machine.current)
         return self._machine.free - used, MEMORY
 
     def malloc(self, size: int) -> int:
@@ -299,6 +428,10 @@ class Runtime:
         return self._allocate(self._machine.current, size)
 
     def _allocate(self, device: int, size: int) -> int:
+        if self._machine.shared and device >= 0:
+            address, piece = self._machine.shared.allocate(device, size)
+            self._machine.blocks[address] = device, piece
+            return address
         block = np.full(size + 256, 0xEE, np.uint8)
         address = -(-block.ctypes.data // 256) * 256
         self._machine.blocks[address] = device, block[address - block.ctypes.data :][:size]
@@ -306,6 +439,8 @@ class Runtime:
 
     def free(self, ptr: int) -> None:
         del self._machine.blocks[ptr]
+        if self._machine.shared:
+            self._machine.shared.free(ptr)
 
     def hostAlloc(self, size: int, flags: int) -> int:
         assert flags == self.hostAllocPortable | self.hostAllocMapped
@@ -326,6 +461,29 @@ class Runtime:
     def memcpyAsync(self, dst: int, src: int, size: int, kind: int, stream: int) -> None:
         if (self._machine.device_of(src), self._machine.device_of(dst)) not in self._machine.losing_copies:
             self._machine.streams[stream].enqueue(lambda: self.memcpy(dst, src, size, kind))
+
+    def ipcGetMemHandle(self, devPtr: int) -> bytes:
+        if not self._machine.shares_memory:
+            raise CUDARuntimeError(NOT_SUPPORTED)
+        assert self._machine.shared
+        return self._machine.shared.handle(devPtr)
+
+    def ipcOpenMemHandle(self, handle: bytes, flags: int = 1) -> int:
+        assert self._machine.shared
+        assert flags == 1, "peer access is not switched on otherwise"
+        address, owner, block = self._machine.shared.open(handle)
+        pair = self._machine.current, owner
+        if pair in self._machine.without_peers:
+            self._machine.shared.close(address)
+            raise CUDARuntimeError(NO_PEER)
+        self._machine.enabled.add(pair)
+        self._machine.blocks[address] = owner, block
+        return address
+
+    def ipcCloseMemHandle(self, devPtr: int) -> None:
+        assert self._machine.shared
+        del self._machine.blocks[devPtr]
+        self._machine.shared.close(devPtr)
 
     def deviceSynchronize(self) -> None:
         pass
@@ -356,8 +514,11 @@ class Driver:
 class Nvrtc:
     """What cupy.cuda.nvrtc offers."""
 
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
     def getVersion(self) -> tuple[int, int]:
-        return 12, 9
+        return self._machine.nvrtc_version
 
 
 def make_cupy(machine: Machine) -> Any:
@@ -366,7 +527,7 @@ def make_cupy(machine: Machine) -> Any:
         return Stream(machine)
 
     def event(disable_timing: bool = False) -> Event:
-        return Event()
+        return Event(machine)
 
     def module(*, code: str, options: tuple[str, ...] = ()) -> RawModule:
         return RawModule(machine, code, options)
@@ -374,7 +535,7 @@ def make_cupy(machine: Machine) -> Any:
     cuda = SimpleNamespace(
         runtime=Runtime(machine),
         driver=Driver(machine),
-        nvrtc=Nvrtc(),
+        nvrtc=Nvrtc(machine),
         nccl=make_nccl(machine),
         compiler=SimpleNamespace(CompileException=CompileException),
         Stream=stream,

@@ -1,9 +1,16 @@
 # ruff: noqa: N802 - the names are CuPy's
-"""NCCL on the machine of fake_cuda.py: it moves and reduces the bytes with NumPy, once every rank's stream is there."""
+"""NCCL on the machine of fake_cuda.py: it moves and reduces the bytes with NumPy, once every rank's stream is there.
+
+Between processes the bytes pass through files of a folder, whose name is the unique id.
+"""
 
 import os
+import pickle
+import tempfile
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +21,8 @@ from collbench.platforms import view
 ELEMENTS = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
 SHARING_SINCE = 23000
 INVALID_USAGE = 5
+ID_BYTES = 128
+PATIENCE = 30.0  # seconds for another process
 
 
 class NcclError(RuntimeError):
@@ -25,31 +34,40 @@ class NcclError(RuntimeError):
 class Nccl:
     """What cupy.cuda.nccl offers."""
 
-    available = True
     NcclError = NcclError
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
+        self.available = machine.has_nccl
         self._calls: list[Call] | None = None
+        self._left: list[Call] = []
 
         class NcclCommunicator(Communicator):
             @staticmethod
             def initAll(devices: list[int]) -> list[Communicator]:
                 assert isinstance(devices, list), "CuPy takes no other sequence"
-                sharing = len(set(devices)) < len(devices)
-                able = machine.nccl_version >= SHARING_SINCE and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
-                if sharing and not able:
-                    raise NcclError(INVALID_USAGE)
+                refuse_sharing(machine, devices)
                 return [Communicator(self, rank, len(devices)) for rank in range(len(devices))]
 
+            def __init__(comm, ndev: int, commId: bytes, rank: int) -> None:  # noqa: N803, N805
+                assert len(commId) == ID_BYTES
+                meeting = Meeting(Path(commId.rstrip(b"\0").decode()), rank, ndev)
+                refuse_sharing(machine, meeting.exchange((machine.node, machine.current)))
+                Communicator.__init__(comm, self, rank, ndev, meeting)
+
         self.NcclCommunicator = NcclCommunicator
+        if machine.simulation:
+            machine.simulation.attach(NcclCommunicator, self._simulate_end)
+
+    def get_unique_id(self) -> bytes:
+        return tempfile.mkdtemp(prefix="made-up-nccl-").encode().ljust(ID_BYTES, b"\0")
 
     def get_version(self) -> int:
         return int(self._machine.nccl_version)
 
     def groupStart(self) -> None:
         assert self._calls is None
-        self._calls = []
+        self._calls, self._left = self._left, []
 
     def _add(self, call: "Call") -> None:
         assert self._calls is not None, "one thread that drives several ranks must group their calls"
@@ -57,15 +75,63 @@ class Nccl:
 
     def groupEnd(self) -> None:
         calls, self._calls = self._calls, None
-        assert calls is not None
+        assert calls is not None, "the group was closed before"
+        if not calls:
+            return
         group = Group(calls)
         for stream in group.streams:
             real = self._machine.streams[stream]
             self._machine.current = real.device
             real.enqueue(group.run)
 
+    def _simulate_end(self) -> int:
+        """Collectives are dropped; of sends and receives the real one loses count, and finds them in the next group."""
+        calls, self._calls = self._calls, None
+        simulation = self._machine.simulation
+        simulation.groups.append([call.name for call in calls or ()])
+        simulation.elements = max((call.count for call in calls or ()), default=0)
+        if calls is None:
+            return INVALID_USAGE
+        self._left = [call for call in calls if call.name in ("send", "recv")]
+        return 0
+
 
 make_nccl = Nccl
+
+
+def refuse_sharing(machine: Any, devices: list[Any]) -> None:
+    """Ranks on one device, unless NCCL is new enough and was told."""
+    able = machine.nccl_version >= SHARING_SINCE and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
+    if len(set(devices)) < len(devices) and not able:
+        raise NcclError(INVALID_USAGE)
+
+
+class Meeting:
+    """Processes that leave each other files in a folder."""
+
+    def __init__(self, folder: Path, rank: int, size: int) -> None:
+        self._folder, self._rank, self._size = folder, rank, size
+        self._count = 0
+
+    def exchange(self, mine: Any) -> list[Any]:
+        """What each gives, by rank."""
+        self._count += 1
+        ready, scratch = self._file(self._rank), self._folder / f"{self._rank}"
+        scratch.write_bytes(pickle.dumps(mine))
+        scratch.rename(ready)
+        found = [self._wait(self._file(rank)) for rank in range(self._size)]
+        (self._folder / f"{self._count - 1}-{self._rank}").unlink(missing_ok=True)  # all have read it by now
+        return found
+
+    def _file(self, rank: int) -> Path:
+        return self._folder / f"{self._count}-{rank}"
+
+    def _wait(self, file: Path) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not file.exists():
+            assert time.monotonic() < deadline, "another process never came"
+            time.sleep(1e-4)
+        return pickle.loads(file.read_bytes())
 
 
 class Call:
@@ -82,8 +148,9 @@ class Call:
 class Communicator:
     """One rank; the methods' parameters are CuPy's."""
 
-    def __init__(self, nccl: Nccl, rank: int, size: int) -> None:
+    def __init__(self, nccl: Nccl, rank: int, size: int, meeting: Meeting | None = None) -> None:
         self._nccl, self._rank, self._size, self._alive = nccl, rank, size, True
+        self._meeting = meeting
 
     def _add(self, name: str, stream: int, **details: int) -> None:
         assert self._alive
@@ -112,6 +179,8 @@ class Communicator:
 
     def destroy(self) -> None:
         assert not self._nccl._machine.graphs, "NCCL waits for ever for the graphs that hold its operations"
+        if self._meeting:
+            self._meeting.exchange("all processes let go together")
         self._alive = False
 
 
@@ -121,22 +190,51 @@ class Group:
     def __init__(self, calls: list[Call]) -> None:
         self.calls = calls
         self.streams = sorted({call.stream for call in calls})
-        assert {call.rank for call in calls} == set(range(calls[0].comm._size)), "a rank was left out"
+        self.meeting = calls[0].comm._meeting
+        wanted = {calls[0].comm._rank} if self.meeting else set(range(calls[0].comm._size))
+        assert {call.rank for call in calls} == wanted, "a rank was left out"
         self.barrier = threading.Barrier(len(self.streams))
 
     def run(self) -> None:
         if self.barrier.wait() == 0:
             try:
                 with np.errstate(all="ignore"):  # whatever the buffers hold
-                    self._carry_out()
+                    self._carry_out(self._of_all() if self.meeting else self.calls)
             except Exception:
                 self.barrier.abort()
                 raise
         self.barrier.wait()
 
-    def _carry_out(self) -> None:
-        whole = [call for call in self.calls if call.name not in ("send", "recv")]
-        _WHOLE[whole[0].name](whole) if whole else _pairs(self.calls)
+    def _of_all(self) -> list[Call]:
+        """Every process's calls: this one's as they are, the others' on copies of what they send."""
+        assert self.meeting
+        told = self.meeting.exchange([_told(call) for call in self.calls])
+        mine = self.calls[0].comm
+        return [
+            call
+            for rank, theirs in enumerate(told)
+            for call in (self.calls if rank == mine._rank else [_heard(mine, rank, *each) for each in theirs])
+        ]
+
+    def _carry_out(self, calls: list[Call]) -> None:
+        whole = [call for call in calls if call.name not in ("send", "recv")]
+        _WHOLE[whole[0].name](whole) if whole else _pairs(calls)
+
+
+def _told(call: Call) -> tuple[str, dict[str, int], bytes]:
+    """A call with the bytes that it sends."""
+    details = {name: getattr(call, name) for name in ("count", "element", "op", "root", "peer") if name in vars(call)}
+    blocks = call.comm._size if call.name == "reduceScatter" else 1
+    nbytes = call.count * DATATYPES[ELEMENTS[call.element]].itemsize * blocks
+    return call.name, details, view(call.sent, nbytes).tobytes() if "sent" in vars(call) else b""
+
+
+def _heard(comm: Communicator, rank: int, name: str, details: dict[str, int], sent: bytes) -> Call:
+    """Another process's call; what it would receive goes nowhere."""
+    held, lost = np.frombuffer(sent, np.uint8), np.zeros(comm._size * details["count"] * 16, np.uint8)
+    call = Call(comm, name, 0, sent=held.ctypes.data, received=lost.ctypes.data, **details)
+    call.__dict__.update(rank=rank, held=(held, lost))
+    return call
 
 
 def _array(call: Call, address: int, first: int = 0) -> Array:

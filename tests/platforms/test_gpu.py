@@ -21,24 +21,38 @@ from collbench.measurement import Measurement
 from collbench.platforms import (
     Region,
     buffers,
-    fifo_starts,
     gpu,
     gpu_cuda,
+    gpu_launch,
+    gpu_multicast,
     gpu_nccl,
     gpu_probe,
     gpu_timing,
-    needed_memory,
+    open_platform,
 )
 from collbench.runner import measure
 from collbench.sweep import Case, Sampling, Sweep
+from tests.gpu.bench import TARGETS, targets
+from tests.gpu.checks import LARGE, a_log_of_every_rank
 from tests.platforms.fake_cuda import Graph, Machine
 
-ON_GPU = [each for each in implementations().values() if "gpu" in each.platforms]
+ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
+    each for each in implementations().values() if "gpu" in each.platforms and each.name not in gpu_multicast.USERS
+]
 PLACES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 5)]  # devices, ranks
 ARITHMETIC = [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")]
 SIZES = (4, 1000, 70000)
 
-OWN = ("machine", "device", "enqueue", "stop")  # what the made-up streams have besides
+OWN = (
+    "machine",
+    "device",
+    "enqueue",
+    "stop",
+    "add",
+    "origin",
+    "ended",
+    "reached",
+)  # what the made-up streams have besides
 ON_INSTANCES = ("ptr",)  # and what the real ones have once there is a driver
 
 Open = Callable[..., Any]
@@ -63,7 +77,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         wanted = sweep(**changes)
         fifos = fifo_bytes(wanted.implementations, wanted.ranks)
-        platforms.append(gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos)))
+        platforms.append(open_platform(wanted, fifos, "gpu"))
         return platforms[-1]
 
     yield open_on
@@ -155,8 +169,29 @@ def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None
         assert isinstance(result, Measurement)
         assert result.mismatch is None
         assert len(result.seconds) == 3
-        limited = "; NCCL_MAX_CTAS=32" if result.implementation == "nccl" else ""
-        assert result.note == f"2 ranks share 1 GPU{limited}"
+        own = {"nccl": "; NCCL_MAX_CTAS=32", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
+        assert result.note == f"2 ranks share 1 GPU{own}"
+
+
+def test_what_auto_picks_finds_its_fifo_though_only_auto_was_asked_for(opened: Open) -> None:
+    platform = opened(Machine(2), ranks=2, implementations=("auto",), sizes=(280000,))
+    for nbytes, rung in ((1000, "one-shot-ll"), (280000, "ring-ll")):
+        case = a_case(nbytes=nbytes)
+        prepared = prepare(implementations()["auto"], case, platform)
+        assert prepared.note == f"picked {rung}"
+        platform.fill(case, 1)
+        platform.time(prepared, 2)
+        assert platform.check(case, 1) is None
+
+
+def test_auto_takes_the_next_best_where_kernels_cannot_use_a_peers_memory(opened: Open) -> None:
+    """Copies and events still can."""
+    platform, case = opened(Machine(2, without_peers={(0, 1)}), ranks=2), a_case()
+    prepared = prepare(implementations()["auto"], case, platform)
+    assert prepared.note == "picked ring-events"
+    platform.fill(case, 1)
+    platform.time(prepared, 2)
+    assert platform.check(case, 1) is None
 
 
 @pytest.mark.parametrize("implementation", ON_GPU, ids=lambda each: each.name)
@@ -254,7 +289,7 @@ def test_probe_peers_reports_each_direction(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_kernel_that_waits_in_vain_fails_its_case(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "SPINS", 500)
+    monkeypatch.setattr(gpu_launch, "SPINS", 500)
     platform = opened(Machine(2, dead={1}), ranks=2)
     prepared = prepare(implementations()["ring-flags"], a_case(), platform)
     with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
@@ -333,7 +368,7 @@ def test_everything_is_given_back(opened: Open) -> None:
     platform = opened(machine, ranks=2)
     for name in ("nccl", "ring-flags"):
         platform.time(prepare(implementations()[name], a_case(), platform), 2)
-    comms = list(platform.comm.ranks)
+    comms = list(platform.comm.ranks.values())
     platform.close()
     assert not machine.blocks
     assert not any(comm._alive for comm in comms)
@@ -365,7 +400,7 @@ def test_versions_and_topology_name_what_is_there(opened: Open) -> None:
     ("variables", "message"),
     [
         ({"CUDA_LAUNCH_BLOCKING": "1"}, "wait for ever for one not yet launched: unset it"),
-        ({"PMI_RANK": "0", "PMI_SIZE": "4"}, "all ranks in one process"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "4"}, "world size 1 although 2 ranks were asked for"),
     ],
 )
 def test_surroundings_that_would_hang_are_refused(
@@ -471,6 +506,17 @@ def _nccl(fake: Any, real: Any) -> list[tuple[Any, Any]]:
     return [(fake.cuda.nccl, real.cuda.nccl), communicators]
 
 
+def test_a_communicator_of_one_process_is_made_as_the_real_one() -> None:
+    """Number of ranks, id and rank, in this order."""
+    real = pytest.importorskip("cupy.cuda.nccl", exc_type=ImportError)
+    if not real.available:
+        pytest.skip("CuPy found no NCCL")
+    machine = Machine(1)
+    mine = _parameters(machine.cupy().cuda.nccl.NcclCommunicator)
+    assert mine == _parameters(real.NcclCommunicator)[: len(mine)]
+    machine.stop()
+
+
 def test_the_made_up_cupy_promises_nothing_that_the_real_one_lacks() -> None:
     real = pytest.importorskip("cupy", exc_type=ImportError)
     pytest.importorskip("cupy.cuda.nccl", exc_type=ImportError)
@@ -479,3 +525,42 @@ def test_the_made_up_cupy_promises_nothing_that_the_real_one_lacks() -> None:
         if inspect.isroutine(mine):
             assert {*_parameters(mine)} <= {*_parameters(theirs)}, name
     machine.stop()
+
+
+def test_the_speed_targets_are_printed_with_their_bounds(opened: Open) -> None:
+    """As on a real GPU, where the sizes are larger: shares of what the memory could do."""
+    sizes = (2**16, 4096)
+    platform = opened(Machine(1), ranks=4, sizes=sizes)
+    lines = list(targets(platform, *sizes, Sampling(iters=3, region=0.0)))
+    assert lines[0].startswith("copy within the GPU")
+    for name, least in TARGETS.items():
+        assert any(line.startswith(f"{name} at 64 KiB: algbw") and f"at least {least:.0%}" in line for line in lines)
+    assert any(line.startswith("one-shot-ll at 4 KiB: ") and line.endswith("at most 8 us") for line in lines)
+
+
+@pytest.mark.parametrize("implementation", [each for each in ON_GPU if not each.library], ids=lambda each: each.name)
+def test_what_is_checked_on_a_gpu_about_logs_holds_here_too(implementation: Implementation, opened: Open) -> None:
+    platform = opened(Machine(1), ranks=2, sizes=(LARGE,), sampling=Sampling(traced=True))
+    a_log_of_every_rank(platform, implementation, least=0)  # threads that are made for a launch take most of it
+
+
+def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
+    """Kernels share windows, so all that a device is given to run goes through one stream, whoever enqueues it."""
+    platform = opened(Machine(2), ranks=4)
+    case = a_case(ranks=4)
+    ways = [each for each in ON_GPU if not each.library]
+    prepared = [
+        each for each in (prepare(way, case, platform) for way in ways) if not (each.host_driven or each.one_graph)
+    ]
+    platform.fill(case, 1)
+    for launches in (1, 3, 2):  # nothing waits in between
+        for each in prepared:
+            each.launch(launches)
+    platform.synchronize()
+    assert platform.check(case, 1) is None
+    used = [queue for queue in platform._queues.values() if queue.used]
+    for each in prepared:
+        platform._stopwatch._forget()
+        each.launch(1)
+        assert [queue for queue in platform._queues.values() if queue.used] == used[: len(platform._devices)]
+    platform.synchronize()

@@ -14,11 +14,15 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.implementations import fifo_bytes, implementations
-from collbench.platforms import fifo_starts, gpu, needed_memory
+from collbench.platforms import fifo_starts, gpu, gpu_multicast, needed_memory
 from collbench.sweep import Case, Sweep
 from tests.platforms.fake_cuda import Machine
 
-LADDER = [each for each in implementations().values() if not each.library and "gpu" in each.platforms]
+LADDER = [  # without what needs a switch: test_multicast.py
+    each
+    for each in implementations().values()
+    if not each.library and "gpu" in each.platforms and each.name not in gpu_multicast.USERS
+]
 ARITHMETIC = [("float", "sum"), ("half", "avg"), ("bfloat16", "max"), ("uint8", "prod"), ("int64", "min")]
 MOST = 5000  # elements: several laps of nothing, but packs, tails and empty chunks of all kinds
 

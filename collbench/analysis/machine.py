@@ -1,0 +1,53 @@
+"""Which described system a run was measured on: as the user names it, or as it was discovered."""
+
+from collbench.errors import CollbenchError, UsageError
+from collbench.store import Run
+from collbench.topology import Topology, presets
+from collbench.topology.caveats import caveats
+from collbench.topology.discovered import from_topology
+from collbench.topology.system import System
+
+
+def machine(run: Run, name: str | None) -> System:
+    """The system; UsageError, saying why, if the run file does not tell."""
+    if name:
+        return presets.load(name)
+    topology = discovered(run)
+    if not topology:
+        raise UsageError("the run file does not say what the machine is; name it with --as SYSTEM or --as FILE.toml")
+    return from_topology(topology)
+
+
+def discovered(run: Run) -> Topology | None:
+    """The topology in a run's header; None where a foreign log has none, or not enough of it."""
+    record = run.header.get("topology")
+    if not isinstance(record, dict) or "platform" not in record or "ranks" not in record:
+        return None
+    try:
+        return Topology.from_json(record)
+    except CollbenchError:
+        return None
+
+
+def sized(system: System, ranks: int, nodes: int | None = None) -> System:
+    """So many ranks of it: spread over `nodes`, or on as few as they fill; UsageError if it has no such part."""
+    if nodes is None:
+        return (system.of(-(-ranks // system.gpus)) if ranks > system.ranks else system).part(ranks)
+    if ranks % nodes or ranks // nodes > system.gpus:
+        raise UsageError(f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; give others")
+    return system.part(ranks // nodes).of(nodes)
+
+
+def remarks(run: Run) -> tuple[str, ...]:
+    """What the header says that spoils numbers."""
+    topology = discovered(run)
+    said = caveats(topology) if topology else ()
+    if (run.header.get("sweep") or {}).get("spin") == "busy":
+        said += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
+    return said
+
+
+def variables(run: Run) -> dict[str, str]:
+    """Those of the environment that the header keeps."""
+    found = (run.header.get("environment") or {}).get("variables")
+    return dict(found) if isinstance(found, dict) else {}

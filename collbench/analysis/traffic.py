@@ -1,0 +1,54 @@
+"""What a collective really sends over the busiest kind of link, beside the bus bandwidth that stands for it."""
+
+from dataclasses import dataclass
+
+from collbench.measurement import Measurement, Prediction
+from collbench.topology.system import System
+from collbench.units import format_rate, format_size
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One direction: bytes for each byte of the array, and what the line carries at most."""
+
+    per_byte: float
+    line: float  # bytes/s
+    where: str
+
+
+def traffic(system: System, prediction: Prediction) -> Traffic:
+    """Between nodes if there are several, else out of a GPU; of the algorithm that the library would choose.
+
+    A ring carries the bus factor.  Switches that add take the array once and hand a GPU's share round: S*(1 + 1/n).
+    A tree's edges carry S up and S down, 2*(N-1)/N*S a node on average.  An all-to-all sends each node's GPUs' parts.
+    """
+    case, algorithm = prediction.case, prediction.algorithm
+    ranks, nodes = case.ranks, system.nodes
+    factor = case.collective.bus_factor(ranks)
+    if nodes > 1 and system.nics:
+        if case.collective.name == "alltoall":
+            factor = system.gpus * (ranks - system.gpus) / ranks
+        elif algorithm in ("tree", "nvlstree"):
+            factor = 2 * (nodes - 1) / nodes
+        return Traffic(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
+    if algorithm == "nvls" and case.collective.name == "allreduce":
+        factor = 1 + 1 / ranks
+    links = "a GPU's slot" if system.fabric == "pcie" else "a GPU's NVLinks"
+    return Traffic(factor, system.spec_rate or system.gpu_rate, links)
+
+
+def in_words(system: System, measured: Measurement, expected: Prediction) -> list[str]:
+    """What went over the line at one size, what is usual there, and why busbw may be above it."""
+    found = traffic(system, expected)
+    rate, usual = (found.per_byte * measured.case.nbytes / seconds for seconds in (measured.median, expected.seconds))
+    words = [
+        f"on the wire at {format_size(measured.case.nbytes)}: {format_rate(rate)} GB/s each way through {found.where}, "
+        f"{rate / found.line:.0%} of the line's {format_rate(found.line)}; usual there: {usual / found.line:.0%}"
+    ]
+    bus = measured.case.collective.bus_factor(measured.case.ranks)
+    if measured.busbw > found.line and found.per_byte < bus:
+        words.append(
+            f"busbw, {format_rate(measured.busbw)}, may be above the line: it counts {bus:.3g} bytes for each byte of "
+            f"the array, as a ring sends, and {expected.algorithm} sends {found.per_byte:.3g}"
+        )
+    return words

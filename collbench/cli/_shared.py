@@ -1,0 +1,28 @@
+"""Options of `collbench sweep`, which has them all, for the commands that take some of them too."""
+
+from copy import copy
+from typing import Any
+
+import click
+
+from collbench.cli import sweep
+
+_OPTIONS = {str(each.name): each for each in sweep.command.params if isinstance(each, click.Option)}
+DEFAULTS: dict[str, Any] = sweep.command.make_context("sweep", []).params
+"""What a sweep is made of where a command has no option for it."""
+
+HERE = click.Option(
+    ["--on"], default="auto", metavar="auto|gpu|cpu", help="Where the ranks live.", show_default=True
+)  # and not on a described system
+
+
+def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
+    """These options, in the order of `sweep`; those in `defaults` with another default than there."""
+    return [_with(each, defaults) for name, each in _OPTIONS.items() if name in names or name in defaults]
+
+
+def _with(option: click.Option, defaults: dict[str, Any]) -> click.Parameter:
+    changed = copy(option)
+    if option.name in defaults:
+        changed.default = defaults[option.name]
+    return changed

@@ -1,0 +1,119 @@
+"""Say whether measured times are right: held against the model of the machine, with the likely reason if not."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from collbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from collbench.analysis.diagnose import Diagnosis
+    from collbench.store import Run
+    from collbench.topology.system import System
+
+REASONS = 3  # shown; those behind are hardly ever it
+
+
+@click.command("diagnose")
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--as", "name", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as the run file says]")
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Nodes that ranks are spread over.  [default: as few as they fill]",
+)
+def command(run: Path, name: str | None, nodes: int | None) -> int:
+    """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
+
+    RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
+    first: each is the machine with something changed, and said is how well its times fit.
+    """
+    from collbench import store
+    from collbench.analysis.diagnose import Facts, diagnose, settings
+    from collbench.analysis.fitted import measured
+    from collbench.analysis.machine import remarks, sized, variables
+    from collbench.measurement import Measurement
+
+    read = store.read(run)
+    curves: dict[object, list[Measurement]] = {}
+    for each in measured([read]):
+        curves.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
+    if not curves:
+        raise UsageError(f"nothing to diagnose: no measurement in {run} was right; its other rows say why")
+    whole, why = _system(read, name)
+    facts = Facts(variables(read), remarks(read), why)
+    for remark in (*facts.caveats, *(f"{each} was set" for each in settings(facts))):
+        click.echo(f"note: {remark}")
+    for rows in curves.values():
+        system = sized(whole, rows[0].case.ranks, nodes) if whole else None
+        for line in _lines(diagnose(rows, system, facts), system):
+            click.echo(line)
+    return 0
+
+
+def _system(run: "Run", name: str | None) -> "tuple[System | None, str]":
+    """The machine as named or as discovered; else none, and why."""
+    from collbench.analysis.machine import machine
+
+    try:
+        return machine(run, name), ""
+    except UsageError as error:
+        if name:
+            raise
+        return None, str(error)
+
+
+def _lines(found: "Diagnosis", system: "System | None") -> Iterator[str]:
+    from collbench.analysis import traffic
+    from collbench.table import title
+
+    case = found.measured[0].case
+    yield f"{title(case)}, {found.implementation}" + (f", as {system.title}" if system else "")
+    if found.expected:
+        yield from _table(found)
+    yield f"verdict: {found.verdict.value}" + (f": {found.remark}" if found.remark else "")
+    if system and found.expected:
+        largest, expected = found.measured[-1], found.expected[-1]
+        yield from (f"  {words}" for words in traffic.in_words(system, largest, expected))
+    yield from _reasons(found)
+    yield from _without_a_model(found)
+    yield ""
+
+
+def _table(found: "Diagnosis") -> Iterator[str]:
+    from collbench.units import format_rate, format_seconds, format_size
+
+    yield f"{'size':>9} {'time':>9} {'expected':>9} {'band':>19} {'ratio':>7} {'busbw':>8}"
+    for measured, expected in zip(found.measured, found.expected, strict=True):
+        band = f"{format_seconds(expected.low)} - {format_seconds(expected.high)}"
+        ratio = measured.median / expected.seconds
+        mark = " slow" if measured.median > expected.high else " fast" if measured.median < expected.low else ""
+        yield (
+            f"{format_size(measured.case.nbytes):>9} {format_seconds(measured.median):>9} "
+            f"{format_seconds(expected.seconds):>9} {band:>19} {ratio:>6.2f}x {format_rate(measured.busbw):>8}{mark}"
+        )
+
+
+def _reasons(found: "Diagnosis") -> Iterator[str]:
+    from collbench.analysis.diagnose import Verdict
+
+    if found.verdict is not Verdict.SLOW:
+        return
+    if not found.reasons:
+        yield f"  reason: unknown; times are {found.off:.2f}x off, and nothing that the model can change explains them"
+    for number, each in enumerate(found.reasons[:REASONS], 1):
+        facts = f"; {'; '.join(each.facts)}" if each.facts else ""
+        yield f"  {number}. {each.hypothesis.name}: then {each.off:.2f}x off instead of {found.off:.2f}x{facts}"
+        yield f"     {each.hypothesis.fix}"
+
+
+def _without_a_model(found: "Diagnosis") -> Iterator[str]:
+    """What a curve says of itself."""
+    from collbench.analysis.own_shape import remarks
+
+    if not found.expected:
+        yield from (f"  {remark}" for remark in remarks(found.measured))

@@ -1,0 +1,89 @@
+"""Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.cli._shared import DEFAULTS, HERE, shared
+
+if TYPE_CHECKING:
+    from collbench.session import Session
+
+_OPTIONS = [
+    *shared("op", impl="all"),
+    HERE,
+    *shared("ranks", minbytes="64K"),
+    click.Option(["-e", "--maxbytes"], metavar="SIZE", help="Largest message; default: the smallest, so one."),
+    *shared("datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", stepfactor=16.0),
+    click.Option(["--format", "formats"], type=click.Choice(["png", "svg", "pdf"]), multiple=True, default=["png"]),
+    click.Option(["--out"], type=click.Path(path_type=Path), help="Folder to make for run file, pictures and trace."),
+]
+
+
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto.
+
+    Every kernel runs as it is and again with a log of each hop: waiting, moving, adding, publishing.
+    """
+    from dataclasses import replace
+
+    from collbench.cli._options import default_folder, make_sweep
+    from collbench.session import INTERRUPTED, Session, exit_status
+    from collbench.world import launched
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
+    joined = launched()
+    options["maxbytes"] = options["maxbytes"] or options["minbytes"]
+    platform, sweep = make_sweep(DEFAULTS | options, joined)
+    sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
+    session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
+    try:
+        with session:
+            if session.leader:
+                click.echo(session.topology, err=True)
+            _show(session)
+    except KeyboardInterrupt:
+        click.echo(f"\ninterrupted: what was found is in {session.path}", err=True)
+        return INTERRUPTED
+    if session.leader:
+        _close(session, tuple(dict.fromkeys(options["formats"])))
+    return exit_status(session.results)
+
+
+def _show(session: "Session") -> None:
+    """The table, row by row as results arrive."""
+    from collbench.breakdown import heading
+    from collbench.measurement import Failed, Measurement
+    from collbench.table import row, title
+    from collbench.units import format_size
+
+    above = ""
+    for result in session.run():
+        if not session.leader:
+            continue
+        case = f"{title(result.case)}, {format_size(result.case.nbytes)}"
+        if case != above:
+            above = case
+            click.echo(f"\n{case}\n{heading()}")
+        bad = isinstance(result, Failed | Measurement)  # a measurement comes only where the result was wrong
+        click.secho(row(result, None), fg="red" if bad else None)
+
+
+def _close(session: "Session", formats: tuple[str, ...]) -> None:
+    """What the columns mean, and where everything is."""
+    from collbench import perfetto, timeline
+    from collbench.breakdown import LEGEND
+    from collbench.measurement import Explanation
+
+    click.echo(f"\n{LEGEND}", err=True)
+    assert session.path
+    click.echo(f"run file: {session.path}")
+    explained = [each for each in session.results if isinstance(each, Explanation)]
+    if any(each.tracks for each in explained):
+        for picture in timeline.draw(explained, session.path.parent, formats):
+            click.echo(f"plot: {picture}")
+        perfetto.write(explained, session.path.parent / "trace.json")
+        click.echo(f"trace: {session.path.parent / 'trace.json'} (open it at ui.perfetto.dev)")

@@ -1,0 +1,130 @@
+"""Fit measured curves: latency, bandwidth and crossovers with intervals, and a calibration for `--on FILE.toml`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from collbench.analysis.fitted import Curve
+    from collbench.store import Run
+
+LEGEND = (
+    "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s that algbw tends to, 1/b; half at: size with half of it;\n"
+    "bend: from there a byte takes longer (a cache ends); off: median distance of the measured times from the curve"
+)
+
+
+@click.command("fit")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--held-back", metavar="SIZE[,SIZE]", help="Fit without these sizes, and say where they should be.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write a calibration there.")
+@click.option("--as", "system", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as discovered]")
+@click.option("--json", "as_json", is_flag=True, help="Print everything known of the fits.")
+def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, system: str | None, as_json: bool) -> int:
+    """Fit T = a + g*sqrt(S) + b*S to each curve of the runs, which are of one machine.
+
+    RUN is a run file or the folder that holds it.  With -o, the model of the machine is fitted to all curves together,
+    and the file works as `--on FILE.toml` and `--as FILE.toml`.
+    """
+    from collbench import store
+    from collbench.analysis.fitted import all_crossings, curves, fields
+    from collbench.implementations import implementations
+
+    read = [store.read(path) for path in runs]
+    calibration = _calibrate(out, read, system)
+    found = curves(read, _sizes(held_back))
+    _refuse(found, runs, held_back)
+    crossed = all_crossings(found, read, [name for name, each in implementations().items() if each.library])
+    if as_json:
+        click.echo(
+            json.dumps(
+                {"curves": [fields(curve) for curve in found], "crossings": [each.fields() for each in crossed]},
+                indent=2,
+            )
+        )
+    else:
+        _print(found, crossed)
+    if calibration:
+        click.echo(f"calibration: {calibration}", err=as_json)
+    return 0
+
+
+def _calibrate(out: Path | None, runs: "Sequence[Run]", system: str | None) -> Path | None:
+    """Write the calibration that is asked for: first, since what speaks against it is known at once."""
+    from collbench.analysis.calibrated import write
+
+    if system and not out:
+        raise UsageError("--as says what a calibration is for; give -o FILE.toml as well")
+    return write(out, runs, system) if out else None
+
+
+def _sizes(text: str | None) -> list[int]:
+    from collbench.units import parse_size
+
+    return [parse_size(word) for word in text.split(",")] if text else []
+
+
+def _refuse(found: "Sequence[Curve]", runs: tuple[Path, ...], held_back: str | None) -> None:
+    names = ", ".join(map(str, runs))
+    if not found:
+        raise UsageError(f"nothing to fit: no measurement in {names} was right; its other rows say why")
+    missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in found)]
+    if missing:
+        sizes = sorted({size for curve in found for size in curve.samples})
+        raise UsageError(
+            f"--held-back {missing[0]}: no such size in {names}; choose from: {', '.join(map(str, sizes))}"
+        )
+    if not any(curve.fit for curve in found):
+        reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in found)
+        raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
+
+
+def _print(found: "Sequence[Curve]", crossed: Sequence[Any]) -> None:
+    from collbench.analysis.fitted import held_in_words
+    from collbench.table import title
+
+    for case in dict.fromkeys(curve.case for curve in found):
+        own = [curve for curve in found if curve.case == case]
+        click.echo(title(case))
+        _table(own)
+        for curve in own:
+            for warning in curve.warnings():
+                click.echo(f"  {curve.implementation}: {warning}")
+            for held in curve.held:
+                click.echo(f"  {held_in_words(curve, held)}")
+        for each in crossed:
+            if each.case == case:
+                click.echo(f"  {each}")
+        _totals(own)
+        click.echo()
+    click.echo(LEGEND)
+
+
+def _table(own: "Sequence[Curve]") -> None:
+    """Columns as wide as they must be; a curve without a fit says why."""
+    from collbench.analysis.fitted import HEADING, columns
+
+    rows = [HEADING, *(columns(curve) for curve in own if curve.fit)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
+    for curve in own:
+        if not curve.fit:
+            click.echo(f"{curve.implementation:<{widths[0]}}  not fitted: {curve.reason}")
+
+
+def _totals(own: "Sequence[Curve]") -> None:
+    """How often intervals were right, and how far they reach."""
+    from collbench.units import format_size
+
+    held = [each for curve in own for each in curve.held]
+    if held:
+        click.echo(f"  held back: {sum(each.covered for each in held)} of {len(held)} covered")
+    last = max((float(curve.fit.sizes[-1]) for curve in own if curve.fit), default=0.0)
+    if last:
+        click.echo(f"  beyond {format_size(last)}, the largest size fitted, these curves are extrapolations")

@@ -1,0 +1,54 @@
+"""`auto`: the rung that the model of costs expects to be fastest for a case, and its name in the row's note.
+
+All that the choice looks at, the case and the platform's record of its hardware, is the same on every process.
+"""
+
+from dataclasses import replace
+
+from collbench.errors import Unsupported
+from collbench.implementations import Implementation, implementations
+from collbench.implementations.ring_flags import COLLECTIVES
+from collbench.platforms import Platform, Prepared
+from collbench.sweep import Case
+
+
+def _rungs() -> list[Implementation]:
+    return [each for each in implementations().values() if each.cost]
+
+
+def expected(case: Case, platform: Platform) -> dict[str, float]:
+    """Seconds that each rung which takes the case should need on this hardware, fastest first; equal ones by rung."""
+    found = {}
+    for each in _rungs():
+        try:
+            each.refuse(case)
+        except Unsupported:
+            continue
+        if each.cost and platform.name in each.platforms:
+            found[each.name] = platform.hardware.seconds(each.cost(case), case.nbytes)
+    return dict(sorted(found.items(), key=lambda each: each[1]))
+
+
+def _prepare(case: Case, platform: Platform) -> Prepared:
+    """The first that the hardware lets us prepare."""
+    refused = []
+    for name in expected(case, platform):
+        try:
+            with platform.agreeing():  # one process may find no room for a grid that the others have
+                prepared = implementations()[name].prepare(case, platform)
+        except Unsupported as reason:
+            refused.append(f"{name}: {reason}")
+            continue
+        return replace(prepared, note="; ".join(filter(None, (f"picked {name}", prepared.note))))
+    raise Unsupported(refused[0] if refused else "no rung carries it out")
+
+
+IMPLEMENTATION = Implementation(
+    name="auto",
+    summary="the rung that a model of latency and bandwidth expects to be fastest",
+    platforms=("gpu", "cpu"),
+    collectives=COLLECTIVES,  # of all rungs together
+    prepare=_prepare,
+    rung=11,
+    uses=lambda: tuple(each.name for each in _rungs()),
+)

@@ -1,0 +1,1 @@
+"""What a collective should take on a system that is described, not measured."""

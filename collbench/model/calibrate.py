@@ -1,0 +1,61 @@
+"""Brings the model to one machine: a few measured times move the equation's factors, as far as they speak for it.
+
+Every factor starts at 1 and is held there by how much it was seen to differ between machines; a measurement counts
+by how well the model can be expected to match it.  So three small sizes move latency and leave bandwidth alone, and
+one large size moves bandwidth only.  Residuals are logarithms of ratios, large ones count less (soft L1): one row that
+a warm-up spoiled does not decide.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from collbench.model.equation import Calibration, Floats, Terms
+
+SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}
+"""Standard deviation of the logarithm of each factor between machines: how far it goes at the cost of a residual."""
+NOISE = 0.05
+"""That of a measured time against the calibrated equation."""
+
+
+def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:
+    """The factors that fit all curves of a machine, each with its measured (bytes, seconds).
+
+    No measurement: all factors are 1.
+    """
+    known = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
+    spread = np.array([SPREAD[name] for name in Calibration.names()])
+
+    def residuals(logs: Floats) -> Floats:
+        how = Calibration(*np.exp(logs))
+        parts = [np.log(rows[:, 1] / terms.at(rows[:, 0], how)) / NOISE for terms, rows in known if len(rows)]
+        return np.concatenate([*map(soft, parts), logs / spread])
+
+    return Calibration(*(float(each) for each in np.exp(least_squares(residuals, np.zeros(len(spread))))))
+
+
+def soft(residuals: Floats) -> Floats:
+    """Grows like the residual while that is small, like its square root where it is large."""
+    return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.sqrt(1 + residuals**2) - 1)), np.float64)
+
+
+def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
+    """Levenberg and Marquardt's, with differences for derivatives; a round is a step that makes the sum less."""
+    here, now, damping = start, residuals(start), 1e-2
+    for _ in range(rounds):
+        steps = 1e-4 * np.eye(len(here))  # to both sides: a limit that is just reached has a kink there
+        slopes = np.stack([(residuals(here + step) - residuals(here - step)) / 2e-4 for step in steps], axis=1)
+        curvature = slopes.T @ slopes
+        while damping < 1e10:
+            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -slopes.T @ now)
+            there = residuals(here + step)
+            if there @ there < now @ now:
+                break
+            damping *= 5
+        else:
+            return here
+        done = now @ now - there @ there < 1e-7 * (now @ now)
+        here, now, damping = here + step, there, max(damping / 10, 1e-6)
+        if done:
+            break
+    return here

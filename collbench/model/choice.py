@@ -1,0 +1,109 @@
+"""Which of NCCL's options a size gets, by NCCL's own table, and the parts of the equation that follow for it."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from collbench.model import direct
+from collbench.model.constants import CONSTANTS, Constants, alpha_net, issue, launch, shape
+from collbench.model.equation import SIZES, Floats, Terms
+from collbench.model.nccl_option import Option
+from collbench.model.nccl_table import options
+from collbench.model.rungs import copied
+from collbench.topology.system import System
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """NCCL's choice at each of SIZES."""
+
+    options: tuple[Option, ...]
+    which: tuple[int, ...]  # into options
+
+    def each(self, values: list[float]) -> Floats:
+        """A value of every option, at each of SIZES that has it."""
+        return np.array(values, np.float64)[list(self.which)]
+
+
+@lru_cache(maxsize=256)
+def choose(system: System, collective: str) -> Chosen:
+    """The option with the least time by NCCL's own estimate."""
+    known = tuple(options(system, collective))
+    raw = np.stack([option.seconds(SIZES) for option in known])
+    return Chosen(known, tuple(int(each) for each in raw.argmin(axis=0)))
+
+
+@lru_cache(maxsize=256)
+def terms(system: System, collective: str, known: Constants = CONSTANTS) -> Terms:
+    """Parts of the equation for all ranks of the system."""
+    if system.ranks == 1:
+        return _alone(system, known)
+    if collective in direct.COLLECTIVES:
+        return direct.terms(system, collective, known)
+    chosen = choose(system, collective)
+    every = chosen.options
+    shapes = [shape(system, option.algorithm, option.protocol, known) for option in every]
+    pairs = list(zip(every, shapes, strict=True))
+    return Terms(
+        issue=issue(system, known),
+        launch=launch(system, known),
+        latency=chosen.each([option.base + option.intra + option.inter * _depth(system, option) for option in every]),
+        network=chosen.each([option.hops * _depth(system, option) * alpha_net(system, known) for option in every]),
+        kappa=chosen.each([kappa for kappa, _ in shapes]),
+        rate=chosen.each([_rate(system, collective, option) * eta for option, (_, eta) in pairs]),
+        limit=chosen.each([limit(system, collective, option.algorithm) for option in every]),
+        algorithms=tuple(every[index].algorithm for index in chosen.which),
+        protocols=tuple(every[index].protocol for index in chosen.which),
+    )
+
+
+def _depth(system: System, option: Option) -> float:
+    """How much deeper a tree over the nodes is than NCCL counts, which rounds down: so times do not jump with nodes."""
+    if option.algorithm not in ("tree", "nvlstree") or system.nodes < 2:
+        return 1.0
+    return float(np.log2(system.nodes) / np.floor(np.log2(system.nodes)))
+
+
+def _rate(system: System, collective: str, option: Option) -> float:
+    """Bytes/s of the array that eta is a share of: NCCL's figure, but where that is known to be off.
+
+    NVLSTree's is a ceiling per release; its ports and cards, which hinder each other, explain all releases with one
+    eta.  Through the host's memory, bytes in and bytes out share the slot, so that only two ranks one of which merely
+    sends have all of it.
+    """
+    if option.algorithm == "nvlstree":
+        port = system.gpu_rate / (1 + 1 / system.gpus)
+        return float((port**-4 + limit(replace(system, gpu_rate=np.inf), collective) ** -4) ** -0.25)
+    if system.fabric == "pcie" and not system.p2p and system.nodes == 1:
+        one_way = collective in ("broadcast", "reduce") and system.ranks == 2
+        return min(option.rate, limit(system, collective) / (1 if one_way else 2))
+    return option.rate
+
+
+def limit(system: System, collective: str, algorithm: str = "ring") -> float:
+    """Bytes/s of the array that the busiest link carries at most, at the rates the system states."""
+    ranks, nodes, gpus = system.ranks, system.nodes, system.gpus
+    twice = 2.0 if collective == "allreduce" else 1.0
+    spread = collective in ("allreduce", "allgather", "reducescatter")
+    sent = twice * (ranks - 1) / ranks if spread else 1.0
+    if algorithm.startswith("nvls") and collective == "allreduce":
+        sent = 1 + 1 / gpus  # the switch adds: all of the own input, and the own shard of the result to all
+    found = system.gpu_rate / sent if gpus > 1 else np.inf
+    if nodes > 1 and system.nics:
+        away = twice * (nodes - 1) / nodes if spread else 1.0
+        found = min(found, system.nics.rate * system.nics.per_node / away)
+    return float(found)
+
+
+COPY = 3e-6  # seconds until a copy of nothing is done, its launch hidden
+
+
+def _alone(system: System, known: Constants) -> Terms:
+    """One rank copies its input."""
+    flat = np.zeros_like(SIZES)
+    memory = copied(system) / 2
+    return Terms(
+        issue(system, known), launch(system, known), flat + COPY, flat, flat, flat + memory, flat + memory,
+        ("copy",) * len(SIZES), ("",) * len(SIZES),
+    )  # fmt: skip

@@ -1,0 +1,248 @@
+"""One curve of times against sizes as three numbers: T = a + g*sqrt(S) + b*S, none of them negative.
+
+`a` is what an empty message takes, `b` a byte's time at the bandwidth end, and `g` the filling of a pipeline: with d
+stages and the best piece size a pipelined transfer takes (sqrt(d*alpha) + sqrt(S*beta))^2, whose mixed term grows as
+sqrt(S).  Residuals are relative, since times span six decades, and large ones count less than their square.
+
+On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
+c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+
+from collbench.errors import CollbenchError
+from collbench.model.least_squares import Floats, solve
+from collbench.units import format_size
+
+FEWEST = 4  # sizes: three numbers, and one more to tell whether they fit
+WORST = 0.40  # the 90th percentile of the relative residuals above which the form does not describe the curve
+FEWEST_TO_BEND = 8  # sizes: five numbers are looked for
+GOOD = 0.10  # the same percentile up to which no bend is looked for
+DRAWS = 400
+CONFIDENCE = 0.90
+
+
+class Unfit(CollbenchError):
+    """Data that cannot carry a fit; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class CurveFit:
+    """The three numbers, what they came from, and the same numbers from resampled data."""
+
+    coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; with a bend also c in s/byte
+    bend: float  # bytes beyond which a byte takes b + c; infinite without
+    sizes: Floats  # bytes, ascending
+    seconds: Floats  # medians
+    draws: Floats  # (DRAWS, 3 or 4): coefficients of bootstrap replicates, the bend where it is
+    left_out: Floats  # log of measured over fitted, each size held against a fit to the others
+
+    def predict(self, nbytes: float | Floats) -> Floats:
+        """Seconds."""
+        found: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
+        return found
+
+    def replicates(self, nbytes: Floats) -> Floats:
+        """Seconds (DRAWS, sizes) by each of the draws."""
+        found: Floats = self.draws @ _terms(nbytes, self.bend).T
+        return found
+
+    @property
+    def residuals(self) -> Floats:
+        """Measured over fitted, less one."""
+        found: Floats = self.seconds / self.predict(self.sizes) - 1
+        return found
+
+    @property
+    def latency(self) -> float:
+        """Seconds of an empty message."""
+        return float(self.coefficients[0])
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second that algbw tends to; infinite where time does not grow with the size."""
+        return _inverse(float(self.coefficients[2:].sum()))
+
+    @property
+    def half_size(self) -> float:
+        """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
+        return float(_half_size(self.coefficients, self.bend))
+
+    def latency_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """From the replicates."""
+        return interval(self.draws[:, 0], confidence)
+
+    def rate_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """From the replicates."""
+        low, high = interval(self.draws[:, 2:].sum(axis=1), confidence)
+        return _inverse(high), _inverse(low)
+
+    def half_size_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """From the replicates."""
+        return interval(_half_size(self.draws, self.bend), confidence)
+
+    @cached_property
+    def spread(self) -> float:
+        """How far a size that was not fitted lies from the curve: root mean square of the logarithms of ratios."""
+        return float(np.sqrt(np.mean(self.left_out**2)))
+
+    def prediction_interval(self, nbytes: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Where the time of a size that was not measured should lie, in seconds.
+
+        From the residuals of sizes left out, so what the form cannot follow (a cache's edge, another protocol) is in
+        it.  The wider of Student's t, which few sizes make wide, and the order statistic that covers whatever the
+        distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
+        """
+        count = len(self.sizes)
+        normal = student(0.5 + confidence / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
+        place = math.ceil(confidence * (count + 1)) - 1
+        reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
+        middle = float(self.predict(nbytes))
+        return middle * math.exp(-reach), middle * math.exp(reach)
+
+    def beyond(self, nbytes: float) -> str:
+        """A warning for a size outside what was measured; empty inside."""
+        first, last = map(format_size, (self.sizes[0], self.sizes[-1]))
+        if self.sizes[0] <= nbytes <= self.sizes[-1]:
+            return ""
+        return f"{format_size(nbytes)} is extrapolated: sizes from {first} to {last} were measured"
+
+
+def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 0) -> CurveFit:
+    """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
+    order = np.argsort(sizes)
+    size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
+    if len(set(sizes)) < FEWEST:
+        raise Unfit(f"{len(set(sizes))} size{'s' if len(set(sizes)) != 1 else ''}, {FEWEST} are needed")
+    seconds = np.array([np.median(each) for each in every])
+    if not (np.isfinite(seconds).all() and (seconds > 0).all()):
+        raise Unfit("a time is zero or not finite; the clock is too coarse for this size")
+    (found,), (bend,), (far,) = _describe(size[None], seconds[None])
+    if far > WORST:
+        raise Unfit(
+            f"a tenth of the sizes lies {far:.0%} or more off the fitted curve, {WORST:.0%} is the most: "
+            "its time does not follow a + g*sqrt(S) + b*S"
+        )
+    terms = _terms(size, bend)
+    central = found[: terms.shape[1]]
+    draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every, seed))
+    return CurveFit(central, float(bend), size, seconds, draws, _left_out(size, seconds))
+
+
+def student(probability: float, freedom: int) -> float:
+    """The quantile of Student's t: exact for 1 and 2 degrees of freedom, else G. W. Hill's expansion (1970)."""
+    if freedom == 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if freedom == 2:
+        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return float(z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms)))
+
+
+def _terms(nbytes: Floats, bend: float = math.inf) -> Floats:
+    columns = [np.ones_like(nbytes), np.sqrt(nbytes), nbytes]
+    if math.isfinite(bend):
+        columns.append(np.maximum(0, nbytes - bend))
+    return np.stack(columns, axis=-1)
+
+
+def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
+    """For curves (curves, sizes): coefficients (curves, 4), bends, and the 90th percentiles of relative residuals."""
+    straight = _terms(sizes)
+    coefficients = np.pad(solve(straight, seconds), ((0, 0), (0, 1)))
+    bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
+    goal = np.where(misfits > GOOD, misfits / 2, 0)
+    for place in _places(sizes[0]) if sizes.shape[1] >= FEWEST_TO_BEND and goal.any() else ():
+        terms = _terms(sizes, place)
+        trial = solve(terms, seconds)
+        off = _misfits(terms, trial, seconds)
+        better = off <= np.minimum(goal, misfits)
+        coefficients[better], bends[better], misfits[better] = trial[better], place, off[better]
+    return coefficients, bends, misfits
+
+
+def _places(sizes: Floats) -> list[float]:
+    """Where a bend may be: three places between each two sizes, and sizes enough on both sides."""
+    return [low * (high / low) ** (i / 3) for low, high in pairwise(sizes[2:-1]) for i in range(3)]
+
+
+def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
+    fitted = np.einsum("cst,ct->cs", terms, coefficients)
+    found: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
+    return found
+
+
+def _replicates(fitted: Floats, used: int, samples: list[Floats], seed: int) -> Floats:
+    """Times as they might have come out: each size's samples drawn anew, and the misfit dealt to other sizes.
+
+    The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
+    """
+    random = np.random.default_rng(seed)
+    seconds = np.array([np.median(each) for each in samples])
+    off = np.log(seconds / fitted)
+    off = (off - off.mean()) * math.sqrt(len(off) / max(1, len(off) - used))
+    noise = np.stack([_medians(each, random) for each in samples], axis=1) - np.log(seconds)
+    explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
+    dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
+    replicates: Floats = fitted * np.exp(dealt + noise)
+    return replicates
+
+
+def _medians(samples: Floats, random: np.random.Generator) -> Floats:
+    """Logarithms of the medians of samples drawn with replacement."""
+    drawn = samples[random.integers(len(samples), size=(DRAWS, len(samples)))]
+    found: Floats = np.log(np.median(drawn, axis=1))
+    return found
+
+
+def _left_out(sizes: Floats, seconds: Floats) -> Floats:
+    """Each size against a fit to the others, which looks for a bend of its own."""
+    count = len(sizes)
+    others = np.array([[i for i in range(count) if i != out] for out in range(count)])
+    coefficients, bends, _ = _describe(sizes[others], seconds[others])
+    fitted = [
+        _terms(size, bend) @ row[: _terms(size, bend).size]
+        for size, bend, row in zip(sizes, bends, coefficients, strict=True)
+    ]
+    found: Floats = np.log(seconds / np.maximum(fitted, 1e-3 * seconds))
+    return found
+
+
+def _half_size(coefficients: Floats, bend: float) -> Floats:
+    """Where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) on each side of the bend."""
+    a, g, b = coefficients[..., 0], coefficients[..., 1], coefficients[..., 2]
+    end = coefficients[..., 2:].sum(axis=-1)
+    below = _positive_root(2 * end - b, g, a)
+    if math.isfinite(bend):
+        return np.where(below <= bend, below, _positive_root(end, g, a - (end - b) * bend))
+    return below
+
+
+def _positive_root(square: Floats, linear: Floats, constant: Floats) -> Floats:
+    """S with square*S - linear*sqrt(S) - constant = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.maximum(0, linear * linear + 4 * square * constant)
+        return np.where(square > 0, ((linear + np.sqrt(inside)) / (2 * square)) ** 2, np.inf)
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value > 0 else math.inf
+
+
+def interval(values: Floats, confidence: float) -> tuple[float, float]:
+    """The middle share of the values; order statistics, so that infinite ones may be among them."""
+    low, high = np.quantile(values, [0.5 - confidence / 2, 0.5 + confidence / 2], method="nearest")
+    return float(low), float(high)

@@ -1,0 +1,73 @@
+"""The one equation: what a collective takes, of latency, hops between nodes, filling the pipeline, and bytes.
+
+    T(S) = hypot(issue, launch + L + kappa * sqrt(L * S / B) + S / B),    L = latency + network
+
+`issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels.  That hides
+behind the GPUs' work or the other way round, but for ranks that wait for the last one launched: the root of the squares
+is the longer of the two where one is far longer, and half as much again where they are alike.  A message cut into
+chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (closed_forms.pipelined), so kappa is 2 for a
+pipeline with the best chunks, and less for one that need not be filled at full size.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+PER_OCTAVE = 8
+SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
+"""Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Factors on the terms of the equation that bring the model to one machine."""
+
+    launch: float = 1.0  # on issue and launch
+    latency: float = 1.0  # on what NCCL's table and the fabric inside a node wait for
+    network: float = 1.0  # on what it takes longer between nodes
+    filling: float = 1.0  # on kappa
+    rate: float = 1.0  # on bytes per second; what the hardware can carry stays the limit
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Its factors in order."""
+        return tuple(field.name for field in fields(cls))
+
+
+DEFAULT = Calibration()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The parts of the equation at each of SIZES: seconds, and bytes of the array per second."""
+
+    issue: float
+    launch: float
+    latency: Floats
+    network: Floats
+    kappa: Floats
+    rate: Floats
+    limit: Floats  # bytes/s of the array that the hardware can carry at most
+    algorithms: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
+
+    def seconds(self, how: Calibration = DEFAULT) -> Floats:
+        """At each of SIZES; never less for more bytes, nor faster than the hardware can carry them."""
+        waiting = self.latency * how.latency + self.network * how.network
+        carrying = SIZES / np.minimum(self.rate * how.rate, self.limit)
+        filling = self.kappa * how.filling * np.sqrt(waiting * carrying)
+        working = self.launch * how.launch + waiting + filling + carrying
+        return np.asarray(np.maximum.accumulate(np.hypot(self.issue * how.launch, working)), np.float64)
+
+    def at(self, nbytes: Floats, how: Calibration = DEFAULT) -> Floats:
+        """At other sizes in bytes, each at least 1."""
+        return between(nbytes, self.seconds(how))
+
+
+def between(nbytes: Floats, seconds: Floats) -> Floats:
+    """A curve over SIZES, read at other sizes; beyond the last it goes on as if all were bytes."""
+    inside = np.exp(np.interp(np.log(nbytes), np.log(SIZES), np.log(seconds)))
+    return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)

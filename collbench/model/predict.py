@@ -1,0 +1,90 @@
+"""What a collective should take on a described system: the expectation that measurements are held against."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from collbench.errors import Unsupported, unknown
+from collbench.implementations import implementations
+from collbench.measurement import Prediction
+from collbench.model import calibration as calibration_file
+from collbench.model import choice, rungs
+from collbench.model.bands import BANDS, CALIBRATED, LARGE, RUNG, SMALL
+from collbench.model.calibrate import calibrate as fit
+from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
+from collbench.sweep import Case
+from collbench.topology.system import System
+
+
+def predict(
+    system: System, case: Case, implementation: str = "nccl", calibration: Calibration | None = None
+) -> Prediction:
+    """Seconds of one case, with a band; Unsupported if the implementation cannot do it there."""
+    return curve(system, [case], implementation, calibration)[0]
+
+
+def curve(
+    system: System, cases: Sequence[Case], implementation: str = "nccl", calibration: Calibration | None = None
+) -> list[Prediction]:
+    """The same for cases that differ in size only, at once; their ranks are a part of the system.
+
+    Unsupported if the implementation refuses one of them (`one-shot-ll` takes no large one): ask for each by itself.
+    A calibration, by default the one that the system's file names, moves `nccl` only: it says nothing of kernels that
+    are not NCCL's.
+    """
+    if not cases:
+        return []
+    part = system.part(cases[0].ranks)
+    if implementation == "nccl":
+        return _library(part, cases, calibration or calibration_file.of(system))
+    if implementation != "auto" and implementation not in rungs.ladder():
+        if implementation in implementations():
+            raise Unsupported(f"{implementation} has no model; there is one of nccl and of every rung")
+        raise unknown("implementation", implementation, ("nccl", "auto", *rungs.ladder()))
+    return [_rung(part, case, implementation) for case in cases]
+
+
+def calibrate(system: System, rows: Sequence[tuple[str, int, float]]) -> Calibration:
+    """Factors that bring the model to a machine, from (collective, bytes, seconds) measured on all its ranks."""
+    curves = [
+        (choice.terms(system, name), [(float(nbytes), seconds) for each, nbytes, seconds in rows if each == name])
+        for name in sorted({name for name, _, _ in rows})
+    ]
+    return fit(curves)
+
+
+def regime(system: System) -> str:
+    """Which of the bands a system's predictions have."""
+    if system.nodes > 1:
+        return "nodes over InfiniBand" if system.nics and system.nics.transport == "ib" else "nodes over others"
+    return "pcie" if system.fabric == "pcie" else "one node"
+
+
+def band(system: System, nbytes: int, calibrated: bool) -> tuple[float, float]:
+    """Factors on a predicted time between which nine of ten measurements should lie."""
+    table = (CALIBRATED if calibrated else BANDS)[regime(system)]
+    return table[(nbytes >= SMALL) + (nbytes > LARGE)]
+
+
+def _library(system: System, cases: Sequence[Case], calibration: Calibration | None) -> list[Prediction]:
+    terms = choice.terms(system, cases[0].collective.name)
+    sizes = np.array([max(1, case.nbytes) for case in cases], np.float64)
+    times = terms.at(sizes, calibration or DEFAULT)
+    found = []
+    for case, seconds in zip(cases, times.tolist(), strict=True):
+        low, high = band(system, case.nbytes, calibration is not None)
+        algorithm, protocol = _names(terms, case.nbytes)
+        found.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
+    return found
+
+
+def _rung(system: System, case: Case, name: str) -> Prediction:
+    seconds, floor, rung = rungs.expected(system, case, name)
+    note = f"picked {rung}" if name == "auto" else ""
+    return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
+
+
+def _names(terms: Terms, nbytes: int) -> tuple[str, str]:
+    """What the library chooses at the nearest size of the curve that is not above."""
+    place = min(int(PER_OCTAVE * np.log2(max(1, nbytes)) + 1e-9), len(SIZES) - 1)
+    return terms.algorithms[place], terms.protocols[place]

@@ -1,0 +1,180 @@
+"""A system as its builder describes it: GPUs, how a node joins them, network cards, and what joins the nodes.
+
+Read from small TOML files (presets/*.toml).  Bytes, seconds, bytes per second of one direction, always.
+"""
+
+from dataclasses import dataclass, replace
+
+from collbench.errors import UsageError
+from collbench.topology.architectures import pcie_rate, pcie_spec
+
+FABRICS = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie")
+"""How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
+TRANSPORTS = ("ib", "roce", "efa", "tcpx", "tcp")
+ROUTINGS = ("adaptive", "ecmp")
+LAUNCHES = ("process-per-gpu", "single-process", "torch")
+CPUS = ("intel", "amd", "arm", "power")
+ALGORITHMS = ("auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat")
+PROTOCOLS = ("auto", "ll", "ll128", "simple")
+
+CUBE = (
+    {1: 1, 2: 1, 3: 2, 4: 2},
+    {0: 1, 2: 2, 3: 1, 5: 2},
+    {0: 1, 1: 2, 3: 2, 6: 1},
+    {0: 2, 1: 1, 2: 2, 7: 1},
+    {0: 2, 5: 1, 6: 1, 7: 2},
+    {1: 2, 4: 1, 6: 2, 7: 1},
+    {2: 1, 4: 1, 5: 2, 7: 2},
+    {3: 1, 4: 2, 5: 1, 6: 2},
+)
+"""NVLinks from each GPU of a DGX-1 with V100 to each other one, as `nvidia-smi topo -m` shows them there."""
+CUBE_RINGS = {1: 0, 2: 1, 3: 2, 4: 4, 5: 0, 6: 2, 7: 4, 8: 6}
+"""How many rings of NVLinks, all at full rate, go through the first GPUs of the cube; every GPU sends on each."""
+
+
+@dataclass(frozen=True)
+class Nics:
+    """Network cards of a node."""
+
+    per_node: int
+    rate: float  # of each
+    transport: str  # one of TRANSPORTS
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A layer of switches above the nodes; the topmost joins whatever is below it.
+
+    Tiers of the name "torus" are the dimensions of one without switches, each as long as its radix says.
+    """
+
+    name: str
+    radix: int = 0  # nodes (or switches of the tier below) under one of its switches, on each rail; 0: all there are
+    oversubscription: float = 1.0  # what comes from below over what goes up
+    routing: str = "adaptive"  # one of ROUTINGS
+    paths: int = 1  # equal ones between two switches below
+    flows: int = 1  # that a transfer is split into, so that they may take different paths (queue pairs)
+
+
+@dataclass(frozen=True)
+class System:
+    """GPUs of `nodes` equal nodes."""
+
+    name: str
+    arch: str  # "sm70", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": one of ARCHITECTURES
+    gpus: int  # of a node
+    fabric: str  # one of FABRICS
+    gpu_rate: float  # what a GPU can send into the node's fabric: all its NVLinks, or its PCIe slot; as NCCL counts it
+    p2p: bool = True  # whether GPUs may use each other's memory (over PCIe: not on many consumer cards)
+    multicast: bool = False  # whether its switches add (NVLS)
+    cpu: str = "intel"  # one of CPUS
+    nics: Nics | None = None
+    tiers: tuple[Tier, ...] = ()
+    nodes: int = 1
+    launch: str = "process-per-gpu"  # one of LAUNCHES: what starts the collectives
+    nccl: str = "2.29"
+    calibration: str = ""  # a file whose [calibration] has factors, as `collbench fit` writes; from the working folder
+    gpu: str = ""  # the product's name
+    nvlinks: int = 0  # of a GPU, all together
+    spec_rate: float = 0.0  # what the data sheet promises of `gpu_rate`; 0: unknown
+    pcie_generation: int = 0  # of the GPUs' slots; 0: unknown
+    pcie_lanes: int = 16
+    switches: tuple[tuple[int, ...], ...] = ()  # the GPUs under each PCIe switch; none: each at its CPU
+    per_socket: int = 0  # GPUs at each CPU socket, in order; 0: all at one
+    socket_rate: float = 0.0  # between two sockets; 0: unknown
+    nvls: bool = True  # whether NCCL may use multicast where there is any (NCCL_NVLS_ENABLE)
+    algorithm: str = "auto"  # one of ALGORITHMS (NCCL_ALGO)
+    protocol: str = "auto"  # one of PROTOCOLS (NCCL_PROTO)
+    guesses: tuple[str, ...] = ()  # what a discovered machine did not say and was assumed
+
+    @property
+    def ranks(self) -> int:
+        """A rank for every GPU."""
+        return self.gpus * self.nodes
+
+    @property
+    def title(self) -> str:
+        """What a plot's title calls it: `DGX H100, 2 nodes of 8 GPUs`."""
+        gpus = f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}"
+        return f"{self.name}, {self.nodes:,} nodes of {gpus}" if self.nodes > 1 else f"{self.name}, {gpus}"
+
+    @property
+    def adds(self) -> bool:
+        """Whether NCCL lets the switches add."""
+        return self.multicast and self.nvls
+
+    @property
+    def pcie_rate(self) -> float:
+        """What a GPU can send over its slot, as NCCL counts it; 0 where the slot is unknown."""
+        return pcie_rate(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
+
+    @property
+    def sockets(self) -> int:
+        """CPU sockets of a node that have GPUs."""
+        return -(-self.gpus // (self.per_socket or self.gpus))
+
+    def socket(self, gpu: int) -> int:
+        """The CPU socket of a GPU of a node."""
+        return gpu // (self.per_socket or self.gpus)
+
+    def nvlinks_between(self, a: int, b: int) -> int:
+        """NVLinks that lead from GPU `a` of a node straight to GPU `b`; none where a switch is between."""
+        if a == b or self.fabric in ("nvswitch", "pcie"):
+            return 0
+        if self.fabric == "mesh":
+            return self.nvlinks // (self.gpus - 1)
+        if self.fabric == "nvlink-pairs":
+            return self.nvlinks if a ^ 1 == b else 0
+        return CUBE[a].get(b, 0)
+
+    def of(self, nodes: int) -> "System":
+        """As many of the same nodes; UsageError if nothing joins them."""
+        if nodes < 1:
+            raise UsageError(f"{self.name} cannot have {nodes} nodes; give 1 or more")
+        if nodes > 1 and not self.nics:
+            raise UsageError(f"{self.name} has no network cards to join {nodes} nodes; add [nic] in a file of your own")
+        return replace(self, nodes=nodes)
+
+    def part(self, ranks: int) -> "System":
+        """The part of it that so many ranks use: some GPUs of one node, or whole nodes; UsageError if it cannot be.
+
+        It is the first GPUs of the node, in CUDA's order, with those NVLinks that join them to each other and their
+        share of the network cards.
+        """
+        if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
+            raise UsageError(
+                f"{self.title}, has no part of {ranks} ranks; give 1 to {self.gpus}"
+                + (f", or whole nodes up to {self.ranks}" if self.nodes > 1 else "; more are on more nodes")
+            )
+        if ranks >= self.gpus:
+            return replace(self, nodes=ranks // self.gpus)
+        inside = [tuple(gpu for gpu in group if gpu < ranks) for group in self.switches]
+        some = replace(
+            self,
+            gpus=ranks,
+            nodes=1,
+            switches=tuple(filter(None, inside)),
+            per_socket=min(self.per_socket, ranks),
+            nics=self.nics and replace(self.nics, per_node=-(-self.nics.per_node * ranks // self.gpus)),
+        )
+        return some._joined(self)
+
+    def _joined(self, whole: "System") -> "System":
+        """Itself with those NVLinks of the whole node that stay between its own GPUs."""
+        if self.fabric not in ("mesh", "hybrid-cube", "nvlink-pairs"):
+            return self
+        links = self.nvlinks
+        if self.fabric == "mesh":
+            links = whole.nvlinks * (self.gpus - 1) // (whole.gpus - 1)
+        if self.fabric == "hybrid-cube":
+            links = CUBE_RINGS[self.gpus]
+        return self._with_links(links) if links and self.gpus > 1 else self._without_links()
+
+    def _with_links(self, count: int) -> "System":
+        share = count / self.nvlinks
+        return replace(self, nvlinks=count, gpu_rate=self.gpu_rate * share, spec_rate=self.spec_rate * share)
+
+    def _without_links(self) -> "System":
+        """No ring of NVLinks goes through all of them (nor through one alone), so NCCL takes PCIe."""
+        promised = pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
+        return replace(self, fabric="pcie", nvlinks=0, gpu_rate=self.pcie_rate, spec_rate=promised)

@@ -1,0 +1,88 @@
+"""`collbench explain` as a user meets it: real ranks, real kernels with their log."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from collbench.implementations import choose
+from collbench.measurement import ADDED, WAITED, Explanation
+from collbench.store import read
+from tests.conftest import ROOT, Command
+
+HAND_WRITTEN = choose("ladder", "cpu")
+
+
+def test_every_rung_is_explained(collbench: Command, tmp_path: Path) -> None:
+    """A row, a timeline and tracks of both ranks each; the library has a time alone."""
+    done = collbench("explain", "--on", "cpu", "--out", "out", "-b", "16K")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = {each.implementation: each for each in read(tmp_path / "out").results if isinstance(each, Explanation)}
+    assert set(results) == set(choose("all", "cpu"))
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if line and line[0] not in " \n"}
+    for name in HAND_WRITTEN:
+        assert {track.rank for track in results[name].tracks} == {0, 1}
+        assert rows[name].count("%") == 6
+        assert (tmp_path / "out" / f"timeline-allreduce-float-sum-16384B-{name}.png").stat().st_size > 5000
+    assert "cannot be looked into" in rows["mpi"]
+    assert (tmp_path / "out" / "shares-allreduce-float-sum-16384B.png").exists()
+    names = {each["args"]["name"] for each in events(tmp_path) if each["ph"] == "M"}
+    assert names >= {f"{name} allreduce 16 KiB rank {rank}" for name in HAND_WRITTEN for rank in (0, 1)}
+
+
+def events(folder: Path) -> list[dict[str, object]]:
+    """What Perfetto would read, as its format wants it."""
+    found = json.loads((folder / "out" / "trace.json").read_text())["traceEvents"]
+    for each in found:
+        assert isinstance(each["pid"], int)
+        assert isinstance(each["tid"], int)
+        assert each["ph"] == "M" or (each["ts"] >= 0 and each["dur"] >= 0)
+    return found  # type: ignore[no-any-return]
+
+
+def test_a_rank_that_is_slow_shows_in_the_others_waiting(collbench: Command, tmp_path: Path) -> None:
+    """Rank 1 dawdles for 3 ms over its adding: that is where its time goes, and rank 0 waits for it."""
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    file = tmp_path / "kernels" / "direct.cu"
+    place = "  stamp_block(world, Phase::ADDED);\n  call.meet(1);\n"
+    text = file.read_text()
+    assert text.count(place) == 3
+    dawdle = "  for (u64 since = shared_clock(); world.rank() == 1 && shared_clock() - since < 3000000;) {}\n"
+    file.write_text(text.replace(place, dawdle + place))
+    options = ("--impl", "two-shot", "--out", "out", "-b", "1K", "--format", "svg")
+    done = collbench("explain", "--on", "cpu", *options, COLLBENCH_KERNELS=str(tmp_path / "kernels"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = read(tmp_path / "out").results
+    assert isinstance(result, Explanation)
+    quick, slow = result.tracks
+    assert slow.spent[ADDED] > 2.9e-3
+    assert quick.spent[WAITED] > 2.5e-3
+    assert quick.spent[ADDED] < 1e-3
+    assert result.seconds > 2.9e-3
+    assert (tmp_path / "out" / "timeline-allreduce-float-sum-1024B-two-shot.svg").exists()
+
+
+def test_an_explanation_can_be_drawn_again(collbench: Command, tmp_path: Path) -> None:
+    """From its run file, as any other."""
+    assert collbench("explain", "--on", "cpu", "--impl", "ring-flags", "--out", "out").returncode == 0
+    done = collbench("plot", "out", "-o", "again", "--format", "png")
+    assert done.returncode == 0, done.stderr
+    name = "timeline-allreduce-float-sum-65536B-ring-flags.png"
+    assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--impl", "nonsense"), "unknown implementation"),
+        (("-b", "lots"), "lots"),
+        (("--spin", "slow"), "unknown --spin"),
+    ],
+)
+def test_wrong_words_are_one_line(collbench: Command, words: tuple[str, ...], reason: str) -> None:
+    """With the choices, and nothing left behind."""
+    done = collbench("explain", "--on", "cpu", *words)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,118 @@
+"""`collbench fit`: its table, held-back sizes, what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from collbench import store
+from collbench.analysis.fitted import curves
+from collbench.cli.fit import command
+from collbench.errors import CollbenchError
+from collbench.measurement import Measurement
+from collbench.store import Writer
+from tests.conftest import ROOT, case
+
+COMMITTED = ROOT / "results" / "cpu-2-ranks"
+
+
+def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 1e-9) -> Path:
+    """A run whose times are a + b*S, for `mpi` and a rung that is quicker for small messages only."""
+    with Writer(folder) as writer:
+        writer.header({"topology": {"name": topology}})
+        for place in range(sizes):
+            nbytes = 8 * 4**place
+            for name, start, each in (("mpi", 10e-6, slope), ("one-shot", 1e-6, 4 * slope)):
+                exact = start + each * nbytes
+                spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
+                writer.append(Measurement(case(nbytes=nbytes), name, "cpu", 1, spread))
+    return folder
+
+
+def fit(*arguments: object) -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def refusal(result: Result) -> str:
+    """The one line that a user sees."""
+    assert isinstance(result.exception, CollbenchError), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
+    """The rung and the library cross at (10 us - 1 us) / 3 ns = 3 kB."""
+    done = fit(run_file(tmp_path / "run"), "--json")
+    said = json.loads(done.stdout)
+    mpi = next(each for each in said["curves"] if each["implementation"] == "mpi")
+    assert mpi["latency"] == pytest.approx(10e-6, rel=0.03)
+    assert mpi["rate"] == pytest.approx(1e9, rel=0.03)
+    (crossing,) = said["crossings"]
+    assert crossing["low"] <= crossing["nbytes"] <= crossing["high"]
+    assert crossing["nbytes"] == pytest.approx(3000, rel=0.1)
+    assert crossing["measured"] == [pytest.approx(3000, rel=0.4)]
+
+
+def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) -> None:
+    """One line a curve; what lies beyond the largest size is said to be extrapolated."""
+    out = fit(run_file(tmp_path / "run")).stdout
+    assert "mpi" in out
+    assert "one-shot and mpi cross at" in out
+    assert "beyond 2 MiB, the largest size fitted, these curves are extrapolations" in out
+
+
+def test_a_rate_that_no_size_reaches_is_called_extrapolated(tmp_path: Path) -> None:
+    """Ten microseconds of latency and at most half a kilobyte."""
+    assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "run", sizes=5)).stdout
+
+
+def test_runs_are_joined(tmp_path: Path) -> None:
+    """Two runs of one machine are one curve each; of two machines they are refused."""
+    first, second = run_file(tmp_path / "a"), run_file(tmp_path / "b")
+    assert len(json.loads(fit(first, second, "--json").stdout)["curves"]) == 2
+    assert "different machines (a; b)" in refusal(fit(first, run_file(tmp_path / "c", topology="b")))
+
+
+def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
+    """Too few sizes, a size that is not there, no run."""
+    few = run_file(tmp_path / "few", sizes=3)
+    assert "mpi: 3 sizes, 4 are needed" in refusal(fit(few))
+    assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
+    assert "is not a size" in refusal(fit(few, "--held-back", "x"))
+    assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
+    assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
+
+
+def test_one_curve_without_a_fit_does_not_hide_the_others() -> None:
+    """It stands in the table with its reason; the committed run has one, whose algorithm changes with the size."""
+    done = fit(COMMITTED)
+    assert done.exit_code == 0
+    assert "auto              not fitted: a tenth of the sizes lies" in done.stdout
+    assert done.stdout.count("GB/s") == 1  # the legend
+
+
+@pytest.mark.parametrize("size", ["512", "128K", "2M"])
+def test_the_committed_run_covers_a_size_that_is_held_back(size: str) -> None:
+    """Small, middle, and where a cache ends, which is hardest: three of four curves' intervals cover it at least."""
+    out = fit(COMMITTED, "--held-back", size).stdout
+    told = [line for line in out.splitlines() if "held back: took" in line]
+    assert len(told) >= 8
+    assert sum("NOT covered" not in line for line in told) >= 0.75 * len(told)
+
+
+def test_nine_of_ten_sizes_are_covered_when_left_out() -> None:
+    """Each third inner size of every curve of the committed run: the intervals' share is the one they promise."""
+    run = store.read(COMMITTED)
+    sizes = sorted({each.case.nbytes for each in run.results})[1:-1:3]
+    held = [each for size in sizes for curve in curves([run], [size]) for each in curve.held]
+    inner = [each for each in held if not each.warning]
+    assert len(inner) > 30
+    assert sum(each.covered for each in inner) / len(inner) >= 0.88
+    assert all(each.predicted != each.measured for each in inner)
+
+
+def test_a_calibration_of_a_cpu_is_refused(tmp_path: Path) -> None:
+    """The structural model describes GPUs."""
+    assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
+    assert not (tmp_path / "x.toml").exists()

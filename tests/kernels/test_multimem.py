@@ -1,0 +1,163 @@
+"""The kernel that has the switch add: what NVIDIA's compiler makes of it, and its algorithm with real threads."""
+
+import re
+
+import numpy as np
+import pytest
+
+from collbench import kernels
+from collbench.collectives import chunk_elements
+from collbench.datatypes import DATATYPES, REDUCTIONS, Array
+from collbench.implementations.nvls import REDUCES
+from collbench.platforms import WINDOW_HEAD, WORLD
+from tests.conftest import case
+from tests.kernels import nvrtc
+from tests.kernels.test_nvrtc import FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain
+
+FILE = "multimem.cu"
+MULTIMEM = re.compile(r"\bmultimem\.[\w.:]+")
+SCOPE = "relaxed.sys.global"
+LOADED = {  # by type and reduction; an average is a sum
+    "float": {"sum": "add.v4.f32"},
+    "double": {"sum": "add.f64"},
+    "half": {"sum": "add.acc::f32.v4.f16x2", "max": "max.v4.f16x2", "min": "min.v4.f16x2"},
+    "bfloat16": {"sum": "add.acc::f32.v4.bf16x2", "max": "max.v4.bf16x2", "min": "min.v4.bf16x2"},
+    "int32": {"sum": "add.s32", "max": "max.s32", "min": "min.s32"},
+    "uint32": {"sum": "add.u32", "max": "max.u32", "min": "min.u32"},
+    "int64": {"sum": "add.u64", "max": "max.s64", "min": "min.s64"},
+    "uint64": {"sum": "add.u64", "max": "max.u64", "min": "min.u64"},
+}
+STORED = {
+    "float": "v4.f32",
+    "double": "f64",
+    "half": "v4.f16x2",
+    "bfloat16": "v4.bf16x2",
+    "int32": "s32",
+    "uint32": "u32",
+    "int64": "s64",
+    "uint64": "u64",
+}
+ABLE = [(dtype, redop) for dtype, redops in REDUCES.items() for redop in redops]
+UNABLE = [(dtype, redop) for dtype in DATATYPES for redop in REDUCTIONS if (dtype, redop) not in ABLE]
+
+
+@pytest.mark.parametrize(("dtype", "redop"), ABLE)
+def test_the_switch_is_asked_for_what_the_case_wants(dtype: str, redop: str) -> None:
+    """One kind of load and one of store, no more; and nothing goes through local memory or the constant cache."""
+    for arch in (NEWER[FILE], 100):
+        result = compiled(FILE, (), dtype, redop, arch)
+        wanted = LOADED[dtype]["sum" if redop == "avg" else redop]
+        loads, stores = f"multimem.ld_reduce.{SCOPE}.{wanted}", f"multimem.st.{SCOPE}.{STORED[dtype]}"
+        assert {*MULTIMEM.findall(result.ptx)} == {loads, stores}
+        assert b"nvls" in result.binary
+        assert {*re.findall(r"warning #(\d+)", result.log)} <= {UNUSED}
+        assert ".nc" not in result.ptx
+        assert ".local" not in result.ptx
+        (taken,) = result.resources.values()
+        assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0)
+        assert taken.registers * 512 <= 65536
+
+
+@pytest.mark.parametrize(("dtype", "redop"), UNABLE)
+def test_what_the_table_leaves_out_does_not_compile(dtype: str, redop: str) -> None:
+    """The assembler's word is the last: a type or reduction that it takes would belong into the table."""
+    with pytest.raises(nvrtc.CompileError, match=r"the switch has no such instruction|incomplete type"):
+        compiled(FILE, (), dtype, redop)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "register"),
+    [
+        ("max.f32", "=f"),
+        ("min.f64", "=d"),
+        ("add.s64", "=l"),
+        ("add.s8", "=r"),
+        ("mul.f32", "=f"),
+    ],
+)
+def test_the_assembler_has_no_more_than_the_table(instruction: str, register: str) -> None:
+    kind = {"=f": "float", "=d": "double", "=l": "long long", "=r": "int"}[register]
+    text = f'asm volatile("multimem.ld_reduce.relaxed.sys.global.{instruction} %0, [%1];" : "{register}"(x) : "l"(a));'
+    with pytest.raises(nvrtc.CompileError):
+        nvrtc.compile_source(f'extern "C" __global__ void f({kind}* a) {{ {kind} x; {text} *a = x; }}', 90, (STANDARD,))
+
+
+def test_older_gpus_have_no_multimem() -> None:
+    """So the platform asks for the architecture before the kernel is compiled."""
+    with pytest.raises(nvrtc.CompileError, match=f"requires .target sm_{NEWER[FILE]} or higher"):
+        compiled(FILE, arch=80)
+
+
+@pytest.mark.parametrize(("dtype", "redop"), ABLE)
+def test_flags_and_proxy_fences_stand_round_the_switch(dtype: str, redop: str) -> None:
+    """Acquire, proxy fence, what the switch does, proxy fence, release."""
+    ptx = compiled(FILE, (), dtype, redop).ptx
+    words = re.findall(r"multimem|ld\.acquire|st\.release|fence\.proxy\.alias|bar\.sync", ptx)
+    words = [word for word, before in zip(words, ["", *words], strict=False) if word != before]
+    fence = words.index("fence.proxy.alias")
+    assert "ld.acquire" in words[:fence]
+    assert words[fence - 1] == "bar.sync"
+    assert words[fence:][:5] == ["fence.proxy.alias", "multimem", "fence.proxy.alias", "bar.sync", "st.release"]
+    others = {word for word in MEMORY.findall(MULTIMEM.sub("", ptx)) if not plain(word)}
+    assert others <= FLAGS | {OWN_COUNTER, "fence.proxy.alias"}
+
+
+class Ranks:
+    """Inputs and results of all ranks, so many elements behind an aligned address, and a margin round each."""
+
+    MARGIN = 32  # elements
+
+    def __init__(self, ranks: int, count: int, starts: tuple[int, int], dtype: str, redop: str) -> None:
+        self.count, self.starts, self.dtype = count, starts, DATATYPES[dtype]
+        self.case = case(nbytes=count * self.dtype.itemsize, ranks=ranks, dtype=self.dtype, redop=REDUCTIONS[redop])
+        self.windows = [_aligned(WINDOW_HEAD) for _ in range(ranks)]
+        self.arrays = [[self._array() for _ in range(ranks)] for _ in starts]
+
+    def _array(self) -> Array:
+        array = _aligned((2 * self.MARGIN + self.count) * self.dtype.itemsize)
+        array[:] = 0xEE
+        return array.view(self.dtype.storage)
+
+    def part(self, which: int, rank: int) -> Array:
+        """The input (0) or the result (1) of a rank."""
+        return self.arrays[which][rank][self.starts[which] :][: self.count]
+
+    def run(self, seed: int, blocks: int, threads: int) -> None:
+        """Fill, and one launch for all ranks."""
+        world = np.zeros((), WORLD)
+        for rank, window in enumerate(self.windows):
+            self.part(0, rank)[:] = self.case.input(rank, seed)
+            world["window"][rank] = window.ctypes.data
+            world["send"][rank], world["receive"][rank] = (self.part(which, rank).ctypes.data for which in (0, 1))
+        ranks = self.case.ranks
+        world["ranks"], world["stride"], world["blocks"] = ranks, 1, blocks
+        world["spins"], world["yield_after"] = 2**40, 1
+        kernel = kernels.host_kernel(
+            FILE, "nvls", (*kernels.defines(self.dtype, self.case.redop), "-DHOST_GRID", "-O1")
+        )
+        shard = chunk_elements(self.count, ranks, self.dtype.itemsize)
+        numbers = (world["send"][0], world["receive"][0], self.count, shard)
+        kernel(world, *map(np.uint64, numbers), blocks=blocks * ranks, threads=threads)
+
+    def expect_result(self, seed: int) -> None:
+        """Everywhere, and nothing beside it was written."""
+        for rank, array in enumerate(self.arrays[1]):
+            np.testing.assert_array_equal(self.part(1, rank), self.case.expected(rank, seed)[0][1])
+            beside = np.delete(array, np.s_[self.starts[1] : self.starts[1] + self.count])
+            assert (beside.view(np.uint8) == 0xEE).all()
+
+
+def _aligned(nbytes: int) -> Array:
+    raw = np.zeros(nbytes + 128, np.uint8)
+    return raw[-raw.ctypes.data % 128 :][:nbytes]
+
+
+@pytest.mark.parametrize("starts", [(0, 0), (1, 1), (3, 7), (2, 1), (0, 5)], ids=str)
+@pytest.mark.parametrize("count", [1, 3, 8, 67, 1003])
+@pytest.mark.parametrize(("dtype", "redop"), [("float", "sum"), ("bfloat16", "avg"), ("int64", "min")])
+def test_any_length_and_alignment_is_reduced(dtype: str, redop: str, count: int, starts: tuple[int, int]) -> None:
+    """The host's stand-in for the switch does nothing at an address that a switch would refuse."""
+    ranks = Ranks(3, count, starts, dtype, redop)
+    for seed in (1, 2):
+        ranks.run(seed, blocks=2, threads=2)
+        ranks.expect_result(seed)

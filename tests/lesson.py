@@ -1,0 +1,72 @@
+# ruff: noqa: T201 - a program of its own, which prints
+"""The numbers of docs/lesson.md, from the committed runs; `python -m tests.lesson` writes them anew.
+
+In the lesson a number is a link to the run that it comes from, whose title says what it is, such as
+[7.8x](../results/cpu-2-ranks "mpi / ring-flags at 8 B").  A title is one of
+
+    A / B at SIZE           how many times as long A took
+    A at SIZE               the time of A
+    busbw of A at SIZE      in GB/s
+    PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from collbench.measurement import PARTS, Explanation, Measurement
+from collbench.store import read
+from collbench.units import format_rate, format_seconds, parse_size
+from tests.conftest import ROOT
+
+LESSON = ROOT / "docs" / "lesson.md"
+NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
+
+Found = dict[tuple[str, int], Measurement | Explanation]
+
+
+@cache
+def results(folder: Path) -> Found:
+    """By implementation and size, the all-reduces of a run."""
+    every = [each for each in read(folder).results if isinstance(each, Measurement | Explanation)]
+    return {(each.implementation, each.case.nbytes): each for each in every if each.case.collective.name == "allreduce"}
+
+
+def value(folder: Path, title: str) -> str:
+    """What a title says; KeyError if the run has no such thing."""
+    words, _, size = title.rpartition(" at ")
+    found, nbytes = results(folder), parse_size(size)
+    if " / " in words:
+        above, below = (time(found[name, nbytes]) for name in words.split(" / "))
+        return ratio(above / below)
+    what, _, name = words.rpartition(" of ")
+    result = found[name or words, nbytes]
+    if what in PARTS and isinstance(result, Explanation):
+        return f"{result.share(what):.0%}"
+    if what == "busbw" and isinstance(result, Measurement):
+        return f"{format_rate(result.busbw)} GB/s"
+    if what:
+        raise KeyError(title)
+    return format_seconds(time(result))
+
+
+def time(result: Measurement | Explanation) -> float:
+    """Seconds of an operation."""
+    return result.median if isinstance(result, Measurement) else result.seconds
+
+
+def ratio(number: float) -> str:
+    """Two digits that count."""
+    return f"{number:.2f}x" if number < 1 else f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
+
+
+def rewritten(text: str) -> str:
+    """The lesson with every number as the runs have it."""
+    return NUMBER.sub(
+        lambda match: f'[{value((LESSON.parent / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
+    )
+
+
+if __name__ == "__main__":
+    LESSON.write_text(rewritten(LESSON.read_text()))
+    print(f"{len(NUMBER.findall(LESSON.read_text()))} numbers in {LESSON.relative_to(ROOT)}")

@@ -1,0 +1,11 @@
+"""The made-up machines never ask the driver of the real one."""
+
+import pytest
+
+from collbench.platforms import gpu_driver
+
+
+@pytest.fixture(autouse=True)
+def _no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_driver.load.cache_clear()
+    monkeypatch.setattr(gpu_driver, "LIBRARY", "libnosuchdriver.so.1")

@@ -1,0 +1,151 @@
+"""The system behind each published sweep, as its source describes the hardware and the launch; never from its numbers.
+
+NVLink rates are what NCCL's search takes for the links (20.0, 20.0, 20.6, 40.1 GB/s a link for sm70, sm80, sm90,
+sm100), PCIe's likewise (12, 24, 48 GB/s for generations 3, 4, 5), cards are at line rate.  The second word of a name
+groups sweeps of one machine: a machine is left out as a whole.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from collbench.collectives import COLLECTIVES
+from collbench.topology.system import Nics, System
+
+FOLDER = Path(__file__).parent / "published"
+G = 1e9
+
+
+def _nvswitch(arch: str, rate: float, gpus: int = 8, **other: object) -> System:
+    multicast = arch in ("sm90", "sm100")
+    return System(arch, arch, gpus, "nvswitch", rate * G, multicast=multicast, **other)  # type: ignore[arg-type]
+
+
+def _pcie(arch: str, gpus: int, rate: float, p2p: bool, **other: object) -> System:
+    return System(arch, arch, gpus, "pcie", rate * G, p2p=p2p, **other)  # type: ignore[arg-type]
+
+
+def _over(system: System, nodes: int, per_node: int, rate: float, transport: str) -> System:
+    return replace(system, nodes=nodes, nics=Nics(per_node, rate * G, transport))
+
+
+V100_SWITCH = _nvswitch("sm70", 120, 16, launch="single-process", nccl="2.21")
+A100 = _nvswitch("sm80", 240, cpu="amd", nccl="2.21")
+H100 = _nvswitch("sm90", 370.8)
+H800 = replace(_nvswitch("sm90", 164.8, launch="single-process"), nccl="2.21")
+B200 = _nvswitch("sm100", 721.8)
+POLARIS = System("polaris", "sm80", 4, "mesh", 240 * G, cpu="amd", nccl="2.21")
+NVL72 = _nvswitch("sm100", 721.8, 72, cpu="arm", nccl="2.27")
+RTX4090 = _pcie("sm89", 8, 24, False, cpu="amd", launch="single-process")
+RTX2080TI = _pcie("sm75", 2, 12, False, launch="single-process", nccl="2.21")
+RTXPRO = _pcie("sm120", 8, 48, True, cpu="amd")
+L40S = _pcie("sm89", 2, 24, True)
+
+SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, system
+    "a100sxm40_16gpu_2n_allreduce_oci": ("oci-a100", _over(A100, 2, 16, 12.5, "roce")),
+    "a100sxm40_16gpu_2n_allreduce_p4d": ("p4d", _over(replace(A100, cpu="intel"), 2, 4, 12.5, "efa")),
+    "a100sxm80_16gpu_2n_allreduce_p4de": ("p4de", _over(replace(A100, cpu="intel"), 2, 4, 12.5, "efa")),
+    "a100sxm40_32gpu_8n_allgather_polaris_s1": ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp")),
+    "a100sxm40_32gpu_8n_allreduce_polaris_s1": ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp")),
+    "a100sxm40_32gpu_8n": ("polaris", _over(POLARIS, 8, 2, 25, "roce")),
+    "a100sxm40_8gpu_2n": ("polaris", _over(POLARIS, 2, 2, 25, "roce")),
+    "a100sxm40_8gpu_1n": ("superbench", replace(A100, launch="single-process")),
+    "a100sxm80_8gpu_1n_allreduce_stas00": ("stas-a100", replace(A100, launch="single-process")),
+    "a100sxm80_32gpu_4n_allreduce_coreweave": ("coreweave-a100", _over(A100, 4, 8, 25, "ib")),
+    "a100sxm_16gpu_2n_allreduce_aks": ("ndv4", _over(A100, 2, 8, 25, "ib")),
+    "a100sxm_8gpu_1n_sendrecv": ("liplus", replace(A100, launch="single-process")),
+    "a40_2gpu": ("a40", _pcie("sm86", 2, 24, False, launch="single-process", nccl="2.21")),
+    "a40_4gpu": ("a40", _pcie("sm86", 4, 24, False, launch="single-process", nccl="2.21")),
+    "a800sxm_24gpu": ("a800", _over(_nvswitch("sm80", 160, 2, nccl="2.21"), 12, 1, 50, "ib")),
+    "b200_16gpu_2n": ("gke-a4", _over(B200, 2, 8, 50, "roce")),
+    "b200sxm_8gpu_1n_allreduce_gke": ("gke-a4", B200),
+    "b200sxm_32gpu_4n": ("p6-b200", _over(replace(B200, launch="torch", nccl="2.27"), 4, 8, 50, "efa")),
+    "b200sxm_8gpu_1n_allreduce_stas00": ("p6-b200", replace(B200, launch="torch", nccl="2.27")),
+    "gb10_2gpu_2n": ("spark", _over(System("GB10", "sm120", 1, "pcie", 24 * G, cpu="arm"), 2, 1, 25, "roce")),
+    "gb200_72gpu": ("coreweave-gb200", NVL72),
+    "gb200_1440gpu": ("coreweave-gb200", _over(NVL72, 20, 72, 50, "ib")),
+    "h100nvl_4gpu_2n": (
+        "h100nvl",
+        _over(System("H100 NVL", "sm90", 2, "nvlink-pairs", 247.2 * G, cpu="amd"), 2, 1, 25, "roce"),
+    ),
+    "h100sxm_16gpu_2n_allgather_a3high": ("a3high", _over(H100, 2, 4, 25, "tcpx")),
+    "h100sxm_16gpu_2n_allgather_a3mega": ("a3mega-gcp", _over(H100, 2, 8, 25, "tcpx")),
+    "h100sxm_16gpu_2n_allreduce_a3mega": ("a3mega-ztan", _over(H100, 2, 8, 25, "tcpx")),
+    "h100sxm_16gpu_2n_allreduce_nccltests309": ("xe9680", _over(replace(H100, nccl="2.27"), 2, 8, 50, "ib")),
+    "h100sxm_16gpu_2n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.27"), 2, 16, 25, "roce")),
+    "h100sxm_16gpu_2n_allreduce_p5": ("p5", _over(replace(H100, cpu="amd"), 2, 32, 12.5, "efa")),
+    "h100sxm_4gpu_1n": ("xxrjun", replace(H100, gpus=4)),
+    "h100sxm_8gpu_1n_allreduce_awsbatch": ("awsbatch", replace(H100, cpu="amd")),
+    "h100sxm_8gpu_1n": ("xxrjun", H100),
+    "h100sxm_80gpu": ("xxrjun", _over(H100, 10, 8, 50, "ib")),
+    "h200sxm_16gpu_2n_allreduce_1nic": ("h200-1nic", _over(replace(H100, nccl="2.27"), 2, 1, 50, "ib")),
+    "h200sxm_8gpu_1n": ("stas-h200", replace(H100, launch="torch", nccl="2.27")),
+    "h800sxm_8gpu": ("h800", H800),
+    "l40s_2gpu_2n": ("l40s", _over(replace(L40S, gpus=1, nccl="2.27", algorithm="ring"), 2, 1, 50, "tcp")),
+    "l40s_4gpu_2n": ("l40s", _over(replace(L40S, nccl="2.27", algorithm="ring"), 2, 1, 50, "tcp")),
+    "rtx2080ti_2gpu_1n_allreduce_ncrh": ("ncrh", RTX2080TI),
+    "rtx2080ti_2gpu": ("autodl", RTX2080TI),
+    "rtx4090_2gpu_1n_allreduce_busy": ("busy-4090", replace(RTX4090, gpus=2)),
+    "rtx4090_2gpu_1n_allreduce_shm": ("tg45", replace(RTX4090, gpus=2)),
+    "rtx4090_6gpu": ("tinybox", replace(RTX4090, gpus=6, p2p=True)),
+    "rtx4090_8gpu_1n_allreduce_nop2p": ("chlc", RTX4090),
+    "rtx4090_8gpu_1n_allreduce_p2p": ("chlc", replace(RTX4090, p2p=True)),
+    "rtx5880ada": ("rtx5880", replace(RTX4090, p2p=True, cpu="intel")),
+    "rtxpro6000_2gpu_2n": ("g7e", _over(replace(RTXPRO, gpus=1, cpu="intel", protocol="simple"), 2, 1, 12.5, "efa")),
+    "rtxpro6000_8gpu": ("cpayne", RTXPRO),
+    "v100pcie32_2gpu": ("sw53", _over(_pcie("sm70", 1, 12, True, nccl="2.21"), 2, 1, 1.25, "ib")),
+    "v100sxm2_8gpu": (
+        "hybridcube",
+        System("DGX-1V", "sm70", 8, "hybrid-cube", 120 * G, launch="single-process", nccl="2.21"),
+    ),
+    "v100sxm3_2gpu": ("bcm", _over(_pcie("sm70", 1, 12, True, nccl="2.21"), 2, 1, 1.25, "tcp")),
+    "v100sxm3_dgx2": ("wohlbier", replace(V100_SWITCH, gpus=12)),
+}
+UNDESCRIBED = ("mi300x", "unknown_32gpu")  # another vendor's library; a source that does not name its hardware
+
+
+@dataclass(frozen=True)
+class Published:
+    """A sweep with the system it was measured on; out-of-place rows as (bytes, seconds)."""
+
+    name: str
+    machine: str
+    system: System
+    collective: str
+    quality: str  # "healthy", "care" (below its class, or doubts about the hardware), "degraded"
+    rows: tuple[tuple[int, float], ...]
+    in_place: tuple[tuple[int, float], ...]
+
+
+def _seconds(rows: list[list[float]], factor: float) -> Iterator[tuple[int, float]]:
+    """A bus bandwidth printed with two decimals stands for a time only if it is not too small."""
+    for nbytes, microseconds, *rest in rows:
+        if microseconds is not None:
+            yield int(nbytes), microseconds * 1e-6
+        elif rest[0] >= 0.1:
+            yield int(nbytes), nbytes * factor / (rest[0] * G)
+
+
+def published() -> list[Published]:
+    """Every sweep whose hardware is known."""
+    found = []
+    for path in sorted(FOLDER.glob("*.json")):
+        if path.stem.startswith(UNDESCRIBED):
+            continue
+        machine, system = next(SYSTEMS[start] for start in SYSTEMS if path.stem.startswith(start))
+        sweep = json.loads(path.read_text())
+        assert (system.ranks, sweep["op"]) == (sweep["ranks"], sweep["op"]), path.stem
+        factor = COLLECTIVES[sweep["op"]].bus_factor(sweep["ranks"])
+        found.append(
+            Published(
+                path.stem,
+                machine,
+                system,
+                sweep["op"],
+                sweep["quality"],
+                tuple(_seconds(sweep["rows"], factor)),
+                tuple(_seconds(sweep["rows_inplace"], factor)),
+            )
+        )
+    return found
