@@ -1,9 +1,10 @@
-"""What a case yields: samples that were checked, what a model expects, a reason for having neither, or a failure."""
+"""What a case yields: checked samples, another tool's word, what a model expects, or a reason for having none."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from collbench import stats
 from collbench.sweep import Case
@@ -54,14 +55,50 @@ class Timed(ABC):
 
 
 @dataclass(frozen=True)
-class Measurement(Timed):
-    """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
+class Observed(Timed):
+    """What happened on a machine, whoever looked."""
 
     platform: str
+    note: str = field(default="", kw_only=True)  # what the reader must know of this number: oversubscribed, one GPU
+
+    @property
+    @abstractmethod
+    def right(self) -> bool:
+        """Whether there is a time, and no result known to be wrong."""
+
+    @property
+    @abstractmethod
+    def times(self) -> tuple[float, ...]:
+        """All that is known of an operation's seconds: samples, or one figure that stands for them."""
+
+    def percentile(self, percent: float) -> float:
+        """Seconds that so many per cent of the samples do not exceed; 0 is the fastest, 100 the slowest."""
+        return stats.percentile(self.times, percent)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the median."""
+        return stats.median_interval(self.times)
+
+    @property
+    def typical(self) -> float:
+        """The median."""
+        return self.percentile(50)
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
+        low, high = self.interval
+        return (low, high) if math.isfinite(high) else (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Measurement(Observed):
+    """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
+
     launches: int  # operations that each sample is the mean of
     seconds: tuple[float, ...]
     mismatch: Mismatch | None = None
-    note: str = ""  # what the reader must know of this number: oversubscribed, ranks sharing one GPU
     estimate: float | None = None  # seconds that the library itself expected of an operation
 
     @property
@@ -69,25 +106,15 @@ class Measurement(Timed):
         """The figure to quote."""
         return self.percentile(50)
 
-    def percentile(self, percent: float) -> float:
-        """Seconds that so many per cent of the samples do not exceed; 0 is the fastest, 100 the slowest."""
-        return stats.percentile(self.seconds, percent)
+    @property
+    def right(self) -> bool:
+        """Whether it was timed, which what is wrong is not."""
+        return bool(self.seconds) and not self.mismatch
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """95 % confidence interval of the median."""
-        return stats.median_interval(self.seconds)
-
-    @property
-    def typical(self) -> float:
-        """The median."""
-        return self.median
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
-        low, high = self.interval
-        return (low, high) if math.isfinite(high) else (math.nan, math.nan)
+    def times(self) -> tuple[float, ...]:
+        """The samples."""
+        return self.seconds
 
 
 @dataclass(frozen=True)
@@ -131,6 +158,27 @@ class Prediction(Timed):
     def band(self) -> tuple[float, float]:
         """Where nine of ten should lie."""
         return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Reported(Observed):
+    """What another tool printed of a case, and how far it can be relied on: nobody here checked it."""
+
+    seconds: float  # of an operation, as printed
+    statistic: str  # what that is of which operations and ranks: "mean of 20 operations, mean over ranks"
+    wrong: int | None = None  # elements that the tool found wrong; None if it did not look
+    samples: tuple[float, ...] = ()  # seconds of single operations, if it printed those too
+    printed: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the row's own words, by the format's names
+
+    @property
+    def right(self) -> bool:
+        """Whether there is a time and no wrong element; some tools do not look for any."""
+        return self.seconds > 0 and not self.wrong
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The samples, or the one figure that was printed."""
+        return self.samples or (self.seconds,)
 
 
 WAITED, MOVED, ADDED, PUBLISHED = "waited", "moved", "added", "published"
@@ -200,11 +248,16 @@ class Explanation:
         return self.traced / self.seconds - 1
 
 
-Result = Measurement | Skipped | Failed | Explanation | Prediction
+Result = Measurement | Reported | Skipped | Failed | Explanation | Prediction
 
 
-def timed(results: Iterable[Result]) -> Iterator[Timed]:
-    """Those that have a time: what was measured and right, and what is predicted."""
+def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
+    """Those that have a time: what was measured or reported and is right, and what is predicted."""
     for each in results:
-        if isinstance(each, Prediction) or (isinstance(each, Measurement) and each.seconds):
+        if isinstance(each, Prediction) or (isinstance(each, Observed) and each.right):
             yield each
+
+
+def observed(results: Iterable[Result]) -> Iterator[Observed]:
+    """The same without predictions."""
+    return (each for each in timed(results) if isinstance(each, Observed))

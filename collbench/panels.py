@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple, TypeGuard
 
-from collbench.measurement import Measurement, Prediction, Result
+from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
 from collbench.store import NAME, Run
 
 
@@ -75,7 +75,7 @@ class Combination(NamedTuple):
     root: str  # "root3", or "" for rank 0
 
 
-Drawn = Measurement | Prediction
+Drawn = Measurement | Reported | Prediction
 
 
 class Line(NamedTuple):
@@ -189,11 +189,11 @@ def _panels_of(run: Run) -> Iterator[tuple[Combination, Panel]]:
 def _drawable(result: Result) -> TypeGuard[Drawn]:
     if isinstance(result, Prediction):
         return result.case.nbytes > 0
-    return isinstance(result, Measurement) and result.case.nbytes > 0 and min(result.seconds, default=0) > 0
+    return isinstance(result, Measurement | Reported) and result.case.nbytes > 0 and min(result.times, default=0) > 0
 
 
 def _wrong(result: Drawn) -> bool:
-    return isinstance(result, Measurement) and result.mismatch is not None
+    return isinstance(result, Observed) and not result.right
 
 
 def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:

@@ -12,6 +12,7 @@ from collbench.measurement import (
     Measurement,
     Mismatch,
     Prediction,
+    Reported,
     Result,
     Skipped,
     Span,
@@ -89,6 +90,8 @@ def to_line(result: Result) -> dict[str, Any]:
         return fields | _explanation_fields(result)
     if isinstance(result, Prediction):
         return fields | {name: getattr(result, name) for name in _PREDICTED}
+    if isinstance(result, Reported):
+        return fields | _reported_fields(result)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
     fields |= {"note": result.note} if result.note else {}
@@ -106,6 +109,8 @@ def to_result(fields: dict[str, Any]) -> Result | None:
         return _to_explanation(common, fields)
     if fields["kind"] == "prediction":
         return _to_prediction(common, fields)
+    if fields["kind"] == "reported":
+        return _to_reported(common, fields)
     wrong, estimate = fields["check"] == "wrong", fields.get("estimate")
     return Measurement(
         *common,
@@ -125,6 +130,25 @@ def _to_prediction(common: tuple[Case, str, str], fields: dict[str, Any]) -> Pre
     seconds, low, high = (float(fields[name]) for name in ("seconds", "low", "high"))
     algorithm, protocol, note = (str(fields.get(name, "")) for name in ("algorithm", "protocol", "note"))
     return Prediction(case, implementation, seconds, low, high, algorithm, protocol, note, platform)
+
+
+def _reported_fields(result: Reported) -> dict[str, Any]:
+    words = {"note": result.note} if result.note else {}
+    samples = {"samples": list(result.samples)} if result.samples else {}
+    said = {"seconds": result.seconds, "statistic": result.statistic, "wrong": result.wrong}
+    return said | samples | words | {"printed": dict(result.printed)}
+
+
+def _to_reported(common: tuple[Case, str, str], fields: dict[str, Any]) -> Reported:
+    return Reported(
+        *common,
+        seconds=float(fields["seconds"]),
+        statistic=str(fields["statistic"]),
+        wrong=None if fields["wrong"] is None else int(fields["wrong"]),
+        samples=tuple(float(sample) for sample in fields.get("samples", ())),
+        printed=dict(fields.get("printed", {})),
+        note=str(fields.get("note", "")),
+    )
 
 
 def _explanation_fields(result: Explanation) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
 
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
-1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction
+1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
 """
 
 import contextlib
@@ -134,7 +134,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _result(path: Path, number: int, fields: dict[str, Any]) -> Result | None:
-    if fields.get("kind") not in ("measurement", "explanation", "prediction", "skipped", "failed"):
+    if fields.get("kind") not in ("measurement", "reported", "explanation", "prediction", "skipped", "failed"):
         return None
     try:
         return to_result(fields)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from collbench import link, worker
+from collbench import leftovers, link, worker
 from collbench.errors import PlatformError
 from collbench.measurement import Failed, Result
 from collbench.records import case_fields, sweep_fields, to_result
@@ -177,14 +177,10 @@ class _Workers:
 
     def kill(self) -> None:
         """End every process at once, and remove what a killed process cannot."""
-        for pid in self._pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        leftovers.end(self._pids, self._files)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for path in self._files:
-            Path(path).unlink(missing_ok=True)
         if self._channel:
             self._channel.close()
         self._server.close()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from collbench import breakdown
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Result, Skipped, Timed, timed
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed, timed
 from collbench.sweep import Case
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -99,30 +99,44 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return breakdown.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
-    if result.mismatch:
-        return f"{size:>9}  {result.implementation:<16} WRONG: {result.mismatch}"
+    if wrong := _wrong(result):
+        return f"{size:>9}  {result.implementation:<16} WRONG: {wrong}"
     low, high = result.interval
-    halfwidth = (high - low) / 2 / result.median
+    halfwidth = (high - low) / 2 / result.typical
     return _ROW.format(
         size=size,
         name=result.implementation,
-        time=format_seconds(result.median),
+        time=format_seconds(result.typical),
         interval=f"{halfwidth:.1%}" if halfwidth < 10 else "?",
         spread="".join(f"{format_seconds(result.percentile(each)):>9} " for each in _SPREAD.values()) if spread else "",
         estimate=f"{_estimate(result):>9} " if estimates else "",
         algbw=format_rate(result.algbw),
         busbw=format_rate(result.busbw),
         ratio=_ratio(result, library),
-        check=f"ok, {result.note}" if result.note else "ok",
+        check=", ".join(filter(None, [_check(result), result.note])),
     )
+
+
+def _wrong(result: Measurement | Reported) -> str:
+    """What is wrong with it, if anything is known to be."""
+    if isinstance(result, Measurement):
+        return str(result.mismatch or "")
+    return f"{result.wrong} elements" if result.wrong else ""
+
+
+def _check(result: Measurement | Reported) -> str:
+    if isinstance(result, Measurement):
+        return "ok"
+    return "reported, not checked" if result.wrong is None else "reported ok"
 
 
 def _way(result: Prediction) -> str:
     return "/".join(filter(None, [result.algorithm, result.protocol]))
 
 
-def _estimate(result: Measurement) -> str:
-    return "" if result.estimate is None else format_seconds(result.estimate)
+def _estimate(result: Measurement | Reported) -> str:
+    estimate = result.estimate if isinstance(result, Measurement) else None
+    return "" if estimate is None else format_seconds(estimate)
 
 
 def _expected_row(result: Prediction, library: Timed | None) -> str:

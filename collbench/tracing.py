@@ -59,7 +59,7 @@ def _tracing(platform: Platform) -> Iterator[None]:
 def _wrong(
     case: Case, implementation: Implementation, platform: Platform, prepared: Prepared, mismatch: Mismatch
 ) -> Measurement:
-    return Measurement(case, implementation.name, platform.name, 1, (), mismatch, prepared.note)
+    return Measurement(case, implementation.name, platform.name, 1, (), mismatch, note=prepared.note)
 
 
 def _explanation(

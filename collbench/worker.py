@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from collbench import link
+from collbench import leftovers, link
 from collbench.environment import variables
 from collbench.errors import CaseFailed, CollbenchError
 from collbench.implementations import fifo_bytes, implementations
@@ -35,12 +35,14 @@ _PATIENCE = 3.0  # seconds that a failing rank waits to be ended: its abort coul
 def main() -> None:
     """Serve one supervisor until it says stop or is gone."""
     folder = Path(os.environ[FOLDER])
-    _die_with(int(os.environ[SUPERVISOR]), folder)
+    ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
     world: World = MpiProcesses() if os.environ[PLATFORM] == "cpu" else OneProcess()
+    ranks.extend(world.pids())
     channel = link.connect(folder) if world.leader else None
     try:
         _serve(world, channel, link.Page(folder))
     except link.Closed:
+        time.sleep(_PATIENCE)  # the supervisor is gone: the thread that watches it tidies up, which an abort would not
         world.abort()
     except CollbenchError as error:
         if channel:
@@ -65,7 +67,7 @@ def _greeting(world: World, platform: Platform) -> dict[str, Any]:
     """What the supervisor must know to write the header, and to clean up after ranks that were killed."""
     return {
         "pids": world.pids(),
-        "files": _shared_files(),
+        "files": sorted(leftovers.shared_files()),
         "topology": platform.topology(),
         "versions": platform.versions(),
         "variables": variables(),
@@ -95,28 +97,29 @@ def _send(channel: link.Channel | None, message: dict[str, Any]) -> None:
         channel.send(message)
 
 
-def _shared_files() -> list[str]:
-    """Named shared memory that this process maps and that would outlive a kill."""
-    with Path("/proc/self/maps").open(encoding="utf-8") as lines:
-        paths = {line.split()[-1] for line in lines if "/dev/shm/" in line and "(deleted)" not in line}
-    return sorted(paths)
+def _die_with(supervisor: int, folder: Path) -> list[int]:
+    """End the run when the supervisor ends, from a thread that sleeps until then, and tidy up in its place.
 
-
-def _die_with(supervisor: int, folder: Path) -> None:
-    """End this process when the supervisor ends, from a thread that sleeps until then, and tidy up in its place."""
+    The caller puts the process ids of all ranks into the list; the first of them ends the others with itself.
+    """
     try:
         handle = os.pidfd_open(supervisor)
     except ProcessLookupError:
         os._exit(1)
+    ranks: list[int] = []
 
     def watch() -> None:
         select.select([handle], [], [])
-        for path in _shared_files():
-            Path(path).unlink(missing_ok=True)
+        me = os.getpid()
+        leads = ranks[:1] == [me]
+        if not leads:
+            time.sleep(_PATIENCE)  # the first rank is at it; should it be stuck or not be known yet, each ends itself
+        leftovers.end([pid for pid in ranks if leads and pid != me], leftovers.shared_files())
         shutil.rmtree(folder, ignore_errors=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(me, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+    return ranks
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ LAYERS = [  # from the bottom; a module may import from its own layer and those 
     {"errors", "units", "__init__"},
     {"collectives", "datatypes", "topology", "stats"},
     {"sweep", "measurement", "records", "store", "environment", "world", "cost", "hardware"},
-    {"kernels", "platforms", "link"},
+    {"kernels", "platforms", "link", "leftovers"},
     {"implementations"},
     {"runner", "tracing", "model"},
     {"worker", "joined", "modelled"},
-    {"supervisor", "session"},
-    {"analysis", "table", "panels", "plots", "picture", "breakdown", "timeline", "perfetto"},
+    {"supervisor", "session", "paired"},
+    {"analysis", "table", "panels", "plots", "picture", "breakdown", "timeline", "perfetto", "formats", "history"},
+    {"report", "ratios", "gate"},
     {"cli", "__main__"},
 ]
 HEAVY = {"cupy": {"platforms", "implementations"}, "mpi4py": {"platforms", "implementations", "world"}}

@@ -16,6 +16,7 @@ from collbench.measurement import (
     Failed,
     Mismatch,
     Prediction,
+    Reported,
     Result,
     Skipped,
     Span,
@@ -38,6 +39,9 @@ RESULTS: list[Result] = [
     measurement(seconds=(1e-6, 2e-6, 3.3e-7)),
     Skipped(case("broadcast", root=1), "ring-flags", "cpu", "allreduce only"),
     Failed(case(in_place=True), "mpi", "cpu", "a rank died"),
+    Reported(
+        case(), "nccl", "gpu", 1.29e-5, "mean", wrong=0, samples=(1e-5, 2e-5), printed={"time": "12.90"}, note="x"
+    ),
     Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", "NICs at 50%"),
     Explanation(
         case(), "ring-flags", "cpu", 2e-6, 2.1e-6, (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)), "busy"

@@ -7,7 +7,7 @@ from pathlib import Path
 from collbench.analysis.fitted import measured
 from collbench.analysis.machine import machine, sized
 from collbench.errors import UsageError
-from collbench.measurement import Measurement
+from collbench.measurement import Observed
 from collbench.model import choice
 from collbench.model.calibrate import calibrate
 from collbench.model.curve_fit import FEWEST
@@ -34,12 +34,12 @@ def calibration(runs: Sequence[Run], name: str | None) -> tuple[System, Calibrat
     return system, calibrate(_curves(system, rows))
 
 
-def _curves(system: System, rows: Sequence[Measurement]) -> list[tuple[Terms, list[tuple[float, float]]]]:
+def _curves(system: System, rows: Sequence[Observed]) -> list[tuple[Terms, list[tuple[float, float]]]]:
     """What the equation knows of each collective and number of ranks, and the times measured for it."""
     groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for each in rows:
         key = each.case.collective.name, each.case.ranks
-        groups.setdefault(key, []).append((max(1.0, float(each.case.nbytes)), each.median))
+        groups.setdefault(key, []).append((max(1.0, float(each.case.nbytes)), each.typical))
     return [(choice.terms(system.part(ranks), name), times) for (name, ranks), times in groups.items()]
 
 

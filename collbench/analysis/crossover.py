@@ -31,7 +31,7 @@ class Contest:
         ]
 
 
-def contests(results: Sequence[Result], libraries: Sequence[str]) -> list[Contest]:
+def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
     """Every pair of a library and a hand-written implementation with two sizes or more in common."""
     groups: dict[tuple[Case, str], dict[int, Timed]] = {}
     for each in timed(results):

@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis, Variables
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement, Prediction
+from collbench.measurement import Observed, Prediction
 from collbench.model.bands import LARGE
 from collbench.model.predict import curve, regime
 from collbench.sweep import Case
@@ -59,7 +59,7 @@ class Diagnosis:
     """One curve: measured and expected, side by side."""
 
     implementation: str
-    measured: tuple[Measurement, ...]  # by size
+    measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
     verdict: Verdict
     remark: str = ""  # why it is unknown, or where it is slow
@@ -76,7 +76,7 @@ class Facts:
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
 
 
-def diagnose(rows: Sequence[Measurement], system: System | None, facts: Facts, expect: Expect = curve) -> Diagnosis:
+def diagnose(rows: Sequence[Observed], system: System | None, facts: Facts, expect: Expect = curve) -> Diagnosis:
     """One curve's rows, of one implementation and all sizes, against a system, or against none that is known."""
     rows = tuple(sorted(rows, key=lambda each: each.case.nbytes))
     name = rows[0].implementation
@@ -96,7 +96,7 @@ def diagnose(rows: Sequence[Measurement], system: System | None, facts: Facts, e
     return replace(found, reasons=tuple(explain(found, system, facts, expect))) if verdict is Verdict.SLOW else found
 
 
-def _used(system: System, rows: Sequence[Measurement]) -> System:
+def _used(system: System, rows: Sequence[Observed]) -> System:
     """As much of the system as there were ranks."""
     return system.part(rows[0].case.ranks)
 
@@ -108,9 +108,9 @@ def _narrowed(expected: Prediction, where: str) -> Prediction:
     return replace(expected, high=min(expected.high, CEILING[where] * expected.seconds))
 
 
-def _distances(rows: Sequence[Measurement], seconds: Sequence[float]) -> list[float]:
+def _distances(rows: Sequence[Observed], seconds: Sequence[float]) -> list[float]:
     """Logarithms of measured over other times."""
-    return [math.log(each.median / other) for each, other in zip(rows, seconds, strict=True)]
+    return [math.log(each.typical / other) for each, other in zip(rows, seconds, strict=True)]
 
 
 def _distance(found: Diagnosis, seconds: Sequence[float]) -> float:
@@ -119,12 +119,12 @@ def _distance(found: Diagnosis, seconds: Sequence[float]) -> float:
     So what explains a slow end is not lost among sizes that are right, nor may it spoil those.
     """
     off = [abs(each) for each in _distances(found.measured, seconds)]
-    slow = [each.median > other.high for each, other in zip(found.measured, found.expected, strict=True)]
+    slow = [each.typical > other.high for each, other in zip(found.measured, found.expected, strict=True)]
     parts = [[each for each, there in zip(off, slow, strict=True) if there is wanted] for wanted in (True, False)]
     return fmean(fmean(part) for part in parts if part)
 
 
-def judge(rows: Sequence[Measurement], expected: Sequence[Prediction]) -> tuple[Verdict, str]:
+def judge(rows: Sequence[Observed], expected: Sequence[Prediction]) -> tuple[Verdict, str]:
     """Slow where half of the sizes, neighbours, or the bandwidth end lie beyond their bands, by the median of them.
 
     A few sizes beyond are none of the machine's: outliers, or where the library changes its algorithm.
@@ -134,14 +134,14 @@ def judge(rows: Sequence[Measurement], expected: Sequence[Prediction]) -> tuple[
     for verdict, beyond, at_end in ((Verdict.SLOW, above, 0.0), (Verdict.FASTER, below, MARGIN)):
         place = _worst(beyond, rows, at_end)
         if place is not None:
-            ratio = rows[place].median / expected[place].seconds
+            ratio = rows[place].typical / expected[place].seconds
             sizes = f"{sum(each > 0 for each in beyond)} of {len(rows)} sizes are beyond the band"
             where = format_size(rows[place].case.nbytes)
             return verdict, f"{ratio:.2g} times the expected time at {where}, {sizes}"
     return Verdict.AS_EXPECTED, ""
 
 
-def _worst(beyond: Sequence[float], rows: Sequence[Measurement], at_end: float) -> int | None:
+def _worst(beyond: Sequence[float], rows: Sequence[Observed], at_end: float) -> int | None:
     """The middle of the stretch that is furthest beyond its bands, if any is by more than its margin."""
     loose = rows[0].case.collective.name not in TABLED
     excess = {
@@ -207,28 +207,28 @@ def _curves(hypothesis: Hypothesis, found: Diagnosis, system: System, expect: Ex
     return curves
 
 
-def _shaped(shape: str, rows: Sequence[Measurement], healthy: Sequence[float]) -> list[float]:
+def _shaped(shape: str, rows: Sequence[Observed], healthy: Sequence[float]) -> list[float]:
     """The expected times with what fits best: a constant more, or their bytes at a fraction of the rate.
 
     None where the sizes say nothing of it.
     """
     if shape == "fraction":
         start = healthy[0]
-        times = [row.median / usual for row, usual in zip(rows, healthy, strict=True) if usual > 2 * start]
+        times = [row.typical / usual for row, usual in zip(rows, healthy, strict=True) if usual > 2 * start]
         return [start + max(1.0, median(times)) * (each - start) for each in healthy] if times else []
-    excess = [row.median - usual for row, usual in zip(rows, healthy, strict=True) if row.case.nbytes <= SMALL]
+    excess = [row.typical - usual for row, usual in zip(rows, healthy, strict=True) if row.case.nbytes <= SMALL]
     if len(excess) < FEWEST:
         return []
     more = max(0.0, median(excess))
     return [each + more for each in healthy]
 
 
-def scatter(rows: Sequence[Measurement], healthy: Sequence[float]) -> float:
+def scatter(rows: Sequence[Observed], healthy: Sequence[float]) -> float:
     """How far times over the expected ones lie from their neighbours' mean, or samples from their median.
 
     The greater of both, as a logarithm.
     """
     logs = _distances(rows, healthy)
     jumps = [abs(here - (before + after) / 2) for before, here, after in zip(logs, logs[1:], logs[2:], strict=False)]
-    spreads = [math.log(each.percentile(90) / each.median) for each in rows]
+    spreads = [math.log(each.percentile(90) / each.typical) for each in rows]
     return max(fmean(jumps), median(spreads))

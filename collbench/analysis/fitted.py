@@ -7,7 +7,7 @@ from typing import Any
 from collbench import stats
 from collbench.analysis.crossover import contests
 from collbench.errors import UsageError
-from collbench.measurement import Measurement
+from collbench.measurement import Observed, observed
 from collbench.model.curve_crossing import Crossing, crossings
 from collbench.model.curve_fit import CONFIDENCE, CurveFit, Unfit, fit
 from collbench.store import Run
@@ -63,13 +63,13 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
     groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}
     for each in measured(runs):
         sizes = groups.setdefault((replace(each.case, nbytes=0), each.implementation), {})
-        sizes[each.case.nbytes] = sizes.get(each.case.nbytes, ()) + each.seconds
+        sizes[each.case.nbytes] = sizes.get(each.case.nbytes, ()) + each.times
     return [_fitted(Curve(case, name, sizes), held_back) for (case, name), sizes in groups.items()]
 
 
-def measured(runs: Sequence[Run]) -> list[Measurement]:
+def measured(runs: Sequence[Run]) -> list[Observed]:
     """Rows that were right and have a time."""
-    return [each for run in runs for each in run.results if isinstance(each, Measurement) and each.seconds]
+    return [each for run in runs for each in observed(run.results)]
 
 
 def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:

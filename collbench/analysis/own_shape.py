@@ -8,7 +8,7 @@ from collbench import stats
 from collbench.errors import Unsupported
 from collbench.hardware import cpus
 from collbench.implementations import implementations
-from collbench.measurement import Measurement
+from collbench.measurement import Observed
 from collbench.model.curve_fit import CurveFit, Unfit, fit
 from collbench.units import format_seconds, format_size
 
@@ -16,7 +16,7 @@ WIDE = 0.10  # half the interval of a median, relative
 APART = 2.0  # a measured time over the expected one that is worth a remark
 
 
-def remarks(rows: Sequence[Measurement]) -> Iterator[str]:
+def remarks(rows: Sequence[Observed]) -> Iterator[str]:
     """One sentence each, of one curve by ascending size."""
     yield from dict.fromkeys(f"the rows say: {each.note}" for each in rows if each.note)
     wide = [each for each in rows if _halfwidth(each) > WIDE]
@@ -32,21 +32,21 @@ def remarks(rows: Sequence[Measurement]) -> Iterator[str]:
     yield from _against_costs(rows)
 
 
-def _halfwidth(row: Measurement) -> float:
-    found = stats.relative_halfwidth(row.seconds)
+def _halfwidth(row: Observed) -> float:
+    found = stats.relative_halfwidth(row.times)
     return found if math.isfinite(found) else 0.0  # with few samples nothing is known of their noise
 
 
-def _against_own_fit(rows: Sequence[Measurement]) -> Iterator[str]:
+def _against_own_fit(rows: Sequence[Observed]) -> Iterator[str]:
     try:
-        found = fit([each.case.nbytes for each in rows], [each.seconds for each in rows])
+        found = fit([each.case.nbytes for each in rows], [each.times for each in rows])
     except Unfit as error:
         yield f"its own curve has no fit: {error}"
         return
     yield f"by its own curve: latency {format_seconds(found.latency)}, {_rate(found)}"
     for each, off in zip(rows, found.residuals.tolist(), strict=True):
         low, high = found.prediction_interval(each.case.nbytes)
-        if not low <= each.median <= high:
+        if not low <= each.typical <= high:
             yield f"{format_size(each.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
 
 
@@ -54,13 +54,13 @@ def _rate(found: CurveFit) -> str:
     return f"{found.rate / 1e9:.3g} GB/s" if math.isfinite(found.rate) else "no size large enough to see a rate"
 
 
-def _against_costs(rows: Sequence[Measurement]) -> Iterator[str]:
+def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
     """Hand-written rungs on CPUs, by counts of waits and bytes and the constants of one CPU."""
     way, first = implementations().get(rows[0].implementation), rows[0]
     if first.platform != "cpu" or not way or not way.cost or any("oversubscribed" in each.note for each in rows):
         return
     try:
-        ratios = [each.median / cpus(False).seconds(way.cost(each.case), each.case.nbytes) for each in rows]
+        ratios = [each.typical / cpus(False).seconds(way.cost(each.case), each.case.nbytes) for each in rows]
     except (Unsupported, TypeError):
         return
     typical = stats.percentile(ratios, 50)

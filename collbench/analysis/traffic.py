@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from collbench.measurement import Measurement, Prediction
+from collbench.measurement import Observed, Prediction
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 
@@ -37,10 +37,10 @@ def traffic(system: System, prediction: Prediction) -> Traffic:
     return Traffic(factor, system.spec_rate or system.gpu_rate, links)
 
 
-def in_words(system: System, measured: Measurement, expected: Prediction) -> list[str]:
+def in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
     """What went over the line at one size, what is usual there, and why busbw may be above it."""
     found = traffic(system, expected)
-    rate, usual = (found.per_byte * measured.case.nbytes / seconds for seconds in (measured.median, expected.seconds))
+    rate, usual = (found.per_byte * measured.case.nbytes / seconds for seconds in (measured.typical, expected.seconds))
     words = [
         f"on the wire at {format_size(measured.case.nbytes)}: {format_rate(rate)} GB/s each way through {found.where}, "
         f"{rate / found.line:.0%} of the line's {format_rate(found.line)}; usual there: {usual / found.line:.0%}"

@@ -36,10 +36,10 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     from collbench.analysis.diagnose import Facts, diagnose, settings
     from collbench.analysis.fitted import measured
     from collbench.analysis.machine import remarks, sized, variables
-    from collbench.measurement import Measurement
+    from collbench.measurement import Observed
 
     read = store.read(run)
-    curves: dict[object, list[Measurement]] = {}
+    curves: dict[object, list[Observed]] = {}
     for each in measured([read]):
         curves.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
     if not curves:
@@ -90,10 +90,10 @@ def _table(found: "Diagnosis") -> Iterator[str]:
     yield f"{'size':>9} {'time':>9} {'expected':>9} {'band':>19} {'ratio':>7} {'busbw':>8}"
     for measured, expected in zip(found.measured, found.expected, strict=True):
         band = f"{format_seconds(expected.low)} - {format_seconds(expected.high)}"
-        ratio = measured.median / expected.seconds
-        mark = " slow" if measured.median > expected.high else " fast" if measured.median < expected.low else ""
+        ratio = measured.typical / expected.seconds
+        mark = " slow" if measured.typical > expected.high else " fast" if measured.typical < expected.low else ""
         yield (
-            f"{format_size(measured.case.nbytes):>9} {format_seconds(measured.median):>9} "
+            f"{format_size(measured.case.nbytes):>9} {format_seconds(measured.typical):>9} "
             f"{format_seconds(expected.seconds):>9} {band:>19} {ratio:>6.2f}x {format_rate(measured.busbw):>8}{mark}"
         )
 

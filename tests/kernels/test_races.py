@@ -2,7 +2,11 @@
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +86,25 @@ def test_another_seed_is_another_run() -> None:
     """Seeds make the sizes, grids and stalls, so that trying again is worth something."""
     run = Run(("ring-flags",), 2, calls=1)
     assert run.words() != replace(run, seed=2).words()
+
+
+def test_one_weakened_word_fails_and_names_the_rung(tmp_path: Path) -> None:
+    """A memory order made relaxed in flags.cuh fails these tests by name; a fault must not pass for a skip."""
+    folder = tmp_path / "kernels"
+    shutil.copytree(ROOT / "kernels", folder)
+    flags = folder / "flags.cuh"
+    order = "#define PUBLISH_ORDER std::memory_order_release"
+    assert flags.read_text().count(order) == 1
+    flags.write_text(flags.read_text().replace(order, "#define PUBLISH_ORDER std::memory_order_relaxed"))
+    without = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", __file__, "-k", "streams_of_one_kernel and flags-2"],
+        cwd=ROOT,
+        env=without | {"COLLBENCH_KERNELS": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    assert re.search(r"^FAILED .*\[ring-flags-2\]", done.stdout, re.MULTILINE)
+    assert "skipped" not in done.stdout
