@@ -8,7 +8,7 @@ CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/
 EXTRA := $(if $(CUDA),$(if $(filter-out 9 10 11 12,$(CUDA)),cuda13,cuda12))
 ARGS ?=
 
-.PHONY: sweep test lint types unit bench model-report test-gpu bench-gpu cupy compiler clean
+.PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -25,6 +25,10 @@ types: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(RUN)/pytest -n 2 --dist worksteal $(ARGS)
+
+# Ten thousand broken logs: every importer answers with rows or one line of reason.  Takes minutes.
+fuzz: $(VENV)/.dev
+	$(RUN)/python -m tests.formats.fuzz
 
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tests/bench.py
