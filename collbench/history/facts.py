@@ -17,7 +17,6 @@ from collbench.store import NAME, Run, TornLine, read
 Medians = dict[str, dict[int, float]]
 """Seconds of an operation: first by everything that makes a curve, then by size."""
 
-AS_IS = "as-is"  # of two interleaved runs, the one in which nothing was set
 _LONGEST = 200  # characters kept of a word; files from elsewhere may hold anything
 
 
@@ -85,13 +84,13 @@ def facts_of(run: Run) -> Facts:
     environment, topology, sweep, imported, interleaved = (
         _fields(run.header.get(name)) for name in ("environment", "topology", "sweep", "imported", "interleaved")
     )
-    setting, results = word(interleaved.get("setting")), run.results
+    results = run.results
     return Facts(
         started=word(run.header.get("started")),
         host=word(environment.get("host")),
         topology=word(topology.get("name")),
         tool=word(imported.get("tool")),
-        setting="" if setting == AS_IS else setting,
+        setting=word(interleaved.get("setting")),
         platforms=_words(each.platform for each in results) or _words([topology.get("platform")]),
         ranks=tuple(sorted({each.case.ranks for each in results})) or _number(topology.get("ranks")),
         collectives=_words(each.case.collective.name for each in results) or _words(sweep.get("collectives")),
