@@ -327,6 +327,29 @@ def test_an_index_that_cannot_take_another_run_is_made_anew(folder: Path) -> Non
     assert History(folder).reads == 0
 
 
+def test_an_index_of_another_release_may_come_in_between(folder: Path) -> None:
+    """Between reading it and adding to it: what the other release meant is not taken over."""
+    History(folder)
+    write(folder / "run4", 4)
+    History(folder, lambda done, total: other_version(index(folder)))
+    assert [each.facts for each in History(folder).entries] == [
+        scan(folder / f"run{day}" / NAME).facts for day in (4, 3, 2, 1)
+    ]
+
+
+def test_an_index_that_somebody_reads_stays_as_it_is(folder: Path) -> None:
+    """A new one takes its place."""
+    History(folder)
+    with index(folder).open("rb") as file:
+        write(folder / "run4", 4)
+        History(folder)
+        assert sorted(Index(folder).load()) == [f"run{day}/{NAME}" for day in (1, 2, 3, 4)]
+        snapshot = folder.parent / "snapshot"
+        snapshot.write_bytes(file.read())
+    with closing(sqlite3.connect(snapshot)) as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (3,)
+
+
 def test_a_lock_on_the_index_holds_nobody_up(folder: Path) -> None:
     """Whoever holds it, and for whatever reason."""
     History(folder)
@@ -507,6 +530,7 @@ def test_tags_stand_beside_the_run(folder: Path, cache: Path) -> None:
     """So they survive the index, and go with a copy."""
     assert tags.add("good", folder / "run2") == ("good",)
     assert tags.add("golden", folder / "run2") == tags.add("good", folder / "run2") == ("good", "golden")
+    assert (folder / "run2" / tags.FILE).read_text() == "good\ngolden\n"
     shutil.rmtree(cache, ignore_errors=True)
     shutil.copytree(folder, folder.parent / "copy")
     for place in (folder, folder.parent / "copy"):
@@ -629,6 +653,7 @@ def test_best_has_the_highest_mean_of_ratios(tmp_path: Path) -> None:
     """Geometric, so that twice as fast at one size makes up for twice as slow at another, however long those take."""
     write(tmp_path / "even", 1, sweep(10, 10, 1000))
     write(tmp_path / "best", 2, sweep(4, 10, 1500))
+    write(tmp_path / "lopsided", 2, sweep(3, 30, 1000))
     write(tmp_path / "sum", 3, sweep(11, 11, 900))
     new = write(tmp_path / "new", 4, sweep(10, 10, 1000))
     assert picked("best", new, tmp_path) == "best"
