@@ -227,7 +227,7 @@ def test_the_path_of_a_baseline_is_printed_byte_for_byte(
     """A script can open it, even if its name is no text; the list shows it as far as it is."""
     odd = Path(os.fsdecode(os.fsencode(three) + b"/\xff \x1b"))
     write(odd, "2026-03-02T12:00")
-    environment["PYTHONIOENCODING"] = "utf-8:strict"  # as in most terminals
+    environment |= {"COLLBENCH_CACHE": str(tmp_path / "cache"), "PYTHONIOENCODING": "utf-8:strict"}
     command = [sys.executable, "-m", "collbench", "runs", "--baseline", "last", "new"]
     done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment, check=True)
     assert done.stdout == b"results/runs/\xff \x1b/run.jsonl\n"
