@@ -10,11 +10,9 @@ from collbench.joined import Joined
 from collbench.measurement import Failed, Measurement, Result
 from collbench.modelled import Modelled
 from collbench.records import sweep_fields
-from collbench.store import Writer
+from collbench.store import INTERRUPTED, Writer
 from collbench.supervisor import Supervisor
 from collbench.sweep import Sweep
-
-INTERRUPTED = 130  # exit status after Ctrl-C, as shells count it
 
 
 class Session:

@@ -19,16 +19,18 @@ from collbench.records import to_line, to_result
 
 FORMAT = 1
 NAME = "run.jsonl"  # of the run file within its folder
+INTERRUPTED = 130  # exit status after Ctrl-C, as shells count it
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run file as read: `complete` says whether its end was written."""
+    """A run file as read: `complete` says whether its end was written, `status` with which exit status."""
 
     path: Path
     header: dict[str, Any]
     results: tuple[Result, ...]
     complete: bool
+    status: int | None = None
 
 
 class TornLine(UserWarning):
@@ -103,11 +105,13 @@ def read(path: Path) -> Run:
             f"{place} has format {header.get('format')}, this collbench reads up to {FORMAT}: upgrade collbench"
         )
     results = [_result(place, number, fields) for number, fields in lines[1:]]
+    last = lines[-1][1]
     return Run(
         path=place,
         header=header,
         results=tuple(result for result in results if result),
-        complete=lines[-1][1].get("kind") == "end",
+        complete=last.get("kind") == "end",
+        status=last.get("status") if last.get("kind") == "end" else None,
     )
 
 
@@ -140,5 +144,5 @@ def _result(path: Path, number: int, fields: dict[str, Any]) -> Result | None:
         return to_result(fields)
     except KeyError as error:
         raise RunFileError(f"{path}:{number}: field {error} is missing") from None
-    except (TypeError, ValueError, UsageError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
         raise RunFileError(f"{path}:{number}: {error}") from None

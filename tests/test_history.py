@@ -26,7 +26,7 @@ from collbench.history.dates import first_second, last_second
 from collbench.history.facts import Facts, scan
 from collbench.history.index import Index
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
-from collbench.store import NAME, Run, Writer, read
+from collbench.store import INTERRUPTED, NAME, Run, Writer, read
 from tests.conftest import ROOT, case, measurement
 
 DAY = "2026-03-{:02}T12:00:00+00:00"
@@ -57,6 +57,7 @@ def write(
     results: Sequence[Result] = (timed(),),
     topology: str = "2 sockets",
     complete: bool = True,
+    status: int = 0,
     **header: Any,
 ) -> Path:
     """A run file as a sweep leaves it."""
@@ -66,7 +67,7 @@ def write(
         for result in results:
             writer.append(result)
         if complete:
-            writer.end(DAY.format(day), 0)
+            writer.end(DAY.format(day), status)
     return writer.path
 
 
@@ -182,10 +183,10 @@ BROKEN = {
     "words": (b"hello\nworld\n", "not JSON"),
     "newer": (b'{"kind": "header", "format": 99}', "upgrade collbench"),
     "fields": (b'{"kind": "header", "format": 1}\n{"kind": "failed"}\n', f"{NAME}:2: field 'collective' is missing"),
-    "types": (b'{"kind": "header", "format": 1}\n{"kind": "failed", "collective": 5}\n', "AttributeError"),
+    "types": (b'{"kind": "header", "format": 1}\n{"kind": "failed", "collective": 5}\n', f"{NAME}:2: "),
     "infinite": (
         b'{"kind": "header", "format": 1}\n{"kind": "failed", "collective": "allreduce", "nbytes": Infinity}\n',
-        "OverflowError",
+        f"{NAME}:2: ",
     ),
 }
 
@@ -601,6 +602,7 @@ def of_another_kind(folder: Path, kind: str) -> None:
         "tool": ({"imported": {"tool": "osu"}}, [fast]),
         "setting": ({"interleaved": {"setting": "A=1"}}, [fast]),
         "incomplete": ({"complete": False}, [fast]),
+        "interrupted": ({"status": INTERRUPTED}, [fast]),
         "predicted": ({}, [prediction]),
         "platform": ({}, [replace(fast, platform="gpu")]),
         "ranks": ({}, [timed(0.1, ranks=3)]),
@@ -618,7 +620,18 @@ def of_another_kind(folder: Path, kind: str) -> None:
     write(folder / "odd", 4, results, **header)
 
 
-KINDS = ["topology", "tool", "setting", "incomplete", "predicted", "platform", "ranks", "implementation", "collective"]
+KINDS = [
+    "topology",
+    "tool",
+    "setting",
+    "incomplete",
+    "interrupted",
+    "predicted",
+    "platform",
+    "ranks",
+    "implementation",
+    "collective",
+]
 KINDS += ["size", "in place", "wrong", "no time", "zero", "failed", "empty"]
 
 

@@ -127,6 +127,8 @@ def test_a_whole_file_gives_no_warning(tmp_path: Path) -> None:
         (json.dumps(to_line(RESULTS[0]) | {"dtype": "float8"}), "run.jsonl:3: unknown dtype 'float8'"),
         (json.dumps(to_line(RESULTS[0]) | {"seconds": ["x"]}), "run.jsonl:3: could not convert"),
         (json.dumps(to_line(RESULTS[0]) | {"seconds": 3}), "run.jsonl:3: "),
+        (json.dumps(to_line(RESULTS[0]) | {"collective": 5}), "run.jsonl:3: "),
+        (json.dumps(to_line(RESULTS[0]) | {"nbytes": float("inf")}), "run.jsonl:3: "),
         (json.dumps(to_line(RESULTS[-1]) | {"tracks": [{"rank": 0}]}), "run.jsonl:3: field 'block' is missing"),
         (json.dumps(to_line(RESULTS[-1]) | {"tracks": [3]}), "run.jsonl:3: "),
         ("[" * 100000, "run.jsonl:3: not JSON"),

@@ -8,8 +8,8 @@ from collbench.analysis.crossover import contests, in_words, winners
 from collbench.cli._status import Status
 from collbench.implementations import implementations
 from collbench.measurement import Measurement, Skipped, timed
-from collbench.session import INTERRUPTED, Session, exit_status
-from collbench.store import read
+from collbench.session import Session, exit_status
+from collbench.store import INTERRUPTED, read
 from collbench.table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, library_of, row, title
 from collbench.units import format_size
 

@@ -31,7 +31,8 @@ def command(**options: Any) -> int:
     from dataclasses import replace
 
     from collbench.cli._options import default_folder, make_sweep
-    from collbench.session import INTERRUPTED, Session, exit_status
+    from collbench.session import Session, exit_status
+    from collbench.store import INTERRUPTED
     from collbench.world import launched
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from collbench.errors import RunFileError
 from collbench.measurement import Failed, Measurement, Reported, Result, Skipped, Timed, timed
 from collbench.records import case_fields
-from collbench.store import NAME, Run, TornLine, read
+from collbench.store import INTERRUPTED, NAME, Run, TornLine, read
 
 Medians = dict[str, dict[int, float]]
 """Seconds of an operation: first by everything that makes a curve, then by size."""
@@ -100,7 +100,7 @@ def facts_of(run: Run) -> Facts:
         wrong=sum(map(_wrong, results)),
         failed=sum(isinstance(each, Failed) for each in results),
         skipped=sum(isinstance(each, Skipped) for each in results),
-        complete=run.complete,
+        complete=run.complete and run.status != INTERRUPTED,
     )
 
 
