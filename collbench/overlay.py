@@ -39,15 +39,23 @@ def overlaid(row: Sequence[Panel]) -> tuple[Layer, ...]:
 
 def names(row: Sequence[Panel]) -> list[str]:
     """What tells these panels apart: the topology, the ranks where they differ, the run, and a number at last."""
-    ranks = {panel.ranks for panel in row}
-    found = [place(panel) if len(ranks) > 1 else panel.topology for panel in row]
-    twice = Counter(found)
-    found = [f"{name}, {panel.origin}" if twice[name] > 1 else name for name, panel in zip(found, row, strict=True)]
+    if alone(row):
+        found = [panel.origin for panel in row]
+    else:
+        found = [place(panel) if len({each.ranks for each in row}) > 1 else panel.topology for panel in row]
+        twice = Counter(found)
+        found = [f"{name}, {panel.origin}" if twice[name] > 1 else name for name, panel in zip(found, row, strict=True)]
     alike = Counter(found)
     return [f"{name} ({found[:at].count(name) + 1})" if alike[name] > 1 else name for at, name in enumerate(found)]
 
 
+def alone(row: Sequence[Panel]) -> bool:
+    """Whether there is one topology, so that it need not be said of each panel."""
+    return len({place(panel) for panel in row}) == 1
+
+
 def place(panel: Panel) -> str:
-    """The topology and its ranks, unless it begins with them."""
+    """The topology and its ranks, unless it says them itself: `4 ranks on ...`, `DGX H100, 8 GPUs`."""
     ranks = f"{panel.ranks} rank{'s' if panel.ranks > 1 else ''}"
-    return panel.topology if panel.topology.startswith(ranks) else f"{panel.topology}, {ranks}"
+    said = panel.topology.startswith(ranks) or panel.topology.endswith(f", {panel.ranks} GPUs")
+    return panel.topology if said else f"{panel.topology}, {ranks}"

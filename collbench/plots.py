@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from collbench import legends, scales
 from collbench.looks import Look, looks
-from collbench.overlay import Layer, overlaid, place
+from collbench.overlay import Layer, alone, overlaid, place
 from collbench.panels import Combination, Line, Panel, only, panels
 from collbench.store import Run
-from collbench.styles import SCREEN, Style, style
+from collbench.styles import SCREEN, Style, letters_of, style
 from collbench.views import DEFAULT, Quantity, chosen
 
 if TYPE_CHECKING:
@@ -131,34 +131,51 @@ def _figure(
     layers = [layer for cell in cells for layer in cell]
     with style(of_style):
         figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
-        grid = figure.subplots(rows, columns, sharex=True, sharey=_comparable(cells, quantity), squeeze=False)
+        room = legends.place(figure, legends.entries(layers, quantity, known, of_style), of_style)
+        shared = _comparable(cells, quantity)
+        grid = figure.subplots(rows, columns, sharex=True, sharey=shared, squeeze=False)
+        letters = of_style.letters(room, columns, shared)
         for axes, cell in zip(grid.flat, cells, strict=False):
-            for layer in cell:
-                _lines(axes, layer, quantity, known, of_style)
-            if quantity.level is not None:
-                axes.axhline(quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
-            axes.set_title(_title(cell, layers, quantity, of_style.wrap(columns)))
-        for place, axes in enumerate(grid.flat[: len(cells)]):  # now that shared limits are known
-            _finish(axes, cells, place, columns, quantity, of_style)
+            _panel(axes, cell, quantity, known, of_style)
+            axes.set_title(_title(cell, layers, quantity, letters))
+        for number, axes in enumerate(grid.flat[: len(cells)]):  # now that shared limits are known
+            _finish(axes, cells, number, columns, quantity, of_style)
+        _value_labels(figure, [_label(cell, quantity, of_style) for cell in cells], columns, of_style)
         for unused in grid.flat[len(cells) :]:
             unused.remove()
         if of_style.title:
-            figure.suptitle(_heading(combination, layers, quantity), x=0.01, ha="left")
-        legends.place(figure, legends.entries(layers, quantity, known, of_style), of_style)
+            heading = _heading(combination, layers, quantity)
+            figure.suptitle(legends.wrapped(heading, letters_of(room, of_style.title)), x=0.01, ha="left")
     return figure
 
 
-def _finish(axes: "Axes", cells: list[Cell], place: int, columns: int, quantity: Quantity, of_style: Style) -> None:
-    """Ticks, and labels where the neighbours don't have the same."""
+def _panel(axes: "Axes", cell: Cell, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
+    for layer in cell:
+        _lines(axes, layer, quantity, known, of_style)
+    if quantity.level is not None:
+        axes.axhline(quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
+
+
+def _finish(axes: "Axes", cells: list[Cell], number: int, columns: int, quantity: Quantity, of_style: Style) -> None:
+    """Ticks, and what x is in the lowest of each column."""
     scales.value_axis(axes, quantity, of_style.marks)
     sizes = [size for cell in cells for layer in cell for _, size in layer.panel.points]
     scales.size_axis(axes, sizes, of_style.ticks(columns))
-    labels = [_label(cell, quantity, of_style) for cell in cells]
-    if place % columns == 0 or labels[place] != labels[place - 1]:
-        axes.set_ylabel(labels[place])
-    if place + columns >= len(cells):  # the lowest of its column
+    if number + columns >= len(cells):
         axes.set_xlabel("message size")
         axes.tick_params(labelbottom=True)
+
+
+def _value_labels(figure: "Figure", labels: list[str], columns: int, of_style: Style) -> None:
+    """Along each axis, unless its neighbour has the same; along all where one alone would be too short for it."""
+    rows = math.ceil(len(labels) / columns)
+    room = 0.6 * of_style.height(rows) / rows
+    if rows > 1 and len(set(labels)) == 1 and len(labels[0]) > letters_of(room, of_style.labels):
+        figure.supylabel(labels[0], fontsize=of_style.labels)
+        return
+    for number, (axes, label) in enumerate(zip(figure.axes, labels, strict=False)):
+        if number % columns == 0 or label != labels[number - 1]:
+            axes.set_ylabel(label)
 
 
 def _label(cell: Cell, quantity: Quantity, of_style: Style) -> str:
@@ -207,8 +224,11 @@ def _opacity(panel: Panel, line: Line) -> float:
 def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> str:
     """The topology, and what the reader must know; in an overlay of which topology, unless it is all."""
     first = cell[0].panel
-    name = "" if cell[0].name else place(first)
-    if sum((each.panel.topology, each.panel.ranks) == (first.topology, first.ranks) for each in layers) > 1 and name:
+    name = place(first) if not cell[0].name or alone([layer.panel for layer in cell]) else ""
+    if (
+        not cell[0].name
+        and sum((each.panel.topology, each.panel.ranks) == (first.topology, first.ranks) for each in layers) > 1
+    ):
         name += f", {first.origin}"
     remarks = [[*layer.panel.remarks, *filter(None, [quantity.remark(layer.panel)])] for layer in cell]
     if all(each == remarks[0] for each in remarks):

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def value_axis(axes: "Axes", quantity: Quantity, marks: int) -> None:
-    """The y axis, with about `marks` ticks where they are not powers of ten."""
+def value_axis(axes: "Axes", quantity: Quantity, marks: int = 0) -> None:
+    """The y axis, with at most `marks` steps where they are not powers of ten; 0: as many as Matplotlib likes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axes.set_yscale(quantity.scale)
     low, high = axes.get_ylim()
     if quantity.scale == "linear":
         axes.set_ylim(bottom=0)
-        if marks < 6:
-            axes.yaxis.set_major_locator(MaxNLocator(marks))
+        if marks:
+            axes.yaxis.set_major_locator(MaxNLocator(marks, steps=[1, 2, 5, 10]))
     elif high < 10 * low:
-        axes.yaxis.set_major_locator(MaxNLocator(marks))
+        axes.yaxis.set_major_locator(MaxNLocator(marks or 6))
     else:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity.tick(value)))

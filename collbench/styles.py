@@ -4,6 +4,7 @@ Another one is a row in STYLES.  All of them draw in DejaVu Sans, which Matplotl
 give the same bytes on every machine.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -22,17 +23,34 @@ class Style:
     height: Callable[[int], float]  # of the panels and what stands above them
     font: float  # of the legend
     below: bool  # whether the legend stands below the panels; else on their right
-    title: bool  # whether the figure says what it is; else its caption must
-    wrap: Callable[[int], int]  # characters in a line of a panel's title
+    title: float  # font of what says what the figure is of; 0: its caption must
+    labels: float  # font of what names an axis
+    remarks: float  # font of a panel's title
+    wrap: int  # characters in a line of that at most
     ticks: Callable[[int], int]  # sizes at most that the x axis names
-    marks: int  # that the y axis names at most, where they are not powers of ten
+    marks: int  # steps of a linear y axis at most; 0: as many as Matplotlib likes
     lines: float  # widths, over those of the screen
     dpi: int
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of the screen
 
+    def letters(self, inches: float, columns: int, shared: bool) -> int:
+        """In a line of a panel's title, where so many panels, with one y axis or one each, share that width."""
+        axis = _AXIS * self.font / 72
+        each = (inches - axis) / columns if shared else inches / columns - axis
+        return min(self.wrap, letters_of(each, self.remarks))
+
     def drawn(self, look: Look) -> dict[str, Any]:
         """A line of that look, as Matplotlib takes it."""
         return look._asdict() | {"linewidth": look.linewidth * self.lines}
+
+
+_TEXT = 0.53  # width of a letter over the font's size
+_AXIS = 5  # width of a y axis with its label over the font's size
+
+
+def letters_of(inches: float, font: float) -> int:
+    """How many stand in a line."""
+    return max(12, math.floor(inches * 72 / (font * _TEXT)))
 
 
 _EVERY = {
@@ -56,10 +74,12 @@ SCREEN = Style(
     height=lambda rows: 5.0 * rows,
     font=11,
     below=False,
-    title=True,
-    wrap=lambda columns: 52,
+    title=13.2,
+    labels=11,
+    remarks=11,
+    wrap=52,
     ticks=lambda columns: 7 if columns == 1 else 6,
-    marks=6,
+    marks=0,
     lines=1.0,
     dpi=150,
 )
@@ -70,17 +90,19 @@ PAPER = Style(
     height=lambda rows: 2.3 * rows,
     font=7,
     below=True,
-    title=False,
-    wrap=lambda columns: 46 if columns < 3 else 30,
+    title=0,
+    labels=8,
+    remarks=7,
+    wrap=60,
     ticks=lambda columns: 5 if columns < 3 else 4,
-    marks=5,
+    marks=6,
     lines=0.55,
     dpi=300,
     settings={
         "pdf.fonttype": 42,  # TrueType: publishers refuse Matplotlib's default, Type 3
         "ps.fonttype": 42,
         "font.size": 8,
-        "axes.titlesize": 8,
+        "axes.titlesize": 7,
         "axes.linewidth": 0.6,
         "grid.linewidth": 0.5,
         "lines.markersize": 3,
@@ -106,10 +128,12 @@ SLIDE = Style(
     height=lambda rows: 7.5,
     font=18,
     below=False,
-    title=True,
-    wrap=lambda columns: 66 // columns,
+    title=26,
+    labels=20,
+    remarks=18,
+    wrap=70,
     ticks=lambda columns: 6 - columns if columns < 4 else 2,
-    marks=4,
+    marks=5,
     lines=1.8,
     dpi=144,  # 1920 x 1080
     settings={

@@ -71,7 +71,7 @@ def _no_library(panel: Panel) -> str:
     if not panel.libraries:
         return "no library (nccl, mpi) was timed there to compare with"
     compared = any(panel.library(result) for result in panel.results)
-    return "" if compared else "nothing else has a size that the library has"
+    return "" if compared else "nothing has a time beside the library's for the same size"
 
 
 def _share(panel: Panel, result: Drawn, seconds: float) -> float:

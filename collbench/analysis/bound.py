@@ -10,7 +10,6 @@ from collbench.store import Run
 from collbench.sweep import Case
 from collbench.topology.model import from_record
 from collbench.topology.system import System
-from collbench.units import format_rate
 
 ALGORITHMS = {"allreduce": ("ring", "tree", "nvls")}
 """Those that send least, where they differ; everything else sends what a ring does.  `nvls` needs switches that add."""
@@ -26,7 +25,7 @@ class Bound:
     where: str
 
     def __str__(self) -> str:
-        return f"bound: {format_rate(self.line)} GB/s each way, {self.where}, {self.per_byte:.4g} B sent for each B"
+        return f"bound: {self.line / 1e9:.4g} GB/s, {self.where}"
 
 
 def bound(run: Run, case: Case, name: str | None = None) -> Bound:
