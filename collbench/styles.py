@@ -37,7 +37,7 @@ class Style:
         """In a line of a panel's title, where so many panels, with one y axis or one each, share that width."""
         axis = _AXIS * self.font / 72
         each = (inches - axis) / columns if shared else inches / columns - axis
-        return min(self.wrap, letters_of(each, self.remarks))
+        return min(self.wrap, letters_of(each - self.remarks / 72, self.remarks))
 
     def drawn(self, look: Look) -> dict[str, Any]:
         """A line of that look, as Matplotlib takes it."""
@@ -132,7 +132,7 @@ SLIDE = Style(
     labels=20,
     remarks=18,
     wrap=70,
-    ticks=lambda columns: 6 - columns if columns < 4 else 2,
+    ticks=lambda columns: 5 if columns == 1 else 3,
     marks=5,
     lines=1.8,
     dpi=144,  # 1920 x 1080

@@ -33,9 +33,10 @@ def figure(style: Style, runs: list[Run], view: str = "latency", **wanted: Any) 
     return drawn
 
 
-def texts(drawn: Figure) -> list[Text]:
-    """All that can be read."""
-    found = [text for axes in drawn.axes for which in "xy" for text in ticks(axes, which)]
+def texts(drawn: Figure, style: Style) -> list[Text]:
+    """All that can be read; how many ticks there are depends on the size of letters."""
+    with plots.style(style):
+        found = [text for axes in drawn.axes for which in "xy" for text in ticks(axes, which)]
     found += [part for axes in drawn.axes for part in (axes._left_title, axes.xaxis.label, axes.yaxis.label)]  # type: ignore[attr-defined]
     found += [*drawn.texts, *drawn.legends[0].get_texts()]
     return [text for text in found if text.get_text() and text.get_visible()]
@@ -46,7 +47,7 @@ def texts(drawn: Figure) -> list[Text]:
 def test_no_text_lies_over_another_or_outside(style: Style, count: int) -> None:
     """Nor does the legend cover a panel; with all implementations and remarks above each panel."""
     drawn = figure(style, topologies(count, *LIBRARY_AND_LADDER))
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn)]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn, style)]
     for (one, first), (other, second) in combinations(boxes, 2):
         assert not first.overlaps(second), (one, other)
     legend, whole = drawn.legends[0].get_window_extent(), drawn.bbox
@@ -63,7 +64,7 @@ def test_no_text_lies_over_another_or_outside(style: Style, count: int) -> None:
 def test_an_overlay_has_room_for_its_legend(style: Style, view: str) -> None:
     """Long names of topologies are wrapped."""
     drawn = figure(style, topologies(4, "nccl", "ring-ll", "two-shot"), view, overlay=True)
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn)]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn, style)]
     for (one, first), (other, second) in combinations(boxes, 2):
         assert not first.overlaps(second), (one, other)
     legend = drawn.legends[0].get_window_extent()
@@ -75,26 +76,29 @@ def test_an_overlay_has_room_for_its_legend(style: Style, view: str) -> None:
 
 def test_a_figure_of_a_paper_is_as_wide_as_one_or_two_columns() -> None:
     """In 7 and 8 pt, without a title, which its caption is."""
+    paper = STYLES["paper"]
     for count, width in ((1, 3.4), (2, 7.0), (4, 7.0)):
-        drawn = figure(STYLES["paper"], topologies(count, "nccl", "ring-ll"))
+        drawn = figure(paper, topologies(count, "nccl", "ring-ll"))
         assert drawn.get_size_inches()[0] == width
         assert drawn.get_suptitle() == ""
-        assert {text.get_fontsize() for text in texts(drawn)} == {7, 8}
+        assert {text.get_fontsize() for text in texts(drawn, paper)} == {7, 8}
 
 
 def test_a_slide_is_wide_and_its_letters_are_large() -> None:
     """16:9, 18 pt at least, a title, few ticks, and lines and markers that are seen from afar."""
+    slide = STYLES["slide"]
     for count in (1, 4):
-        drawn = figure(STYLES["slide"], topologies(count, *LIBRARY_AND_LADDER))
+        drawn = figure(slide, topologies(count, *LIBRARY_AND_LADDER))
         width, height = drawn.get_size_inches()
         assert width / height == pytest.approx(16 / 9, rel=1e-3)
-        assert min(text.get_fontsize() for text in texts(drawn)) >= 18
+        assert min(text.get_fontsize() for text in texts(drawn, slide)) >= 18
         assert drawn.get_suptitle() == "Latency of allreduce (float, sum)"
-        assert all(len(ticks(axes, "x")) <= 5 for axes in drawn.axes)
+        with plots.style(slide):
+            assert all(len(ticks(axes, "x")) <= 5 for axes in drawn.axes)
     screen = figure(STYLES["screen"], topologies(1, "nccl")).axes[0].lines[0]
-    slide = drawn.axes[0].lines[0]
-    assert slide.get_linewidth() > 1.5 * screen.get_linewidth()
-    assert slide.get_markersize() >= 2 * screen.get_markersize()
+    line = drawn.axes[0].lines[0]
+    assert line.get_linewidth() > 1.5 * screen.get_linewidth()
+    assert line.get_markersize() >= 2 * screen.get_markersize()
 
 
 @each_style
