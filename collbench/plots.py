@@ -224,11 +224,10 @@ def _opacity(panel: Panel, line: Line) -> float:
 def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> str:
     """The topology, and what the reader must know; in an overlay of which topology, unless it is all."""
     first = cell[0].panel
-    name = place(first) if not cell[0].name or alone([layer.panel for layer in cell]) else ""
-    if (
-        not cell[0].name
-        and sum((each.panel.topology, each.panel.ranks) == (first.topology, first.ranks) for each in layers) > 1
-    ):
+    name = place(first)
+    if cell[0].name:
+        name = name if alone([layer.panel for layer in cell]) else ""
+    elif sum(place(each.panel) == name for each in layers) > 1:
         name += f", {first.origin}"
     remarks = [[*layer.panel.remarks, *filter(None, [quantity.remark(layer.panel)])] for layer in cell]
     if all(each == remarks[0] for each in remarks):

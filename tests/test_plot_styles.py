@@ -78,8 +78,9 @@ def test_a_figure_of_a_paper_is_as_wide_as_one_or_two_columns() -> None:
     """In 7 and 8 pt, without a title, which its caption is."""
     paper = STYLES["paper"]
     for count, width in ((1, 3.4), (2, 7.0), (4, 7.0)):
-        drawn = figure(paper, topologies(count, "nccl", "ring-ll"))
+        drawn = figure(paper, topologies(count, *LIBRARY_AND_LADDER))
         assert drawn.get_size_inches()[0] == width
+        assert min(axes.get_window_extent().height for axes in drawn.axes) > 1.2 * drawn.dpi
         assert drawn.get_suptitle() == ""
         assert {text.get_fontsize() for text in texts(drawn, paper)} == {7, 8}
 

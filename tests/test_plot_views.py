@@ -20,7 +20,7 @@ from collbench.topology.devices import Gpu
 from collbench.topology.links import Kind, Link, NvLink
 from collbench.topology.model import Topology
 from collbench.topology.presets import load
-from tests.test_plots import SIZES, bands, case, labels, lines, measured, predicted, run, sweep
+from tests.test_plots import SIZES, WRONG, bands, case, labels, lines, measured, predicted, run, sweep
 
 FEW = SIZES[::3]
 H100 = Gpu("NVIDIA H100 80GB HBM3", capability="9.0", nvlink=NvLink(4, 18), switch_links=18)
@@ -105,7 +105,8 @@ def test_expected_is_compared_with_expected_and_measured_with_measured() -> None
     found = lines(figure.axes[0])
     assert found["ring-ll"][1] == pytest.approx([0.5] * len(SIZES))
     assert found["ring-ll, predicted"][1] == pytest.approx([0.25] * len(SIZES))
-    assert "nine in ten, predicted" not in labels(figure)
+    assert labels(figure) == ["ring-ll", "ring-ll, predicted", "90 % interval"]
+    assert len(bands(figure.axes[0])) == 1
 
 
 def expectations(name: str) -> list[Prediction]:
@@ -131,6 +132,9 @@ def test_chosen_implementations_alone_are_drawn_and_still_compared() -> None:
     figure = drawn("ratio", results, implementations=["ring-ll"])
     assert lines(figure.axes[0])["ring-ll"][1] == pytest.approx([0.5] * len(SIZES))
     assert labels(figure)[0] == "ring-ll"
+    wrong = measured("ring-flags", case(2**30), mismatch=WRONG)
+    title = drawn("latency", run(*results.results, wrong), implementations=["ring-ll"]).axes[0].get_title(loc="left")
+    assert title == "2 sockets, 4 ranks"
 
 
 @pytest.mark.parametrize(
