@@ -110,7 +110,7 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
     """What to draw, figure by figure; runs of one topology share a panel unless both measured the same.
 
     A prediction is laid over what was measured on as many ranks, unless it is to stand `apart` or there are several.
-    `machine` names the system that measured runs are of, where their files do not say it.
+    `machine` names the system that measured runs are of, whatever their files say.
     """
     found = _by_topology(runs, machine)
     return found if apart else {combination: _laid_over(row) for combination, row in found.items()}
