@@ -1,68 +1,16 @@
-"""What to draw: results sorted into figures and panels, and how each implementation looks in all of them.
+"""What to draw: results sorted into figures and panels.
 
-How an implementation looks everywhere is its row in LOOKS; a prediction looks the same, but hollow and dashed.
 A prediction of as many GPUs is laid over what was measured on them, since that is what it is for.
 """
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, NamedTuple, TypeGuard
 
+from collbench.analysis.bound import Bound, bound
+from collbench.errors import UsageError
 from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
 from collbench.store import NAME, Run
-
-
-class Look(NamedTuple):
-    """How a line is drawn; marker and dashes tell lines apart where colours can't, as in grey print."""
-
-    color: str
-    marker: str
-    linestyle: str
-    linewidth: float = 1.5
-    markerfacecolor: str = "auto"
-
-    @property
-    def predicted(self) -> "Look":
-        """The same implementation where it is predicted."""
-        return self._replace(linestyle="--", linewidth=1.2, markerfacecolor="white")
-
-
-# Libraries are solid and thick.  Colours are Okabe and Ito's without yellow, which is lost on white, and four
-# more that keep their distance under simulated protanopia, deuteranopia and tritanopia.
-LOOKS = {
-    "nccl": Look("#000000", "o", "-", 2.4),
-    "mpi": Look("#0072B2", "s", "-", 2.4),
-    "ring-host": Look("#A0A0A0", "v", "--"),
-    "ring-events": Look("#E69F00", "^", "-."),
-    "ring-flags": Look("#D55E00", "D", "--"),
-    "ring-pipelined": Look("#009E73", "P", "-."),
-    "ring-ll": Look("#56B4E9", "X", "-"),
-    "one-shot": Look("#882255", "<", "--"),
-    "one-shot-ll": Look("#CC79A7", ">", "-"),
-    "two-shot": Look("#332288", "p", "-."),
-    "nvls": Look("#7A4A00", "*", ":"),
-    "parameter-server": Look("#F0A3C0", "h", ":"),
-}
-
-
-def looks(names: Iterable[str]) -> dict[str, Look]:
-    """A look for each name, libraries first; a name without a fixed one gets what clashes least."""
-    wanted = set(names)
-    chosen = {name: look for name, look in LOOKS.items() if name in wanted}
-    colors = [look.color for look in LOOKS.values()]
-    spare = [Look(*parts) for parts in product(colors, "hdoX^", ("--", "-.", ":"))]
-    for name in sorted(wanted - set(LOOKS)):
-        first = zlib.crc32(name.encode()) % len(spare)  # so that a name tends to keep its look between runs
-        chosen[name] = min(spare[first:] + spare[:first], key=lambda look: _clashes(look, chosen.values()))
-    return chosen
-
-
-def _clashes(look: Look, others: Iterable[Look]) -> int:
-    """How alike a look is to the others: colour before marker before dashes, one twin before many cousins."""
-    likeness = (sum(weight * (look[part] == other[part]) for part, weight in enumerate((4, 2, 1))) for other in others)
-    return sum(each**3 for each in likeness)
 
 
 class Combination(NamedTuple):
@@ -97,6 +45,10 @@ class Panel:
     results: tuple[Drawn, ...]
     wrong: frozenset[str]
     expectation: str = ""  # the system whose predictions are laid over measurements of another name
+    libraries: tuple[Drawn, ...] = ()  # what the others are compared with, drawn or not
+    bound: Bound | None = None  # what the lines allow
+    unbounded: str = ""  # why that is not known
+    tools: frozenset[str] = frozenset()  # what reported, where nobody here measured
 
     @property
     def points(self) -> dict[tuple[Line, int], Drawn]:
@@ -113,25 +65,54 @@ class Panel:
         """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            concerned.setdefault(result.note, set()).add(result.implementation)
-        concerned.pop("", None)
+            for note in filter(None, (_told(result.note), self._reported(result))):
+                concerned.setdefault(note, set()).add(result.implementation)
         concerned |= {"wrong results not drawn": set(self.wrong)} if self.wrong else {}
         every = {line.implementation for line, _ in self.points}
         told = [note if names == every else f"{', '.join(sorted(names))}: {note}" for note, names in concerned.items()]
         return [*told, f"predicted: {self.expectation}"] if self.expectation else told
 
+    def _reported(self, result: Drawn) -> str:
+        tools = ", ".join(sorted(self.tools)) or "another tool"
+        return f"reported by {tools}" if isinstance(result, Reported) else ""
+
+    def library(self, result: Drawn) -> Drawn | None:
+        """The library's time for the same case, expected if this one is; of several libraries the first that has one.
+
+        None for that library itself, and where there is none.
+        """
+        same = [each for each in self.libraries if each.case == result.case and _predicted(each) == _predicted(result)]
+        found = min(reversed(same), key=lambda each: _library_names().index(each.implementation), default=None)
+        return None if found and found.implementation == result.implementation else found
+
 
 def line_of(result: Drawn) -> Line:
     """The line that a result is a point of."""
-    return Line(result.implementation, isinstance(result, Prediction))
+    return Line(result.implementation, _predicted(result))
 
 
-def panels(runs: Sequence[Run], apart: bool = False) -> dict[Combination, list[Panel]]:
+def _predicted(result: Drawn) -> bool:
+    return isinstance(result, Prediction)
+
+
+def _told(note: str) -> str:
+    """A note without what `auto` picked: it does so anew at each size, and the table says it there."""
+    return "; ".join(part for part in note.split("; ") if not part.startswith("picked "))
+
+
+def _library_names() -> list[str]:
+    from collbench.implementations import implementations
+
+    return [name for name, each in implementations().items() if each.library]
+
+
+def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
     """What to draw, figure by figure; runs of one topology share a panel unless both measured the same.
 
     A prediction is laid over what was measured on as many ranks, unless it is to stand `apart` or there are several.
+    `machine` names the system that measured runs are of, whatever their files say.
     """
-    found = _by_topology(runs)
+    found = _by_topology(runs, machine)
     return found if apart else {combination: _laid_over(row) for combination, row in found.items()}
 
 
@@ -144,7 +125,8 @@ def _laid_over(row: list[Panel]) -> list[Panel]:
             kept.append(panel)
         elif not panel.predicted:
             (expected,) = rivals
-            kept.append(replace(panel, results=panel.results + expected.results, expectation=expected.topology))
+            both = _joined(panel, expected)
+            kept.append(replace(both, expectation=expected.topology, bound=panel.bound or expected.bound))
     return kept
 
 
@@ -152,21 +134,32 @@ def _alike(one: Panel, other: Panel) -> bool:
     return (one.ranks, one.platform, one.factor) == (other.ranks, other.platform, other.factor)
 
 
-def _by_topology(runs: Sequence[Run]) -> dict[Combination, list[Panel]]:
+def _joined(one: Panel, other: Panel) -> Panel:
+    """One panel of what two hold."""
+    return replace(
+        one,
+        results=one.results + other.results,
+        wrong=one.wrong | other.wrong,
+        libraries=one.libraries + other.libraries,
+        tools=one.tools | other.tools,
+    )
+
+
+def _by_topology(runs: Sequence[Run], machine: str | None) -> dict[Combination, list[Panel]]:
     found: dict[Combination, list[Panel]] = {}
-    for combination, panel in (part for run in runs for part in _panels_of(run)):
+    for combination, panel in (part for run in runs for part in _panels_of(run, machine)):
         row = found.setdefault(combination, [])
         for place, other in enumerate(row):
             same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
             if same and other.points.keys().isdisjoint(panel.points):
-                row[place] = replace(other, results=other.results + panel.results, wrong=other.wrong | panel.wrong)
+                row[place] = _joined(other, panel)
                 break
         else:
             row.append(panel)
     return found
 
 
-def _panels_of(run: Run) -> Iterator[tuple[Combination, Panel]]:
+def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:
     parts: dict[tuple[Combination, int], list[Drawn]] = {}
     for result in run.results:
         if _drawable(result):
@@ -179,11 +172,44 @@ def _panels_of(run: Run) -> Iterator[tuple[Combination, Panel]]:
         right = tuple(result for result in results if not _wrong(result))
         wrong = frozenset(result.implementation for result in results if _wrong(result))
         if right:
-            origin = run.path.parent.name if run.path.name == NAME else run.path.stem
-            factor = 0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks)
-            topology = str(_topology(run).get("name", "unknown topology"))
-            platform = str(_topology(run).get("platform", right[0].platform))
-            yield combination, Panel(topology, ranks, origin, factor, platform, right, wrong)
+            panel = _panel(run, ranks, right, wrong)
+            yield combination, _bounded(panel, run, machine)
+
+
+def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]) -> Panel:
+    imported = run.header.get("imported")
+    tool = str(imported["tool"]) if isinstance(imported, dict) and "tool" in imported else ""
+    return Panel(
+        topology=str(_topology(run).get("name", "unknown topology")),
+        ranks=ranks,
+        origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
+        factor=0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks),
+        platform=str(_topology(run).get("platform", right[0].platform)),
+        results=right,
+        wrong=wrong,
+        libraries=tuple(result for result in right if result.implementation in _library_names()),
+        tools=frozenset(filter(None, [tool])),
+    )
+
+
+def _bounded(panel: Panel, run: Run, machine: str | None) -> Panel:
+    try:
+        return replace(panel, bound=bound(run, panel.results[0].case, machine))
+    except UsageError as reason:
+        return replace(panel, unbounded=str(reason))
+
+
+def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
+    """The panels with these implementations alone, if they have any; what they are compared with stays known."""
+    kept = [
+        replace(
+            panel,
+            results=tuple(result for result in panel.results if result.implementation in names),
+            wrong=panel.wrong & set(names),
+        )
+        for panel in row
+    ]
+    return [panel for panel in kept if panel.results]
 
 
 def _drawable(result: Result) -> TypeGuard[Drawn]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.plots import style
+from collbench.styles import style
 from collbench.topology.diagram import fabric_words, nic_words, tiers
 from collbench.topology.system import System
 

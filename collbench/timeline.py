@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
-from collbench.plots import save, style
+from collbench.plots import save
+from collbench.styles import style
 from collbench.table import title
 from collbench.units import format_seconds, format_size
 

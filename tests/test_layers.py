@@ -18,7 +18,8 @@ LAYERS = [  # from the bottom; a module may import from its own layer and those 
     {"runner", "tracing", "model"},
     {"worker", "joined", "modelled"},
     {"supervisor", "session", "paired"},
-    {"analysis", "table", "panels", "plots", "picture", "breakdown", "timeline", "perfetto", "formats", "history"},
+    {"analysis", "table", "panels", "plots", "picture", "breakdown", "timeline", "perfetto", "formats", "history"}
+    | {"looks", "views", "styles", "overlay", "scales", "legends"},
     {"report", "ratios", "gate"},
     {"cli", "__main__"},
 ]

@@ -13,7 +13,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from PIL import Image
 
-from collbench import panels, plots
+from collbench import looks, plots, scales
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
@@ -287,26 +287,26 @@ def test_single_size_is_a_point_with_its_interval(samples: int) -> None:
 
 def test_eleven_implementations_with_thousands_of_samples_stay_apart() -> None:
     """Every implementation has its line and legend entry, and libraries come first."""
-    drawn = figure("bandwidth", run(*sweep(*reversed(panels.LOOKS), sizes=(64, 4096), samples=3000)))
-    assert list(lines(drawn.axes[0])) == list(panels.LOOKS)
-    assert labels(drawn) == [*panels.LOOKS, "95 % interval"]
-    assert len({line.get_color() for line in drawn.axes[0].lines}) == len(panels.LOOKS)
-    assert len({line.get_marker() for line in drawn.axes[0].lines}) == len(panels.LOOKS)
+    drawn = figure("bandwidth", run(*sweep(*reversed(looks.LOOKS), sizes=(64, 4096), samples=3000)))
+    assert list(lines(drawn.axes[0])) == list(looks.LOOKS)
+    assert labels(drawn) == [*looks.LOOKS, "95 % interval"]
+    assert len({line.get_color() for line in drawn.axes[0].lines}) == len(looks.LOOKS)
+    assert len({line.get_marker() for line in drawn.axes[0].lines}) == len(looks.LOOKS)
 
 
 def test_known_implementation_always_looks_the_same() -> None:
     """Whatever else is in the figure; so figures can be read side by side."""
-    crowd = panels.looks([*panels.LOOKS, "rccl", "osu", "tree"])
-    assert all(panels.looks([name])[name] == crowd[name] for name in panels.LOOKS)
+    crowd = looks.looks([*looks.LOOKS, "rccl", "osu", "tree"])
+    assert all(looks.looks([name])[name] == crowd[name] for name in looks.LOOKS)
 
 
 def test_unknown_implementations_get_looks_of_their_own() -> None:
     """The same on each call, in colours of their own while there are any, and never twice the same."""
     names = [f"tree-{fanout}" for fanout in range(40)]
-    chosen = panels.looks(names)
-    assert chosen == panels.looks(reversed(names))
+    chosen = looks.looks(names)
+    assert chosen == looks.looks(reversed(names))
     assert len(set(chosen.values())) == len(names)
-    assert len({look.color for look in panels.looks([*names[:5], "nccl", "mpi"]).values()}) == 7
+    assert len({look.color for look in looks.looks([*names[:5], "nccl", "mpi"]).values()}) == 7
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_unknown_implementations_get_looks_of_their_own() -> None:
 )
 def test_size_ticks_are_few_round_and_evenly_spaced(least: int, most: int, room: int, expected: list[int]) -> None:
     """1 KiB, 1 MiB and 1 GiB are among them where every tenth power is marked."""
-    assert plots.size_ticks(least, most, room) == expected
+    assert scales.size_ticks(least, most, room) == expected
 
 
 @pytest.mark.parametrize("kind", ["bandwidth", "latency"])
@@ -386,7 +386,7 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
     assert labels(drawn) == ["nccl", "one-shot-ll", "nine in ten, predicted"]
     for line in drawn.axes[0].lines:
         assert (line.get_linestyle(), line.get_markerfacecolor()) == ("--", "white")
-        assert line.get_color() == panels.LOOKS[str(line.get_label())].color
+        assert line.get_color() == looks.LOOKS[str(line.get_label())].color
     band, _ = bands(drawn.axes[0])
     corners = {(round(x), y) for x, y in band.get_paths()[0].vertices.tolist()}  # type: ignore[union-attr]
     nccl = [each for each in predicted("nccl").results if isinstance(each, Prediction)]
@@ -440,7 +440,7 @@ def test_matplotlib_is_imported_at_the_first_figure_and_pyplot_never(tmp_path: P
     program = f"""
 import sys
 from pathlib import Path
-from collbench import panels, plots
+from collbench import looks, plots, scales
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
 from collbench.measurement import Measurement

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from collbench.measurement import Observed, Prediction
+from collbench.sweep import Case
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 
@@ -17,12 +18,16 @@ class Traffic:
 
 
 def traffic(system: System, prediction: Prediction) -> Traffic:
-    """Between nodes if there are several, else out of a GPU; of the algorithm that the library would choose.
+    """What the algorithm that the library would choose sends."""
+    return carried(system, prediction.case, prediction.algorithm)
+
+
+def carried(system: System, case: Case, algorithm: str) -> Traffic:
+    """Between nodes if there are several, else out of a GPU; of one of NCCL's algorithms.
 
     A ring carries the bus factor.  Switches that add take the array once and hand a GPU's share round: S*(1 + 1/n).
     A tree's edges carry S up and S down, 2*(N-1)/N*S a node on average.  An all-to-all sends each node's GPUs' parts.
     """
-    case, algorithm = prediction.case, prediction.algorithm
     ranks, nodes = case.ranks, system.nodes
     factor = case.collective.bus_factor(ranks)
     if nodes > 1 and system.nics:

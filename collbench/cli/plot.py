@@ -1,10 +1,15 @@
-"""Draw run files: bandwidth and time against message size, or timelines of explanations."""
+"""Draw run files against message size: bandwidth, time, speed-up, share of the bound; or timelines of explanations."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from collbench.errors import UsageError
+from collbench.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from collbench.store import Run
 
 
 @click.command("plot")
@@ -25,27 +30,102 @@ from collbench.errors import UsageError
     show_default=True,
     help="File format; may be given several times.",
 )
+@click.option(
+    "--style",
+    "style_name",
+    default="screen",
+    show_default=True,
+    metavar="screen|paper|slide",
+    help="What the figures are for: sizes, fonts and lines; of timelines they stay as they are.",
+)
+@click.option(
+    "--view",
+    "views",
+    default="bandwidth,latency",
+    show_default=True,
+    metavar="NAME[,NAME]|all",
+    help="What stands along y: bandwidth, latency, ratio (the library's time over this one's), "
+    "bound (the share of what the line rate allows).",
+)
+@click.option(
+    "--impl",
+    "names",
+    metavar="NAME[,NAME]|library|ladder",
+    help="Only these implementations.  [default: all in the runs]",
+)
+@click.option("--overlay", is_flag=True, help="All topologies in one panel, a colour each.")
 @click.option("--apart", is_flag=True, help="Give predictions panels of their own.")
-def command(runs: tuple[Path, ...], out: Path | None, formats: tuple[str, ...], apart: bool) -> None:
-    """Draw bandwidth and latency against message size, a panel for each topology.
+@click.option(
+    "--as",
+    "machine",
+    metavar="SYSTEM|FILE.toml",
+    help="What machine the measured runs are of, for the view bound.  [default: as each run file says]",
+)
+def command(
+    runs: tuple[Path, ...],
+    out: Path | None,
+    formats: tuple[str, ...],
+    style_name: str,
+    views: str,
+    names: str | None,
+    overlay: bool,
+    apart: bool,
+    machine: str | None,
+) -> None:
+    """Draw bandwidth, latency, speed-up or share of the bound against message size, a panel for each topology.
 
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
     laid over what was measured on as many GPUs, where only one such prediction is given.
     """
     from collbench import plots, store, timeline  # not above: Matplotlib takes a while, and --help needs none of it
     from collbench.measurement import Explanation
+    from collbench.styles import STYLES
+    from collbench.topology.presets import load
+    from collbench.views import chosen
 
+    if style_name not in STYLES:
+        raise unknown("--style", style_name, STYLES)
+    quantities = chosen(name.strip() for name in views.split(","))
+    if machine:
+        load(machine)
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     found = [store.read(path) for path in runs]
+    only = _implementations(names, found) if names else ()
+    wanted = plots.Wanted([each.name for each in quantities], STYLES[style_name], overlay, only, machine)
+    formats = tuple(dict.fromkeys(formats))
+    reasons: list[str] = []
     try:
-        written = plots.draw(found, folder, tuple(dict.fromkeys(formats)), apart)
+        written = plots.draw(found, folder, formats, apart, wanted, reasons.append)
         explained = [each for run in found for each in run.results if isinstance(each, Explanation)]
-        written += timeline.draw(explained, folder, tuple(dict.fromkeys(formats)))
+        written += timeline.draw(
+            [each for each in explained if not only or each.implementation in only], folder, formats
+        )
     except OSError as error:
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
     if not written:
-        names = ", ".join(map(str, runs))
-        raise UsageError(f"nothing to plot: no measurement in {names} was right; its other rows say why")
+        where = ", ".join(map(str, runs))
+        why = "; ".join(reasons) or f"no measurement in {where} was right; its other rows say why"
+        raise UsageError(f"nothing to plot: {why}")
+    for reason in reasons:
+        click.echo(reason, err=True)
     for figure in written:
         click.echo(figure)
+
+
+def _implementations(names: str, runs: "Sequence[Run]") -> Collection[str]:
+    """Those of the runs that are meant; UsageError, listing what there is, for one that is not in them."""
+    from collbench.implementations import implementations
+
+    there = list(dict.fromkeys(result.implementation for run in runs for result in run.results))
+    known = implementations()
+    groups = {
+        "library": [name for name in there if name in known and known[name].library],
+        "ladder": [name for name in there if name in known and not known[name].library],
+    }
+    chosen: list[str] = []
+    for word in (word.strip() for word in names.split(",")):
+        if word not in there and not groups.get(word):
+            raise UsageError(f"no result of {word!r} in these runs; choose from: {', '.join([*groups, *there])}")
+        chosen += groups.get(word, [word])
+    return chosen

@@ -84,7 +84,7 @@ class Topology:
     def from_json(record: Mapping[str, Any]) -> "Topology":
         """The topology that `to_json` wrote; unknown keys are ignored, RunFileError if it is none."""
         try:
-            topology: Topology = _read(Topology, record)
+            topology: Topology = from_record(Topology, record)
         except (TypeError, ValueError) as error:
             raise RunFileError(f"the header's topology cannot be read ({error}); is the run file damaged?") from error
         return topology
@@ -106,16 +106,16 @@ def _probed(link: Link, results: Probed, otherwise: str) -> Link:
     return replace(link, p2p="no" if failed else "yes", reason=(failed or [reason for _, reason in found])[0])
 
 
-def _read(annotation: Any, value: Any) -> Any:
-    """A value of the annotated type from what JSON kept of it."""
+def from_record(annotation: Any, value: Any) -> Any:
+    """A value of the annotated type, such as a System, from what JSON kept of it; TypeError if it is none."""
     if isinstance(annotation, UnionType):
         inner = next(part for part in get_args(annotation) if part is not type(None))
-        return None if value is None else _read(inner, value)
+        return None if value is None else from_record(inner, value)
     if get_origin(annotation) is tuple:
-        return tuple(_read(get_args(annotation)[0], element) for element in value)
+        return tuple(from_record(get_args(annotation)[0], element) for element in value)
     if not is_dataclass(annotation):
         return value
     make: Any = annotation
     hints = get_type_hints(make)
     names = [field.name for field in fields(make) if field.name in value]
-    return make(**{name: _read(hints[name], value[name]) for name in names})
+    return make(**{name: from_record(hints[name], value[name]) for name in names})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
 from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
@@ -11,17 +12,22 @@ from collbench.datatypes import DATATYPES, NONE
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from collbench.measurement import Failed, Measurement
 from collbench.store import Writer
+from collbench.styles import STYLES, Style
 from collbench.sweep import Case
+from collbench.views import QUANTITIES
 
 
-def write_run(folder: Path, topology: str = "2 sockets", measured: bool = True) -> Path:
-    """A run file as a sweep leaves it: a header, four sizes, an end."""
+def write_run(
+    folder: Path, topology: str = "2 sockets", measured: bool = True, implementations: tuple[str, ...] = ("mpi",)
+) -> Path:
+    """A run file as a sweep leaves it: a header, four sizes of each implementation, an end."""
     with Writer(folder) as writer:
         writer.header({"topology": {"name": topology}})
         for nbytes in (64, 256, 1024, 4096):
             case = Case(COLLECTIVES["broadcast"], nbytes, DATATYPES["float"], NONE, 0, 2, False)
-            good, bad = Measurement(case, "mpi", "cpu", 64, (1e-6,) * 7), Failed(case, "mpi", "cpu", "hung")
-            writer.append(good if measured else bad)
+            for name in implementations:
+                good, bad = Measurement(case, name, "cpu", 64, (1e-6,) * 7), Failed(case, name, "cpu", "hung")
+                writer.append(good if measured else bad)
         writer.end("2025-01-01T00:00:00+00:00", 0)
     return writer.path
 
@@ -105,3 +111,76 @@ def test_unknown_format_is_a_usage_error(tmp_path: Path) -> None:
     result = plot(write_run(tmp_path / "run"), "--format", "gif")
     assert result.exit_code == 2
     assert all(choice in result.stderr for choice in ("png", "svg", "pdf"))
+
+
+@pytest.mark.parametrize("view", [each.name for each in QUANTITIES if each.name != "bound"])
+def test_views_are_chosen_by_name(tmp_path: Path, view: str) -> None:
+    """One file each, and no other."""
+    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
+    assert plot(run, "--view", view).stdout.splitlines() == [str(run.parent / f"{view}.png")]
+
+
+def test_a_view_without_its_facts_says_why_and_leaves_the_others(tmp_path: Path) -> None:
+    """On stderr, so that a script still reads paths; alone it is an error."""
+    run = write_run(tmp_path / "run")
+    result = plot(run, "--view", "latency,bound")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [str(run.parent / "latency.png")]
+    assert result.stderr.startswith("bound not drawn for 2 sockets, 2 ranks: no bound is known: ")
+    error = refusal(plot(run, "--view", "bound"))
+    assert str(error).startswith("nothing to plot: bound not drawn for 2 sockets")
+    assert "--as SYSTEM" in str(error)
+
+
+def test_a_named_machine_gives_a_bound(tmp_path: Path) -> None:
+    """To a file that does not say what was measured."""
+    run = write_run(tmp_path / "run")
+    assert plot(run, "--view", "bound", "--as", "dgx-a100").stdout.splitlines() == [str(run.parent / "bound.png")]
+
+
+@pytest.mark.parametrize(
+    ("option", "word", "choices"),
+    [
+        ("--view", "speed", [each.name for each in QUANTITIES]),
+        ("--style", "poster", list(STYLES)),
+        ("--impl", "nccl", ["library", "ladder", "mpi", "ring-flags"]),
+        ("--impl", "mpi,", ["library", "ladder", "mpi", "ring-flags"]),
+        ("--as", "dgx-z", ["dgx-h100"]),
+    ],
+)
+def test_unknown_words_are_refused_with_the_choices(tmp_path: Path, option: str, word: str, choices: list[str]) -> None:
+    """Before anything is written."""
+    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
+    error = refusal(plot(run, option, word, "--out", tmp_path / "new"))
+    assert all(choice in str(error) for choice in choices)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("names", ["ring-flags", "ladder", " ring-flags,ring-flags"])
+def test_implementations_can_be_chosen(tmp_path: Path, names: str) -> None:
+    """By name or as a group; their pictures differ from those of all."""
+    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
+    some, every = (plot(run, *words).stdout.splitlines()[0] for words in (["--impl", names, "-o", tmp_path / "b"], []))
+    assert Path(some).read_bytes() != Path(every).read_bytes()
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
+def test_every_style_has_its_size(tmp_path: Path, style: Style) -> None:
+    """In pixels at its resolution."""
+    (path,) = plot(write_run(tmp_path / "run"), "--style", style.name, "--view", "latency").stdout.splitlines()
+    with Image.open(path) as picture:
+        assert picture.size[0] == int(style.width(1) * style.dpi)
+
+
+def test_an_overlay_is_one_file_of_all_runs(tmp_path: Path) -> None:
+    """Under a name that does not hide the panels'."""
+    first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b", topology="NVSwitch")
+    result = plot(first, second, "--overlay")
+    names = ["overlay-bandwidth.png", "overlay-latency.png"]
+    assert [Path(line) for line in result.stdout.splitlines()] == [first.parent / name for name in names]
+
+
+def test_the_help_names_every_view_and_style() -> None:
+    """And needs no Matplotlib (tests/test_layers.py)."""
+    told = plot("--help").stdout
+    assert all(word in told for word in (*STYLES, *(each.name for each in QUANTITIES)))

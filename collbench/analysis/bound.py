@@ -1,0 +1,61 @@
+"""What the lines of a machine allow a collective: the bandwidth that a measured one is a share of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from collbench.analysis.machine import discovered, machine, sized
+from collbench.analysis.traffic import carried
+from collbench.errors import UsageError
+from collbench.store import Run
+from collbench.sweep import Case
+from collbench.topology.model import from_record
+from collbench.topology.system import System
+
+ALGORITHMS = {"allreduce": ("ring", "tree", "nvls")}
+"""Those that send least, where they differ; everything else sends what a ring does.  `nvls` needs switches that add."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Nothing is faster over the busiest line, whatever the algorithm."""
+
+    rate: float  # bytes of the array per second
+    line: float  # bytes/s of one direction of it
+    per_byte: float  # bytes over it for each byte of the array, by the algorithm that sends least
+    where: str
+
+    def __str__(self) -> str:
+        return f"bound: {self.line / 1e9:.4g} GB/s, {self.where}"
+
+
+def bound(run: Run, case: Case, name: str | None = None) -> Bound:
+    """The bound of a case by the line rate of the system of a run: its data sheet's, never a measured one.
+
+    The system is the described one of a predicted run, the one that `name` names, or the one discovered.  UsageError
+    with the reason where no line rate is known: ranks on CPUs, ranks that share a GPU, nodes joined by who knows what.
+    """
+    if case.ranks < 2:
+        raise UsageError("one rank sends nothing")
+    system = described(run) or _measured_on(run, case.ranks, name)
+    names = [each for each in ALGORITHMS.get(case.collective.name, ("ring",)) if each != "nvls" or system.adds]
+    least = min((carried(system, case, each) for each in names), key=lambda each: each.per_byte / each.line)
+    return Bound(least.line / least.per_byte, least.line, least.per_byte, least.where)
+
+
+def described(run: Run) -> System | None:
+    """The system that a run was predicted for; None if it was measured."""
+    topology = run.header.get("topology")
+    record: Any = topology.get("system") if isinstance(topology, dict) else None
+    try:
+        return from_record(System, record) if isinstance(record, dict) else None
+    except (TypeError, ValueError):  # by a later collbench, perhaps
+        return None
+
+
+def _measured_on(run: Run, ranks: int, name: str | None) -> System:
+    topology = discovered(run)
+    if topology and not topology.gpus:
+        raise UsageError("nothing says what the memory between ranks on CPUs carries at most")
+    if topology and topology.shared:
+        raise UsageError("ranks that share a GPU have no line between them")
+    return sized(machine(run, name), ranks)
