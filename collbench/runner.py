@@ -4,7 +4,7 @@ Runs alike on every process of the run: each decision is taken from numbers that
 everywhere, so no process needs to be told.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collbench.errors import Unsupported
@@ -37,9 +37,11 @@ def measure(
     platform: Platform,
     sampling: Sampling,
     progress: Progress = lambda name: None,
+    launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """Yield one result for each implementation, in their order where possible: skipped and wrong ones come first.
 
+    `launches` says of how many operations a sample is made at least, for implementations where that is known already.
     Raises CaseFailed when a kernel gives up waiting; the platform must then be opened anew.
     """
     contestants = []
@@ -63,7 +65,8 @@ def measure(
     platform.fill(case, _TIMING_SEED)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        contestant.launches = calibrate(contestant.prepared, platform, sampling)
+        known = (launches or {}).get(contestant.implementation.name, 1)
+        contestant.launches = calibrate(contestant.prepared, platform, sampling, known)
     _sample(contestants, platform, sampling, progress)
     for contestant in contestants:
         progress(contestant.implementation.name)
@@ -77,9 +80,8 @@ def checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -
     return platform.check(case, seed)
 
 
-def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling) -> int:
+def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1) -> int:
     """Double the launches until they last as long as a sample should."""
-    launches = 1
     while launches < _MOST_LAUNCHES:
         elapsed = min(platform.time(prepared, launches) for _ in range(2)) * launches  # one may have been disturbed
         if elapsed >= sampling.region:

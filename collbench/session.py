@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
 from collbench.environment import describe
 from collbench.joined import Joined
@@ -14,17 +15,32 @@ from collbench.store import INTERRUPTED, Writer
 from collbench.supervisor import Supervisor
 from collbench.sweep import Sweep
 
+_MORE = ("interleaved",)  # what some ranks say for the header besides what all do
+
+
+class Ranks(Protocol):
+    """Who carries a sweep out; a context manager."""
+
+    greeting: dict[str, Any]  # "topology", "versions", "variables"; "interleaved" if so; known inside `with`
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> None: ...
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep."""
+
 
 class Session:
-    """One sweep, on the platform of that name or as it is modelled; iterate over `run()` inside `with`.
+    """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
     Without a folder nothing is stored.
     """
 
-    def __init__(self, on: str | Modelled, sweep: Sweep, launched: tuple[int, int] | None, folder: Path | None) -> None:
+    def __init__(self, on: str | Ranks, sweep: Sweep, launched: tuple[int, int] | None, folder: Path | None) -> None:
         self.sweep = sweep
         self.modelled = isinstance(on, Modelled)  # whether nothing is measured
-        self._ranks = on if isinstance(on, Modelled) else _ranks(on, sweep, launched)
+        self._ranks: Ranks = _ranks(on, sweep, launched) if isinstance(on, str) else on
         self.leader = launched is None or launched[0] == 0
         self._writer = Writer(folder) if self.leader and folder else None
         self.path = self._writer.path if self._writer else None
@@ -35,13 +51,17 @@ class Session:
         try:
             self._ranks.__enter__()
         except BaseException:
-            if self._writer:
-                self._writer.discard()
+            self.discard()
             raise
         self.topology = str(self._ranks.greeting["topology"].get("name", "unknown topology"))
         if self._writer:
             self._writer.header(self._header())
         return self
+
+    def discard(self) -> None:
+        """Remove the run file, if nothing could be started."""
+        if self._writer:
+            self._writer.discard()
 
     def _header(self) -> dict[str, object]:
         greeting = self._ranks.greeting
@@ -53,6 +73,7 @@ class Session:
             "environment": environment,
             "topology": greeting["topology"],
             "sweep": sweep_fields(self.sweep),
+            **{name: greeting[name] for name in _MORE if name in greeting},
         }
 
     def run(self) -> Iterator[Result]:

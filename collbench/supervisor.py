@@ -13,16 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from collbench import leftovers, link, worker
+from collbench.environment import UNCHANGED, Setting
 from collbench.errors import PlatformError
 from collbench.measurement import Failed, Result
 from collbench.records import case_fields, sweep_fields, to_result
-from collbench.sweep import Case, Sweep
+from collbench.sweep import Case, Sampling, Sweep
 
 _STARTUP = 60.0  # seconds for the ranks to say hello
 _SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
@@ -30,21 +31,33 @@ _SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's b
 
 @dataclass
 class Supervisor:
-    """The ranks of one run, restarted as needed; a context manager that leaves none behind."""
+    """The ranks of one run, restarted as needed; a context manager that leaves none behind.
+
+    `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  If
+    `pinned`, they have a core each, the same whenever they are started.
+    """
 
     platform: str
     sweep: Sweep
+    setting: Setting = UNCHANGED
+    named: tuple[str, ...] = ()
+    pinned: bool = False
     greeting: dict[str, Any] = field(default_factory=dict)
     _workers: "_Workers | None" = None
 
     def __enter__(self) -> Self:
-        self._workers = _Workers(self.platform, self.sweep)
+        self.greeting = self._start()
+        return self
+
+    def _start(self) -> dict[str, Any]:
+        """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
+        self._workers = _Workers(self.platform, self.sweep, self.setting)
         try:
-            self.greeting = self._workers.greet()
+            return self._workers.greet({"named": list(self.named), "pinned": self.pinned})
         except BaseException:
             self._workers.kill()
+            self._workers = None
             raise
-        return self
 
     def __exit__(self, *exception: object) -> None:
         if self._workers:
@@ -53,16 +66,22 @@ class Supervisor:
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep as it arrives."""
         for case in self.sweep.cases():
-            yield from self._case(case)
+            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
 
-    def _case(self, case: Case) -> Iterator[Result]:
-        waiting = list(self.sweep.implementations)
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
+    ) -> Iterator[Result]:
+        """Yield a result for each of the named implementations; `launches` as for collbench.runner.measure.
+
+        PlatformError if ranks that died cannot be replaced.
+        """
+        waiting = list(names)
         while waiting:
             if self._workers is None:
-                self._workers = _Workers(self.platform, self.sweep)
-                self._workers.greet()
+                self._start()
+            assert self._workers
             try:
-                for result in self._workers.measure(case, waiting):
+                for result in self._workers.measure(case, waiting, sampling, launches or {}):
                     waiting.remove(result.implementation)
                     yield result
                 if waiting:
@@ -87,7 +106,7 @@ class _Lost(Exception):
 class _Workers:
     """One set of rank processes."""
 
-    def __init__(self, platform: str, sweep: Sweep) -> None:
+    def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
         self._sweep = sweep
         self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
         self._log = self._folder / "log"
@@ -102,12 +121,12 @@ class _Workers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(platform, self._folder),
+                env=_environment(platform, self._folder, setting),
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
-    def greet(self) -> dict[str, Any]:
-        """Wait for the ranks' hello; PlatformError with their reason if they cannot start."""
+    def greet(self, wishes: dict[str, Any]) -> dict[str, Any]:
+        """Wait for the ranks' hello to a sweep and `wishes`; PlatformError with their reason if they cannot start."""
         self._server.settimeout(0.05)
         deadline = time.monotonic() + _STARTUP
         while self._channel is None:
@@ -116,7 +135,7 @@ class _Workers:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise PlatformError(f"the ranks did not start: {self._last_words()}")
         try:
-            self._channel.send({"sweep": sweep_fields(self._sweep)})
+            self._channel.send({"sweep": sweep_fields(self._sweep), **wishes})
             message = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except link.Closed:
             message = None
@@ -126,11 +145,14 @@ class _Workers:
         self._pids, self._files = message["pids"], message["files"]
         return message
 
-    def measure(self, case: Case, names: Sequence[str]) -> Iterator[Result]:
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
+    ) -> Iterator[Result]:
         """Results as they come; _Lost if the ranks die, hang or give up."""
         assert self._channel
+        how = {"implementations": list(names), "sampling": asdict(sampling), "launches": dict(launches)}
         try:
-            self._channel.send({"case": {**case_fields(case), "implementations": list(names)}})
+            self._channel.send({"case": {**case_fields(case), **how}})
             while "done" not in (message := self._receive(case)):
                 if result := to_result(message["result"]):
                     yield result
@@ -201,11 +223,11 @@ def mpiexec() -> str:
     return found
 
 
-def _environment(platform: str, folder: Path) -> dict[str, str]:
-    return os.environ | {
+def _environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]:
+    changed = setting.applied(os.environ | {"OMP_NUM_THREADS": "1"})
+    return changed | {
         worker.FOLDER: str(folder),
         worker.SUPERVISOR: str(os.getpid()),
         worker.PLATFORM: platform,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
-        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), changed.get("PYTHONPATH", "")]),
     }

@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from collbench.implementations import fifo_bytes, implementations
 from collbench.platforms import Platform, open_platform
 from collbench.records import to_case, to_line, to_sweep
 from collbench.runner import measure
-from collbench.sweep import Sweep
+from collbench.sweep import Sampling
 from collbench.tracing import explain
 from collbench.world import MpiProcesses, OneProcess, World
 
@@ -55,33 +57,34 @@ def main() -> None:
 
 
 def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
-    sweep = to_sweep(_next(world, channel)["sweep"])
+    first = _next(world, channel)
+    sweep = to_sweep(first["sweep"])
     platform = open_platform(sweep, fifo_bytes(sweep.implementations, sweep.ranks), os.environ[PLATFORM])
-    _send(channel, _greeting(world, platform))
+    cores = world.pin() if first["pinned"] else []
+    _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
     while case := _next(world, channel).get("case"):
-        _measure(case, sweep, platform, channel, page)
+        _measure(case, platform, channel, page)
     platform.close()
 
 
-def _greeting(world: World, platform: Platform) -> dict[str, Any]:
+def _greeting(world: World, platform: Platform, named: Collection[str]) -> dict[str, Any]:
     """What the supervisor must know to write the header, and to clean up after ranks that were killed."""
     return {
         "pids": world.pids(),
         "files": sorted(leftovers.shared_files()),
         "topology": platform.topology(),
         "versions": platform.versions(),
-        "variables": variables(),
+        "variables": variables(named=named),
     }
 
 
-def _measure(
-    order: dict[str, Any], sweep: Sweep, platform: Platform, channel: link.Channel | None, page: link.Page
-) -> None:
+def _measure(order: dict[str, Any], platform: Platform, channel: link.Channel | None, page: link.Page) -> None:
     case = to_case(order)
+    sampling = Sampling(**order["sampling"])
     chosen = [implementations()[name] for name in order["implementations"]]
     turn = page.turn if channel else lambda name: None
-    carry_out = explain if sweep.sampling.traced else measure
-    for result in carry_out(case, chosen, platform, sweep.sampling, turn):
+    carry_out = explain if sampling.traced else partial(measure, launches=order["launches"])
+    for result in carry_out(case, chosen, platform, sampling, turn):
         _send(channel, {"result": to_line(result)})
     _send(channel, {"done": True})
 

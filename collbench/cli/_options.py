@@ -11,7 +11,7 @@ from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.implementations import choose, fifo_bytes
-from collbench.platforms import PLATFORMS, needed_memory, on_auto, platform_module
+from collbench.platforms import PLATFORMS, Region, needed_memory, on_auto, platform_module
 from collbench.sweep import SPINS, Sampling, Sweep, geometric, linear
 from collbench.units import format_size, parse_size
 
@@ -20,8 +20,11 @@ Named = TypeVar("Named")
 SMALLEST_DEFAULT = 2**20  # bytes: where memory is so short that the default sweep ends below, say so instead
 
 
-def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None) -> tuple[str, Sweep]:
-    """Platform and sweep; `launched` is rank and size given by an outside launcher."""
+def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, copies: int = 1) -> tuple[str, Sweep]:
+    """Platform and sweep; `launched` is rank and size given by an outside launcher.
+
+    `copies` is how many sets of ranks will hold memory at the same time.
+    """
     _refuse(options)
     platform = _platform(options["on"])
     ranks = _ranks(options["ranks"], platform, launched)
@@ -33,9 +36,9 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None) -> 
     module = platform_module(platform)
     if options["maxbytes"]:
         sweep = sweep_to(parse_size(options["maxbytes"]))
-        module.refuse_too_large(_memory(sweep), ranks)
+        module.refuse_too_large(_memory(sweep, copies), ranks)
         return platform, sweep
-    return platform, _largest_that_fits(sweep_to, module, ranks)
+    return platform, _largest_that_fits(sweep_to, module, ranks, copies)
 
 
 def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[str, ...], last: int) -> Sweep:
@@ -54,24 +57,25 @@ def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[st
     )
 
 
-def _largest_that_fits(sweep_to: Callable[[int], Sweep], module: Any, ranks: int) -> Sweep:
+def _largest_that_fits(sweep_to: Callable[[int], Sweep], module: Any, ranks: int, copies: int) -> Sweep:
     """The default sweep, cut at what memory allows: the first command must work in a small container too."""
     last = module.LAST
     while last > SMALLEST_DEFAULT:
         sweep = sweep_to(last)
         try:
-            module.refuse_too_large(_memory(sweep), ranks)
+            module.refuse_too_large(_memory(sweep, copies), ranks)
         except PlatformError:
             last //= 4
         else:
             return sweep
     sweep = sweep_to(last)
-    module.refuse_too_large(_memory(sweep), ranks)
+    module.refuse_too_large(_memory(sweep, copies), ranks)
     return sweep
 
 
-def _memory(sweep: Sweep) -> Any:
-    return needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks))
+def _memory(sweep: Sweep, copies: int) -> dict[Region, int]:
+    need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks))
+    return {region: copies * nbytes for region, nbytes in need.items()}
 
 
 def _refuse(options: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """What a sweep prints, measured or predicted: the table as rows arrive, who is fastest, and where everything is."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -78,7 +79,12 @@ def close(session: Session, legend: str, plot: bool) -> None:
     assert session.path
     click.echo(f"run file: {session.path}")
     if plot:
-        from collbench.plots import draw
+        draw_plots(session.path)
 
-        for picture in draw([read(session.path)], session.path.parent):
-            click.echo(f"plot: {picture}")
+
+def draw_plots(path: Path) -> None:
+    """The plots of a run file, beside it."""
+    from collbench.plots import draw
+
+    for picture in draw([read(path)], path.parent):
+        click.echo(f"plot: {picture}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "percentiles")
+MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "ab", "percentiles")
 """The options that say how to measure; they change no prediction."""
 
 
@@ -39,6 +39,13 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 @click.option("--budget", type=float, default=0.5, help="Seconds for a case, all implementations together.")
 @click.option("-T", "--timeout", type=float, default=30.0, help="Seconds without progress that fail a case.")
 @click.option("--spin", default="auto", metavar="auto|yield|busy", help="On a CPU, how a rank waits.")
+@click.option(
+    "--ab",
+    multiple=True,
+    metavar="'NAME=VALUE ...'",
+    help="Measure with these variables in turn with the environment as it is; NAME= makes one empty, -NAME unset. "
+    "Given twice: one setting against the other.",
+)
 @click.option("-I", "--percentiles", is_flag=True, help="Show min, p95, p99 and max of the samples too.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder to make for run file and plots.")
 @click.option("--plot/--no-plot", default=True, help="Draw the plots at the end.")
@@ -52,6 +59,10 @@ def command(**options: Any) -> int:
     from collbench.session import Session
     from collbench.world import launched
 
+    if options["ab"]:
+        from collbench.cli._ab import carry_out_pair
+
+        return carry_out_pair(options)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     if system := find_system(options["on"]):
         return predict(system, options, MEASURING)

@@ -1,0 +1,236 @@
+"""`collbench sweep --ab`: from its words to two settings, and the table of one beside the other."""
+
+import os
+import re
+import shlex
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from collbench import table, worker
+from collbench.cli._options import cut_short, default_folder, left_aside, make_sweep
+from collbench.cli._report import draw_plots
+from collbench.cli._status import Status
+from collbench.environment import Setting
+from collbench.errors import UsageError
+from collbench.measurement import Failed, Measurement, Result, Skipped
+from collbench.paired import COPIES, PairedSession, ratios
+from collbench.platforms import PLATFORMS
+from collbench.session import exit_status
+from collbench.stats import median_interval, percentile
+from collbench.store import INTERRUPTED
+from collbench.sweep import Sweep
+from collbench.table import title
+from collbench.units import format_seconds, format_size
+from collbench.world import launched
+
+AS_IS = "as-is"  # the folder of the environment as it is
+LETTERS = ("A", "B")
+LEGEND = (
+    "A, B: median of one operation on the slowest rank; B / A: the median of the rounds' ratios, below 1 where B is\n"
+    "faster; rounds: the least and the greatest of them"
+)
+_FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
+_WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
+_OURS = (worker.FOLDER, worker.SUPERVISOR, worker.PLATFORM)
+_LONGEST_NAME = 100  # characters of a folder
+_ROW = "{size:>9}  {name:<16} {base:>9} {other:>9} {ratio:>8}  {spread:>16}  {check}"
+
+
+def carry_out_pair(options: Mapping[str, Any]) -> int:
+    """Measure the sweep of these options under two settings, and print all of it; the exit status."""
+    texts = _texts(options)
+    settings = [to_setting(text) for text in texts]
+    platform, sweep = make_sweep(options, None, COPIES)
+    folder = options["out"] or default_folder(sweep)
+    places = [folder / name for name in folders(texts)]
+    session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
+    remarks = [
+        left_aside(options["on"], platform),
+        "" if options["maxbytes"] else cut_short(sweep, platform),
+        _same(settings),
+        "-I is without effect: the run files have all samples" if options["percentiles"] else "",
+    ]
+    paths = [each.path for each in session.sessions]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
+    try:
+        with session:
+            _begin(session, texts, remarks)
+            pairs = _show(session)
+    except KeyboardInterrupt:
+        where = " and ".join(map(str, paths)) if session.sessions[0].results else ""
+        click.echo(
+            f"\ninterrupted: {f'what was measured is in {where}' if where else 'nothing was measured'}", err=True
+        )
+        return INTERRUPTED
+    _close(pairs, [path for path in paths if path], options["plot"])
+    return max(exit_status(each.results) for each in session.sessions)
+
+
+def _texts(options: Mapping[str, Any]) -> list[str]:
+    """The two settings in words, the environment as it is being ""; UsageError where there cannot be two."""
+    texts = [" ".join(text.split()) for text in options["ab"]]
+    if len(texts) > len(LETTERS):
+        raise UsageError(f"--ab is given {len(texts)} times, but compares two settings; leave some out")
+    if options["on"] not in ("auto", *PLATFORMS):
+        raise UsageError(f"--ab measures, and on --on {options['on']} nothing runs; choose from: auto, gpu, cpu")
+    if options["nodes"] is not None:
+        raise UsageError("--nodes goes with a described system, on which --ab has nothing to measure; leave it out")
+    if launched():
+        raise UsageError(
+            "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "
+            "start collbench without one, or run it once for each setting"
+        )
+    return texts if len(texts) == len(LETTERS) else ["", *texts]
+
+
+def to_setting(text: str) -> Setting:
+    """`NAME=VALUE NAME= -NAME` as a setting, quotes as in a shell; nothing is the environment as it is."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--ab {text!r}: {error}; close the quotes") from None
+    changes: dict[str, str | None] = {}
+    for word in words:
+        if not (found := _WORD.fullmatch(word)):
+            raise UsageError(f"--ab {word!r} sets no variable; {_FORM}")
+        name = found["unset"] or found["name"]
+        if name in _OURS:
+            raise UsageError(f"--ab cannot set {name}: collbench sets it itself")
+        if name in changes:
+            raise UsageError(f"--ab {text!r} names {name} twice; leave one out")
+        changes[name] = None if found["unset"] else found["value"]
+    return Setting(tuple(changes.items()))
+
+
+def folders(texts: Sequence[str]) -> list[str]:
+    """A name for the folder of each setting that every file system takes; two names even for equal settings."""
+    names: list[str] = []
+    for text in texts:
+        words = ["without-" + word[1:] if word.startswith("-") else word for word in shlex.split(text)]
+        name = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", ",".join(words))[:_LONGEST_NAME] or AS_IS
+        names.append(f"{name},again" if name in names else name)
+    return names
+
+
+def _same(settings: Sequence[Setting]) -> str:
+    """A sentence for the user if nothing differs between the settings."""
+    first, second = (each.applied(os.environ) for each in settings)
+    return "A and B are the same, so what differs is noise (an A/A test)" if first == second else ""
+
+
+def _begin(session: PairedSession, texts: Sequence[str], remarks: Iterable[str]) -> None:
+    for line in (session.sessions[0].topology, *filter(None, remarks)):
+        click.echo(line, err=True)
+    click.echo()
+    for letter, text in zip(LETTERS, texts, strict=True):
+        click.echo(f"{letter}: {text or 'the environment as it is'}")
+
+
+def _show(session: PairedSession) -> list[tuple[Result, Result]]:
+    """The table, row by row as results arrive; all of them."""
+    status = Status(_count(session.sweep))
+    pairs: list[tuple[Result, Result]] = []
+    above, said = "", set()
+    for pair in session.run():
+        pairs.append(pair)
+        status.clear()
+        if (this := title(pair[0].case)) != above:
+            above = this
+            click.echo(f"\n{above}\n{heading()}")
+        reasons = tuple(each.reason if isinstance(each, Skipped) else None for each in pair)
+        if None in reasons or (above, pair[0].implementation, reasons) not in said:  # said once for all sizes
+            said.add((above, pair[0].implementation, reasons))
+            line = row(*pair)
+            click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
+        status.show(len(pairs), above)
+    status.clear()
+    return pairs
+
+
+def _count(sweep: Sweep) -> int:
+    return len(list(sweep.cases())) * len(sweep.implementations)
+
+
+def heading() -> str:
+    """The names of the columns."""
+    names = {"size": "size", "name": "", "base": "A", "other": "B", "ratio": "B / A"}
+    return _ROW.format(**names, spread="rounds", check="check")
+
+
+def row(base: Result, other: Result) -> str:
+    """One case by one implementation under both settings."""
+    if isinstance(base, Skipped) and base == other:
+        return table.row(base, None)
+    found = _ratios(base, other)
+    return _ROW.format(
+        size=format_size(base.case.nbytes),
+        name=base.implementation,
+        base=_time(base),
+        other=_time(other),
+        ratio=f"{_factor(percentile(found, 50))}x" if found else "",
+        spread=f"{_factor(min(found))} .. {_factor(max(found))}" if len(found) > 1 else "",
+        check=_check(base, other),
+    )
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def _ratios(base: Result, other: Result) -> list[float]:
+    """Of the rounds, if both settings have a time."""
+    if isinstance(base, Measurement) and isinstance(other, Measurement) and base.right and other.right:
+        return ratios(base, other)
+    return []
+
+
+def _time(result: Result) -> str:
+    if isinstance(result, Measurement):
+        return format_seconds(result.typical) if result.right else "WRONG"
+    return "FAILED" if isinstance(result, Failed) else "skipped"
+
+
+def _check(base: Result, other: Result) -> str:
+    """What is to be said of both, or of each."""
+    words = [_word(base), _word(other)]
+    if words[0] == words[1]:
+        return words[0]
+    return "; ".join(f"{letter} {word}" for letter, word in zip(LETTERS, words, strict=True))
+
+
+def _word(result: Result) -> str:
+    if isinstance(result, Measurement):
+        return ", ".join(filter(None, [str(result.mismatch) if result.mismatch else "ok", result.note]))
+    return result.reason if isinstance(result, Skipped | Failed) else ""
+
+
+def _close(pairs: Sequence[tuple[Result, Result]], paths: Sequence[Path], plot: bool) -> None:
+    """What came out, what the numbers mean, and where everything is."""
+    click.echo(f"\n{summary(pairs)}")
+    click.echo(f"\n{LEGEND}", err=True)
+    for path in paths:
+        click.echo(f"run file: {path}")
+    for path in paths if plot else ():
+        draw_plots(path)
+    command = ["collbench", "compare", *(str(path.parent) for path in paths)]
+    click.echo(f"more of it: {shlex.join(command)}")
+
+
+def summary(pairs: Sequence[tuple[Result, Result]]) -> str:
+    """How often B was faster or slower than A beyond doubt: where the 95 % interval of the ratio leaves out 1."""
+    found = [each for pair in pairs if (each := _ratios(*pair))]
+    if not found:
+        return "no row has a time under both settings"
+    intervals = [median_interval(each) for each in found]
+    faster = sum(high < 1 for _, high in intervals)
+    slower = sum(low > 1 for low, _ in intervals)
+    typical = percentile([percentile(each, 50) for each in found], 50)
+    rows = f"of {len(found)} row{'s' if len(found) > 1 else ''}"
+    return (
+        f"B against A: faster in {faster} and slower in {slower} {rows}, no difference seen in "
+        f"{len(found) - faster - slower}; typical B / A {typical:.3f}x"
+    )

@@ -1,0 +1,342 @@
+"""`collbench sweep --ab` as a user meets it: two settings, real ranks of each, two run files."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from collbench.cli._ab import folders, row, summary, to_setting
+from collbench.environment import Setting
+from collbench.errors import CollbenchError
+from collbench.measurement import Failed, Measurement, Result, Skipped
+from collbench.paired import ROUNDS, ratios
+from collbench.platforms import cpu
+from collbench.store import Run, read
+from tests.cli.test_sweep import Start, alive, ranks_of, shared_files, wait_for
+from tests.conftest import ROOT, Command, case, measurement
+
+MPI = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
+QUICK = ("sweep", "--on", "cpu", "-b", "1K", "-e", "1K", "--no-plot", "--out", "out")
+LONG = (
+    "sweep",
+    "--on",
+    "cpu",
+    "-e",
+    "64K",
+    "-f",
+    "64",
+    "--budget",
+    "0.7",
+    "--no-plot",
+    "--out",
+    "out",
+    "--impl",
+    "mpi",
+)
+
+
+def both(folder: Path, *names: str) -> tuple[Run, Run]:
+    """The runs in these two folders of `out`."""
+    first, second = (read(folder / "out" / name) for name in names)
+    return first, second
+
+
+def times(*runs: Run) -> list[dict[str, Measurement]]:
+    """The measurements of each run by implementation."""
+    return [{each.implementation: each for each in run.results if isinstance(each, Measurement)} for run in runs]
+
+
+def fastest(result: Measurement) -> float:
+    """Seconds of the best sample: what other work on this machine disturbs least."""
+    return result.percentile(0)
+
+
+def begun(folder: Path, process: subprocess.Popen[str]) -> list[int]:
+    """Wait until a case has been measured under both settings; the ranks of both."""
+    paths = [folder / "out" / name / "run.jsonl" for name in ("as-is", "X=1")]
+    wait_for(lambda: all(path.exists() and '"kind": "measurement"' in path.read_text() for path in paths), 30)
+    return [pid for pid in ranks_of(process) if b"hydra" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_both_settings_are_measured_in_turn_into_a_run_file_each(collbench: Command, tmp_path: Path) -> None:
+    """Whole files of the same rows; the ranks had the variables; a row tells the ratio, the end where everything is."""
+    text = f"{MPI}=ring -NCCL_ALGO WORD='two words'"
+    done = collbench(*QUICK, "--impl", "mpi,two-shot", "--ab", text, "--budget", "0.1", NCCL_ALGO="Tree")
+    assert done.returncode == 0, done.stderr
+    name = f"{MPI}=ring,without-NCCL_ALGO,WORD=two_words"
+    runs = both(tmp_path, "as-is", name)
+    assert all(run.complete for run in runs)
+    for run, each in zip(runs, times(*runs), strict=True):
+        assert list(each) == ["mpi", "two-shot"]
+        for result in each.values():
+            assert len(result.rounds) == ROUNDS
+            assert sum(result.rounds) == len(result.seconds)
+            assert not result.mismatch
+        assert run.header["sweep"]["sampling"]["budget"] == 0.1
+    as_is, changed = (run.header["environment"]["variables"] for run in runs)
+    assert as_is == {"NCCL_ALGO": "Tree"}
+    assert changed == {MPI: "ring", "WORD": "two words"}
+    first, second = (run.header["interleaved"] for run in runs)
+    assert first["id"] == second["id"]
+    assert (first["setting"], second["setting"]) == ("", text)
+    assert first["cores"] == second["cores"] != []
+    assert re.search(
+        r" 1 KiB  mpi +\S+ [nu]s +\S+ [nu]s +\d+\.\d{3}x +\d+\.\d{3} \.\. \d+\.\d{3}  ok$", done.stdout, re.M
+    )
+    assert f"B: {text}" in done.stdout
+    assert f"run file: out/{name}/run.jsonl" in done.stdout
+    assert f"collbench compare out/as-is out/{name}" in done.stdout
+
+
+def test_equal_settings_have_equal_times_and_are_called_equal(collbench: Command, tmp_path: Path) -> None:
+    """An A/A test: what it shows is noise."""
+    done = collbench(*QUICK, "-b", "64K", "-e", "64K", "--impl", "mpi", "--ab", "X=1", "--ab", "X=1", "--budget", "0.3")
+    assert done.returncode == 0, done.stderr
+    assert "A and B are the same, so what differs is noise (an A/A test)" in done.stderr
+    base, other = times(*both(tmp_path, "X=1", "X=1,again"))
+    assert 0.5 < fastest(other["mpi"]) / fastest(base["mpi"]) < 2
+
+
+def test_a_setting_that_slows_one_way_down_is_seen_there(collbench: Command, tmp_path: Path) -> None:
+    """Kernels with a loop of no use in every hop, chosen by a variable: the ring is slower beyond doubt, MPI is not."""
+    kernels = tmp_path / "kernels"
+    shutil.copytree(ROOT / "kernels", kernels)
+    text, where = (kernels / "ring.cu").read_text(), "    const u64 packs ="
+    assert where in text
+    extra = "    for (volatile int wait = 0; wait < 200000; wait = wait + 1) {}\n"
+    (kernels / "ring.cu").write_text(text.replace(where, extra + where))
+    done = collbench(*QUICK, "--impl", "mpi,ring-flags", "--ab", f"COLLBENCH_KERNELS={kernels}", "--budget", "0.2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (other,) = (path.name for path in (tmp_path / "out").iterdir() if path.name != "as-is")
+    base, slower = times(*both(tmp_path, "as-is", other))
+    assert fastest(slower["ring-flags"]) > 10 * fastest(base["ring-flags"])
+    assert fastest(slower["mpi"]) < 3 * fastest(base["mpi"])
+    assert median(ratios(base["ring-flags"], slower["ring-flags"])) > median(ratios(base["mpi"], slower["mpi"]))
+
+
+def test_a_wrong_result_under_one_setting_has_no_ratio(collbench: Command, tmp_path: Path) -> None:
+    """WRONG in its column, where and what behind; the other setting has its time; exit status 1."""
+    kernels = tmp_path / "kernels"
+    shutil.copytree(ROOT / "kernels", kernels)
+    text, tail = (kernels / "ring.cu").read_text(), "count - tail, world.ranks);"
+    assert tail in text
+    (kernels / "ring.cu").write_text(text.replace(tail, "0, world.ranks);"))
+    wrong = ("-b", "4020", "-e", "4020", "-n", "6", "--impl", "ring-flags", "--ab", f"COLLBENCH_KERNELS={kernels}")
+    done = collbench(*QUICK, *wrong)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r"ring-flags +\S+ [nu]s +WRONG +A ok; B rank \d, element", done.stdout)
+    assert "no row has a time under both settings" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            ["--ab", "NCCL_ALGO"],
+            "--ab 'NCCL_ALGO' sets no variable; write NAME=VALUE, NAME= (empty) or -NAME (not set)",
+        ),
+        (["--ab", "A=1", "--on", "dgx-h100"], "--ab measures, and on --on dgx-h100 nothing runs"),
+        (["--ab", "CXX=no-such-compiler"], "with CXX=no-such-compiler: the C++ compiler 'no-such-compiler'"),
+    ],
+)
+def test_wrong_words_are_one_line_and_leave_nothing(
+    collbench: Command, tmp_path: Path, words: list[str], complaint: str
+) -> None:
+    """What is wrong, the form, the fix; also where only one of the settings cannot start."""
+    done = collbench("sweep", *words)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--ab", "=x"], "--ab '=x' sets no variable; write NAME=VALUE"),
+        (["--ab", "A=1 2B=3"], "--ab '2B=3' sets no variable"),
+        (["--ab", "A='1"], "close the quotes"),
+        (["--ab", "A=1 -A"], "names A twice"),
+        (["--ab", "COLLBENCH_LINK=x"], "--ab cannot set COLLBENCH_LINK: collbench sets it itself"),
+        (["--ab", "A=1", "--ab", "A=2", "--ab", "A=3"], "--ab is given 3 times, but compares two settings"),
+        (["--ab", "A=1", "--on", "moon"], "--ab measures, and on --on moon nothing runs; choose from: auto, gpu, cpu"),
+        (["--ab", "A=1", "--nodes", "2"], "--nodes goes with a described system"),
+        (["--ab", "A=1", "--on", "cpu", "-e", "900T"], "of shared memory and /dev/shm has"),
+        (["--ab", "A=1", "--on", "cpu", "--out", "/proc/nothing"], "cannot write to /proc/nothing/as-is"),
+    ],
+)
+def test_what_cannot_be_two_settings_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], complaint: str
+) -> None:
+    """By what the words say, the hardware has and the disk takes."""
+    from collbench.cli.sweep import command
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CollbenchError, match=re.escape(complaint)):
+        command.main(words, standalone_mode=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_folder_that_is_taken_is_refused_and_the_first_not_made(collbench: Command, tmp_path: Path) -> None:
+    """An earlier run is never overwritten, and no half of a pair is left."""
+    taken = tmp_path / "out" / "X=1"
+    taken.mkdir(parents=True)
+    (taken / "run.jsonl").write_text("mine\n")
+    done = collbench(*QUICK, "--ab", "X=1")
+    assert done.returncode == 2
+    assert "there is a run already; choose another --out" in done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["X=1"]
+    assert (taken / "run.jsonl").read_text() == "mine\n"
+
+
+def test_under_a_launcher_there_is_a_reason_why_not(collbench: Command) -> None:
+    """Its ranks have read their environment already."""
+    done = collbench(*QUICK, "--ab", "X=1", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
+    assert done.returncode == 2
+    assert "--ab starts ranks of its own for each setting, which it cannot do under a launcher" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_both_in_order(start: Start, tmp_path: Path, number: int) -> None:
+    """Within three seconds: two whole files, no ranks, no shared memory, no traceback."""
+    process = start(*LONG, "--ab", "X=1")
+    pids = begun(tmp_path, process)
+    assert len(pids) == 4
+    files = shared_files(pids)
+    process.send_signal(number)
+    since = time.monotonic()
+    _, messages = process.communicate(timeout=20)
+    assert time.monotonic() - since < 3
+    assert process.returncode == 130
+    assert "interrupted: what was measured is in out/as-is/run.jsonl and out/X=1/run.jsonl" in messages
+    assert "Traceback" not in messages
+    assert not alive(pids)
+    assert not any(path.exists() for path in files)
+    assert all(run.complete and run.results for run in both(tmp_path, "as-is", "X=1"))
+
+
+def test_a_killed_supervisor_leaves_no_ranks_of_either_setting(start: Start, tmp_path: Path) -> None:
+    """Those that wait for their turn notice as well as those that run, and two readable files stay."""
+    process = start(*LONG, "--ab", "X=1")
+    pids = begun(tmp_path, process)
+    files = shared_files(pids)
+    assert len(pids) == 4
+    assert files
+    os.kill(process.pid, signal.SIGKILL)
+    wait_for(lambda: not alive(pids), 5)
+    wait_for(lambda: not any(path.exists() for path in files), 5)
+    for run in both(tmp_path, "as-is", "X=1"):
+        assert run.results
+        assert not run.complete
+
+
+def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -> None:
+    """The other setting's row has its time, and all later rows of both are measured by fresh ranks."""
+    process = start(*LONG, "--ab", "X=1")
+    victims = [
+        pid for pid in begun(tmp_path, process) if b"X=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    ]
+    assert len(victims) == 2
+    os.kill(victims[-1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert re.search(r"mpi +\S+ [nu]s +FAILED +A ok; B a rank was ended by signal 9", output)
+    base, other = both(tmp_path, "as-is", "X=1")
+    assert base.complete
+    assert other.complete
+    assert all(isinstance(each, Measurement) for each in base.results)
+    assert sum(isinstance(each, Failed) for each in other.results) == 1
+    assert len(base.results) == len(other.results) == 3
+
+
+def test_both_settings_need_their_memory_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What fits once does not fit twice: refused where it was asked for, a shorter sweep where it was not."""
+    from collbench.cli import _options
+    from collbench.cli.sweep import command
+    from collbench.errors import PlatformError
+
+    options = command.make_context("sweep", ["--on", "cpu", "-e", "16M"]).params
+    need = 2 * sum(_options._memory(_options.make_sweep(options, None)[1], 1).values())
+    monkeypatch.setattr(cpu, "available_memory", lambda: need)
+    _, alone = _options.make_sweep(options, None)
+    assert alone.sizes[-1] > 2**22
+    with pytest.raises(PlatformError, match="lower -e"):
+        _options.make_sweep(options, None, 2)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PlatformError, match="lower -e"):
+        command.main(["--on", "cpu", "-e", "16M", "--ab", "X=1"], standalone_mode=False)
+    _, default = _options.make_sweep(options | {"maxbytes": None}, None, 2)
+    assert default.sizes[-1] < alone.sizes[-1]
+
+
+def test_words_become_a_setting() -> None:
+    """Values, nothing, not set; quotes as in a shell; lower case too; `=` within a value."""
+    text = "A=1 b= -C D='x y' E=k=v"
+    assert to_setting(text) == Setting((("A", "1"), ("b", ""), ("C", None), ("D", "x y"), ("E", "k=v")))
+    assert to_setting("") == Setting()
+
+
+def test_folders_are_names_that_every_file_system_takes() -> None:
+    """And two, whatever the settings are."""
+    assert folders(["", "NCCL_ALGO=Ring NCCL_PROTO=LL"]) == ["as-is", "NCCL_ALGO=Ring,NCCL_PROTO=LL"]
+    assert folders(["", ""]) == ["as-is", "as-is,again"]
+    assert folders(["P=/a/b:c", "-P"]) == ["P=_a_b_c", "without-P"]
+    first, second = folders(["P=" + "x" * 500, "P=" + "x" * 501])
+    assert first != second
+    assert len(second) < 200
+
+
+def rounds(*seconds: float) -> Measurement:
+    """One sample in each round."""
+    from dataclasses import replace
+
+    return replace(measurement(seconds=seconds), rounds=(1,) * len(seconds))
+
+
+def test_the_summary_counts_what_is_beyond_doubt() -> None:
+    """Six rounds on one side of 1 are; five are too few, and one on the other side is doubt; no time, no ratio."""
+    base = rounds(*[1.0] * 6)
+    pairs: list[tuple[Result, Result]] = [
+        (base, rounds(*[2.0] * 6)),
+        (base, rounds(*[0.5] * 6)),
+        (base, rounds(0.5, 0.5, 0.5, 0.5, 0.5, 1.5)),
+        (rounds(*[1.0] * 5), rounds(*[2.0] * 5)),
+        (base, Skipped(case(), "mpi", "cpu", "no way")),
+    ]
+    assert summary(pairs) == (
+        "B against A: faster in 1 and slower in 1 of 4 rows, no difference seen in 2; typical B / A 1.250x"
+    )
+
+
+def test_a_described_setting_does_not_slow_the_plain_command() -> None:
+    """`collbench sweep --help` imports nothing of it."""
+    script = "import sys, collbench.cli.sweep; print(json.dumps(sorted(sys.modules)))".replace("sys,", "json, sys,")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert not loaded & {"collbench.paired", "collbench.cli._ab", "collbench.session", "numpy"}
+
+
+def test_a_row_says_once_what_holds_for_both() -> None:
+    """One reason for two skipped; two reasons where they differ; a ratio only where there are two times."""
+    skipped = Skipped(case(), "mpi", "cpu", "no way")
+    assert row(skipped, skipped).split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
+    assert row(skipped, Failed(case(), "mpi", "cpu", "died")).split()[3:] == [
+        "skipped",
+        "FAILED",
+        "A",
+        "no",
+        "way;",
+        "B",
+        "died",
+    ]
+    assert row(skipped, rounds(1.0)).split()[3:] == ["skipped", "1", "s", "A", "no", "way;", "B", "ok"]
+    assert row(rounds(1.0, 1.0), rounds(2.0, 200.0)).split()[-5:] == ["101x", "2.000", "..", "200", "ok"]
