@@ -70,15 +70,16 @@ def _rate(system: System, collective: str, option: Option) -> float:
 
     NVLSTree's is a ceiling per release; its ports and cards, which hinder each other, explain all releases with one
     eta.  Through the host's memory, bytes in and bytes out share the slot, so that only two ranks one of which merely
-    sends have all of it.
+    sends have all of it.  Where no speed that NCCL tries fits the links it notes a token rate and sends all the same.
     """
+    rate = option.rate * option.bound / option.busbw if option.placeholder else option.rate
     if option.algorithm == "nvlstree":
         port = system.gpu_rate / (1 + 1 / system.gpus)
         return float((port**-4 + limit(replace(system, gpu_rate=np.inf), collective) ** -4) ** -0.25)
     if system.fabric == "pcie" and not system.p2p and system.nodes == 1:
         one_way = collective in ("broadcast", "reduce") and system.ranks == 2
-        return min(option.rate, limit(system, collective) / (1 if one_way else 2))
-    return option.rate
+        return min(rate, limit(system, collective) / (1 if one_way else 2))
+    return rate
 
 
 def limit(system: System, collective: str, algorithm: str = "ring") -> float:
