@@ -21,7 +21,8 @@ from collbench.session import Session
 from collbench.supervisor import Supervisor
 from collbench.sweep import Case, Sampling, Sweep
 
-ROUNDS = 6  # of each setting: the fewest whose ratios have a 95 % interval, from the least to the greatest
+ROUNDS = 8  # of each setting
+LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
 COPIES = 2  # sets of ranks, which hold memory at the same time
 
 
@@ -37,7 +38,10 @@ def order(rounds: int) -> Iterator[tuple[int, int]]:
 
 
 def shares(sampling: Sampling) -> list[Sampling]:
-    """How to sample in each round, so that all of them together are one case's worth for each setting."""
+    """How to sample in each round, so that all of them together are one case's worth for each setting.
+
+    As many rounds as there are samples to take, if those are fewer than ROUNDS.
+    """
     if sampling.iters is not None:
         rounds = min(ROUNDS, sampling.iters)
         counts = [len(range(number, sampling.iters, rounds)) for number in range(rounds)]
@@ -102,6 +106,13 @@ class _Tally:
     def _add(self, result: Result) -> None:
         self.found[result.implementation].append(result)
 
+    def spent(self) -> float:
+        """Seconds that its samples lasted; infinite once there is nothing left to measure."""
+        if not any(_right(results[-1]) for results in self.found.values()):
+            return math.inf
+        measured = (each for results in self.found.values() for each in results if isinstance(each, Measurement))
+        return sum(sum(each.seconds) * each.launches for each in measured)
+
     def merged(self) -> list[Result]:
         """One result for each implementation: samples of all rounds in order, or what went wrong in the last."""
         return [_merge(results) for results in self.found.values()]
@@ -155,11 +166,20 @@ class Pair:
     def _measure(self, case: Case) -> tuple[list[Result], list[Result]]:
         tallies = [_Tally(case, self.platform, {name: [] for name in self.sweep.implementations}) for _ in self.ranks]
         parts = shares(self.sweep.sampling)
-        for part, turns in zip(parts, order(len(parts)), strict=True):
+        for number, (part, turns) in enumerate(zip(parts, order(len(parts)), strict=True)):
+            if self._overdue(number, tallies):
+                break
             for place in turns:
                 tallies[place].round(self.ranks[place], part)
         first, second = tallies
         return first.merged(), second.merged()
+
+    def _overdue(self, done: int, tallies: Sequence[_Tally]) -> bool:
+        """Whether the budget is spent after so many rounds; only an even number of them is fair to both settings."""
+        sampling = self.sweep.sampling
+        if sampling.iters is not None or done < LEAST or done % 2:
+            return False
+        return all(each.spent() >= sampling.budget for each in tallies)
 
 
 class _Side:

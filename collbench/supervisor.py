@@ -139,10 +139,11 @@ class _Workers:
             message = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except link.Closed:
             message = None
-        if message is None or "refused" in message:
-            reason = message["refused"] if message else f"the ranks did not start: {self._last_words()}"
-            raise PlatformError(reason)
+        if message is None:
+            raise PlatformError(f"the ranks did not start: {self._last_words()}")
         self._pids, self._files = message["pids"], message["files"]
+        if "refused" in message:
+            raise PlatformError(message["refused"])
         return message
 
     def measure(

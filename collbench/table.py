@@ -1,12 +1,17 @@
 """Results as lines of a table, made one by one while a sweep runs or is predicted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from collbench import breakdown
 from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed, timed
+from collbench.stats import percentile
 from collbench.sweep import Case
 from collbench.units import format_rate, format_seconds, format_size
 
+PAIRED_LEGEND = (
+    "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
+    "B / A: the median of the rounds' ratios, below 1 where B is faster; rounds: the least and the greatest of them"
+)
 LEGEND = (
     "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
@@ -21,6 +26,10 @@ ESTIMATE = (
 )
 _ROW = "{size:>9}  {name:<16} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
 _EXPECTED = "{size:>9}  {name:<16} {time:>9} {band:>18} {algbw:>8} {busbw:>8} {ratio:>8}  {how:<16} {check}"
+_PAIRED = (
+    "{size:>9}  {name:<16} {label:<18} {time:>9} {interval:>7} {algbw:>8} {busbw:>8} {ratio:>8}  {spread:>16}  {check}"
+)
+_LABEL = 18  # characters of a setting's name in a row
 _CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
 
 
@@ -89,25 +98,79 @@ def change_row(before: Result, after: Result) -> str:
     )
 
 
+def label(letter: str, setting: str) -> str:
+    """What a row calls a setting: its letter, and as much of the end of its words as there is room for."""
+    words, room = setting or "as is", _LABEL - len(letter) - 1
+    return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
+
+
+def paired_heading() -> str:
+    """The names of the columns where two settings are measured in turn."""
+    names = {each: each for each in ("size", "time", "algbw", "busbw", "check")}
+    return _PAIRED.format(**names, name="", label="setting", interval="± 95 %", ratio="B / A", spread="rounds")
+
+
+def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Sequence[float]) -> Iterator[str]:
+    """A row for each of two settings, or one for both where they are skipped alike.
+
+    `ratios` are those of the rounds, none where one of them has no time.
+    """
+    if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
+        yield row(pair[0], None)
+        return
+    for number, (result, name) in enumerate(zip(pair, labels, strict=True)):
+        size, implementation = ("", "") if number else (format_size(result.case.nbytes), result.implementation)
+        if not isinstance(result, Measurement) or result.mismatch:
+            yield f"{size:>9}  {implementation:<16} {name:<{_LABEL}} {_reason(result)}"
+            continue
+        told = ratios if number else ()
+        yield _PAIRED.format(
+            size=size,
+            name=implementation,
+            label=name,
+            time=format_seconds(result.typical),
+            interval=_halfwidth(result),
+            algbw=format_rate(result.algbw),
+            busbw=format_rate(result.busbw),
+            ratio=f"{_factor(percentile(told, 50))}x" if told else "",
+            spread=f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else "",
+            check=", ".join(filter(None, ["ok", result.note])),
+        )
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def _reason(result: Result) -> str:
+    """Why there is no time."""
+    if isinstance(result, Skipped | Failed):
+        return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
+    return f"WRONG: {_wrong(result)}" if isinstance(result, Measurement | Reported) else ""
+
+
+def _halfwidth(result: Measurement | Reported) -> str:
+    low, high = result.interval
+    halfwidth = (high - low) / 2 / result.typical
+    return f"{halfwidth:.1%}" if halfwidth < 10 else "?"
+
+
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False) -> str:
     """One result; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
     if isinstance(result, Skipped | Failed):
-        word = "skipped" if isinstance(result, Skipped) else "FAILED"
-        return f"{size:>9}  {result.implementation:<16} {word}: {result.reason}"
+        return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     if isinstance(result, Explanation):
         return breakdown.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
-    if wrong := _wrong(result):
-        return f"{size:>9}  {result.implementation:<16} WRONG: {wrong}"
-    low, high = result.interval
-    halfwidth = (high - low) / 2 / result.typical
+    if _wrong(result):
+        return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     return _ROW.format(
         size=size,
         name=result.implementation,
         time=format_seconds(result.typical),
-        interval=f"{halfwidth:.1%}" if halfwidth < 10 else "?",
+        interval=_halfwidth(result),
         spread="".join(f"{format_seconds(result.percentile(each)):>9} " for each in _SPREAD.values()) if spread else "",
         estimate=f"{_estimate(result):>9} " if estimates else "",
         algbw=format_rate(result.algbw),

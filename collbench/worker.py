@@ -48,7 +48,8 @@ def main() -> None:
         world.abort()
     except CollbenchError as error:
         if channel:
-            channel.send({"refused" if not isinstance(error, CaseFailed) else "failed": str(error)})
+            kind = "failed" if isinstance(error, CaseFailed) else "refused"
+            channel.send({kind: str(error), "pids": list(ranks), "files": sorted(leftovers.shared_files())})
             channel.receive(seconds=_PATIENCE)
         else:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say

@@ -9,7 +9,7 @@ import pytest
 
 from collbench.errors import PlatformError
 from collbench.measurement import Failed, Measurement, Mismatch, Result, Skipped
-from collbench.paired import ROUNDS, Pair, order, ratios, shares
+from collbench.paired import LEAST, ROUNDS, Pair, order, ratios, shares
 from collbench.stats import median_interval
 from collbench.sweep import Case, Sampling, Sweep
 from tests.conftest import case
@@ -70,7 +70,7 @@ def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
 def test_the_settings_take_turns_and_each_is_first_as_often() -> None:
     """A B, B A, B A, A B and so on: once in each round, and ever another pattern."""
     _, ranks = carried_out()
-    assert "".join(each for each in ranks[0].log if each in "ab") == "abbabaabbaab"
+    assert "".join(each for each in ranks[0].log if each in "ab") == "abbabaabbaababba"
     firsts = [first for first, _ in order(64)]
     assert all(firsts[place] != firsts[place + 1] for place in range(0, 64, 2))
 
@@ -93,7 +93,7 @@ def test_samples_of_all_rounds_are_one_measurement() -> None:
     results, _ = carried_out(a=lambda asked, name, round_: measured(asked, name, *[round_ * 1e-3] * (round_ + 1)))
     (one, _), _ = results
     assert isinstance(one, Measurement)
-    assert one.rounds == (2, 3, 4, 5, 6, 7)
+    assert one.rounds == (2, 3, 4, 5, 6, 7, 8, 9)
     assert one.seconds[:5] == (1e-3, 1e-3, 2e-3, 2e-3, 2e-3)
     assert sum(one.rounds) == len(one.seconds)
 
@@ -108,7 +108,7 @@ def test_drift_of_the_machine_cancels_in_the_ratio(drift: float) -> None:
             seconds = []
             for _ in range(8):
                 passed[0] += 1
-                seconds.append(factor * (1 + drift * passed[0] / (8 * 2 * 2 * ROUNDS)))
+                seconds.append(1e-6 * factor * (1 + drift * passed[0] / (8 * 2 * 2 * ROUNDS)))
             return measured(asked, name, *seconds)
 
         return answer
@@ -140,6 +140,18 @@ def test_all_rounds_together_cost_one_case_and_give_an_interval() -> None:
     assert sum(each.budget for each in parts) == pytest.approx(0.6)
     assert sum(each.minimum for each in parts) >= Sampling().minimum
     assert median_interval([1.0] * len(parts)) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("share", "rounds"), [(1 / 8, ROUNDS), (1 / 7, ROUNDS), (1 / 6, LEAST), (10.0, LEAST)])
+def test_a_case_ends_once_its_budget_is_spent(share: float, rounds: int) -> None:
+    """After an even number of rounds, and not before the ratios have an interval; `share` of it goes in a round."""
+    budget = asked_for().sampling.budget
+
+    def answer(asked: Case, name: str, round_: int) -> Result:
+        return measured(asked, name, 1.001 * share * budget / len(NAMES), launches=1)
+
+    results, _ = carried_out(a=answer, b=answer)
+    assert [len(each.rounds) for side in results for each in side if isinstance(each, Measurement)] == [rounds] * 4
 
 
 def test_how_long_a_sample_is_is_found_out_once() -> None:

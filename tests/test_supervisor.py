@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from collbench import leftovers
 from collbench.environment import Setting, variables
+from collbench.errors import PlatformError
 from collbench.measurement import Measurement
 from collbench.supervisor import Supervisor
 from collbench.sweep import Sampling
+from tests.cli.test_sweep import alive, wait_for
 from tests.conftest import case
 from tests.test_sweep import sweep
 
@@ -40,6 +43,29 @@ def test_ranks_without_an_order_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
         assert supervisor.greeting["variables"]["XYZZY"] == "2"
     allowed = sorted(os.sched_getaffinity(0))
     assert cores == [allowed[rank % len(allowed)] for rank in range(asked.ranks)]
+
+
+def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say which processes they are and what they map before they are killed; a killed rank removes nothing."""
+    ended: list[tuple[list[int], list[str]]] = []
+    end = leftovers.end
+
+    def noted(pids: list[int], known: list[str]) -> None:
+        ended.append((pids, known))
+        end(pids, known)
+
+    monkeypatch.setattr(leftovers, "end", noted)
+    asked = sweep(1024)
+    with (
+        pytest.raises(PlatformError, match="no-such-compiler"),
+        Supervisor("cpu", asked, Setting((("CXX", "no-such-compiler"),))),
+    ):
+        pass
+    ((pids, known),) = ended
+    assert len(pids) == asked.ranks
+    assert known
+    assert not any(Path(path).exists() for path in known)
+    wait_for(lambda: not alive(pids), 5)
 
 
 def test_a_setting_sets_empties_and_unsets() -> None:

@@ -3,7 +3,18 @@
 from dataclasses import replace
 
 from collbench.measurement import Failed, Mismatch, Prediction, Skipped
-from collbench.table import change_heading, change_row, expected_heading, heading, library_of, row, title
+from collbench.table import (
+    change_heading,
+    change_row,
+    expected_heading,
+    heading,
+    label,
+    library_of,
+    paired_heading,
+    paired_rows,
+    row,
+    title,
+)
 from tests.conftest import case, measurement
 
 
@@ -105,3 +116,48 @@ def test_a_change_stands_beside_what_it_changes() -> None:
         assert line.index(value) + len(value) == names.index(name) + len(name), name
     skipped = Skipped(case(), "nvls", "model", "one node only")
     assert "skipped: one node only" in change_row(skipped, skipped)
+
+
+def test_two_settings_are_two_rows_and_the_second_has_the_ratio() -> None:
+    """Each with its time; what they have in common stands once, and columns end where their headings do."""
+    labels = label("A", ""), label("B", "NCCL_ALGO=Ring")
+    pair = measurement(seconds=(2e-6,) * 7), measurement(seconds=(3e-6,) * 7)
+    first, second = paired_rows(pair, labels, [1.4, 1.5, 1.6])
+    assert first.split()[:7] == ["1", "KiB", "mpi", "A", "as", "is", "2"]
+    assert "x" not in first.partition("A as is")[2]
+    assert second.split()[:4] == ["B", "NCCL_ALGO=Ring", "3", "us"]
+    assert second.split()[-5:] == ["1.500x", "1.400", "..", "1.600", "ok"]
+    for name, value in (("time", "3 us"), ("B / A", "1.500x"), ("rounds", "1.600")):
+        assert second.index(value) + len(value) == paired_heading().index(name) + len(name)
+
+
+def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
+    """And there is no ratio."""
+    labels = label("A", ""), label("B", "NCCL_ALGO=Tree")
+    for result, word in (
+        (Failed(case(), "mpi", "cpu", "died"), "FAILED: died"),
+        (Skipped(case(), "mpi", "cpu", "no"), "no"),
+    ):
+        first, second = paired_rows((measurement(), result), labels, [])
+        assert first.endswith("ok")
+        assert second.split()[:2] == ["B", "NCCL_ALGO=Tree"]
+        assert second.endswith(word)
+
+
+def test_a_long_setting_is_cut_in_front() -> None:
+    """Its end tells settings of one variable apart, and columns stay where they are."""
+    text = label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring")
+    assert text.startswith("B …")
+    assert text.endswith("ALGORITHM=ring")
+    assert len(text) == len(label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling"))
+
+
+def test_settings_that_are_skipped_alike_are_one_row_and_large_factors_are_short() -> None:
+    """One reason for both, two where they differ; no decimals above a hundred."""
+    labels = label("A", ""), label("B", "X=1")
+    skipped = Skipped(case(), "mpi", "cpu", "no way")
+    (line,) = paired_rows((skipped, skipped), labels, [])
+    assert line.split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
+    assert len(list(paired_rows((skipped, Failed(case(), "mpi", "cpu", "died")), labels, []))) == 2
+    _, second = paired_rows((measurement(), measurement()), labels, [2.0, 101.0, 200.0])
+    assert second.split()[-5:] == ["101x", "2.000", "..", "200", "ok"]

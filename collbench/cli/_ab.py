@@ -10,34 +10,28 @@ from typing import Any
 
 import click
 
-from collbench import table, worker
+from collbench import worker
 from collbench.cli._options import cut_short, default_folder, left_aside, make_sweep
 from collbench.cli._report import draw_plots
 from collbench.cli._status import Status
 from collbench.environment import Setting
 from collbench.errors import UsageError
-from collbench.measurement import Failed, Measurement, Result, Skipped
+from collbench.measurement import Measurement, Result, Skipped
 from collbench.paired import COPIES, PairedSession, ratios
 from collbench.platforms import PLATFORMS
 from collbench.session import exit_status
 from collbench.stats import median_interval, percentile
 from collbench.store import INTERRUPTED
 from collbench.sweep import Sweep
-from collbench.table import title
-from collbench.units import format_seconds, format_size
+from collbench.table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
 from collbench.world import launched
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
-LEGEND = (
-    "A, B: median of one operation on the slowest rank; B / A: the median of the rounds' ratios, below 1 where B is\n"
-    "faster; rounds: the least and the greatest of them"
-)
 _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
 _OURS = (worker.FOLDER, worker.SUPERVISOR, worker.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
-_ROW = "{size:>9}  {name:<16} {base:>9} {other:>9} {ratio:>8}  {spread:>16}  {check}"
 
 
 def carry_out_pair(options: Mapping[str, Any]) -> int:
@@ -59,7 +53,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
     try:
         with session:
             _begin(session, texts, remarks)
-            pairs = _show(session)
+            pairs = _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])))
     except KeyboardInterrupt:
         where = " and ".join(map(str, paths)) if session.sessions[0].results else ""
         click.echo(
@@ -130,7 +124,7 @@ def _begin(session: PairedSession, texts: Sequence[str], remarks: Iterable[str])
         click.echo(f"{letter}: {text or 'the environment as it is'}")
 
 
-def _show(session: PairedSession) -> list[tuple[Result, Result]]:
+def _show(session: PairedSession, labels: tuple[str, str]) -> list[tuple[Result, Result]]:
     """The table, row by row as results arrive; all of them."""
     status = Status(_count(session.sweep))
     pairs: list[tuple[Result, Result]] = []
@@ -140,12 +134,12 @@ def _show(session: PairedSession) -> list[tuple[Result, Result]]:
         status.clear()
         if (this := title(pair[0].case)) != above:
             above = this
-            click.echo(f"\n{above}\n{heading()}")
+            click.echo(f"\n{above}\n{paired_heading()}")
         reasons = tuple(each.reason if isinstance(each, Skipped) else None for each in pair)
         if None in reasons or (above, pair[0].implementation, reasons) not in said:  # said once for all sizes
             said.add((above, pair[0].implementation, reasons))
-            line = row(*pair)
-            click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
+            for line in paired_rows(pair, labels, _ratios(*pair)):
+                click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
         status.show(len(pairs), above)
     status.clear()
     return pairs
@@ -155,32 +149,6 @@ def _count(sweep: Sweep) -> int:
     return len(list(sweep.cases())) * len(sweep.implementations)
 
 
-def heading() -> str:
-    """The names of the columns."""
-    names = {"size": "size", "name": "", "base": "A", "other": "B", "ratio": "B / A"}
-    return _ROW.format(**names, spread="rounds", check="check")
-
-
-def row(base: Result, other: Result) -> str:
-    """One case by one implementation under both settings."""
-    if isinstance(base, Skipped) and base == other:
-        return table.row(base, None)
-    found = _ratios(base, other)
-    return _ROW.format(
-        size=format_size(base.case.nbytes),
-        name=base.implementation,
-        base=_time(base),
-        other=_time(other),
-        ratio=f"{_factor(percentile(found, 50))}x" if found else "",
-        spread=f"{_factor(min(found))} .. {_factor(max(found))}" if len(found) > 1 else "",
-        check=_check(base, other),
-    )
-
-
-def _factor(ratio: float) -> str:
-    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}"
-
-
 def _ratios(base: Result, other: Result) -> list[float]:
     """Of the rounds, if both settings have a time."""
     if isinstance(base, Measurement) and isinstance(other, Measurement) and base.right and other.right:
@@ -188,30 +156,10 @@ def _ratios(base: Result, other: Result) -> list[float]:
     return []
 
 
-def _time(result: Result) -> str:
-    if isinstance(result, Measurement):
-        return format_seconds(result.typical) if result.right else "WRONG"
-    return "FAILED" if isinstance(result, Failed) else "skipped"
-
-
-def _check(base: Result, other: Result) -> str:
-    """What is to be said of both, or of each."""
-    words = [_word(base), _word(other)]
-    if words[0] == words[1]:
-        return words[0]
-    return "; ".join(f"{letter} {word}" for letter, word in zip(LETTERS, words, strict=True))
-
-
-def _word(result: Result) -> str:
-    if isinstance(result, Measurement):
-        return ", ".join(filter(None, [str(result.mismatch) if result.mismatch else "ok", result.note]))
-    return result.reason if isinstance(result, Skipped | Failed) else ""
-
-
 def _close(pairs: Sequence[tuple[Result, Result]], paths: Sequence[Path], plot: bool) -> None:
     """What came out, what the numbers mean, and where everything is."""
     click.echo(f"\n{summary(pairs)}")
-    click.echo(f"\n{LEGEND}", err=True)
+    click.echo(f"\n{PAIRED_LEGEND}", err=True)
     for path in paths:
         click.echo(f"run file: {path}")
     for path in paths if plot else ():

@@ -13,11 +13,11 @@ from statistics import median
 
 import pytest
 
-from collbench.cli._ab import folders, row, summary, to_setting
+from collbench.cli._ab import folders, summary, to_setting
 from collbench.environment import Setting
 from collbench.errors import CollbenchError
 from collbench.measurement import Failed, Measurement, Result, Skipped
-from collbench.paired import ROUNDS, ratios
+from collbench.paired import LEAST, ROUNDS, ratios
 from collbench.platforms import cpu
 from collbench.store import Run, read
 from tests.cli.test_sweep import Start, alive, ranks_of, shared_files, wait_for
@@ -77,7 +77,7 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(collbench: Comm
     for run, each in zip(runs, times(*runs), strict=True):
         assert list(each) == ["mpi", "two-shot"]
         for result in each.values():
-            assert len(result.rounds) == ROUNDS
+            assert LEAST <= len(result.rounds) <= ROUNDS
             assert sum(result.rounds) == len(result.seconds)
             assert not result.mismatch
         assert run.header["sweep"]["sampling"]["budget"] == 0.1
@@ -89,7 +89,9 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(collbench: Comm
     assert (first["setting"], second["setting"]) == ("", text)
     assert first["cores"] == second["cores"] != []
     assert re.search(
-        r" 1 KiB  mpi +\S+ [nu]s +\S+ [nu]s +\d+\.\d{3}x +\d+\.\d{3} \.\. \d+\.\d{3}  ok$", done.stdout, re.M
+        r" 1 KiB  mpi +A as is +\S+ [num]s .* ok\n +B \S.* \S+ [num]s .* \d+\.\d{3}x +\d+\.\d{3} \.\. \d+\.\d{3}  ok$",
+        done.stdout,
+        re.M,
     )
     assert f"B: {text}" in done.stdout
     assert f"run file: out/{name}/run.jsonl" in done.stdout
@@ -123,7 +125,7 @@ def test_a_setting_that_slows_one_way_down_is_seen_there(collbench: Command, tmp
 
 
 def test_a_wrong_result_under_one_setting_has_no_ratio(collbench: Command, tmp_path: Path) -> None:
-    """WRONG in its column, where and what behind; the other setting has its time; exit status 1."""
+    """WRONG in its row, where and what behind; the other setting has its time; exit status 1."""
     kernels = tmp_path / "kernels"
     shutil.copytree(ROOT / "kernels", kernels)
     text, tail = (kernels / "ring.cu").read_text(), "count - tail, world.ranks);"
@@ -132,7 +134,7 @@ def test_a_wrong_result_under_one_setting_has_no_ratio(collbench: Command, tmp_p
     wrong = ("-b", "4020", "-e", "4020", "-n", "6", "--impl", "ring-flags", "--ab", f"COLLBENCH_KERNELS={kernels}")
     done = collbench(*QUICK, *wrong)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(r"ring-flags +\S+ [nu]s +WRONG +A ok; B rank \d, element", done.stdout)
+    assert re.search(r"ring-flags +A as is +\S+ [num]s .* ok\n +B \S+ +WRONG: rank \d, element", done.stdout)
     assert "no row has a time under both settings" in done.stdout
 
 
@@ -249,7 +251,7 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
     os.kill(victims[-1], signal.SIGKILL)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert re.search(r"mpi +\S+ [nu]s +FAILED +A ok; B a rank was ended by signal 9", output)
+    assert re.search(r"mpi +A as is +\S+ [num]s .* ok\n +B X=1 +FAILED: a rank was ended by signal 9", output)
     base, other = both(tmp_path, "as-is", "X=1")
     assert base.complete
     assert other.complete
@@ -323,20 +325,3 @@ def test_a_described_setting_does_not_slow_the_plain_command() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = set(json.loads(done.stdout))
     assert not loaded & {"collbench.paired", "collbench.cli._ab", "collbench.session", "numpy"}
-
-
-def test_a_row_says_once_what_holds_for_both() -> None:
-    """One reason for two skipped; two reasons where they differ; a ratio only where there are two times."""
-    skipped = Skipped(case(), "mpi", "cpu", "no way")
-    assert row(skipped, skipped).split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
-    assert row(skipped, Failed(case(), "mpi", "cpu", "died")).split()[3:] == [
-        "skipped",
-        "FAILED",
-        "A",
-        "no",
-        "way;",
-        "B",
-        "died",
-    ]
-    assert row(skipped, rounds(1.0)).split()[3:] == ["skipped", "1", "s", "A", "no", "way;", "B", "ok"]
-    assert row(rounds(1.0, 1.0), rounds(2.0, 200.0)).split()[-5:] == ["101x", "2.000", "..", "200", "ok"]
