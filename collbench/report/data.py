@@ -1,0 +1,133 @@
+"""Runs as what the page's curves are drawn from: values that JSON has, in seconds and bytes, of what can be drawn."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from collbench.implementations import implementations
+from collbench.measurement import Observed, Prediction, Timed, timed
+from collbench.panels import Look, looks, share_a_device
+from collbench.report.sound import Sound
+from collbench.sweep import Case
+from collbench.table import title
+
+MOST_POINTS = 4000
+"""Of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
+DIGITS = 4  # significant, which is more than any sample repeats
+
+SYMBOLS = {
+    "o": "circle",
+    "s": "square",
+    "v": "triangle-down",
+    "^": "triangle-up",
+    "D": "diamond",
+    "d": "diamond-tall",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "p": "pentagon",
+    "*": "star",
+    "h": "hexagon2",
+}
+"""Plotly's names of Matplotlib's markers."""
+DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+AGAIN = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third, ...
+DARK = (0x16, 0x1A, 0x20)  # the page's background at night, as report.css has it
+READABLE = 4.5  # contrast with it
+
+
+def libraries() -> list[str]:
+    """What the others are compared with."""
+    return [name for name, each in implementations().items() if each.library]
+
+
+def curves(runs: Sequence[Sound]) -> dict[str, Any]:
+    """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
+    styles = looks({each.implementation for run in runs for each in timed(run.run.results)} | set())
+    figures: dict[Case, list[dict[str, Any]]] = {}
+    room, left_out = MOST_POINTS, 0
+    for number, run in enumerate(runs):
+        for kind, rows in _lines(run):
+            room -= len(rows)
+            if room < 0:
+                left_out += 1
+                continue
+            figures.setdefault(kind, []).append(_line(number, run, rows, styles[rows[0].implementation]))
+    return {
+        "runs": [{"label": run.label, "machine": run.machine} for run in runs],
+        "libraries": libraries(),
+        "figures": [{"title": title(kind), "lines": lines} for kind, lines in figures.items()],
+        "left_out": left_out,
+    }
+
+
+def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
+    """Each implementation's results of one kind of case by size; of one measured twice, the later."""
+    found: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
+    for each in timed(run.run.results):
+        if each.case.nbytes:
+            kind = replace(each.case, nbytes=0)
+            key = kind, each.implementation, isinstance(each, Prediction)
+            found.setdefault(key, {})[each.case.nbytes] = each
+    for (kind, _, _), sizes in found.items():
+        yield kind, [sizes[size] for size in sorted(sizes)]
+
+
+def _line(number: int, run: Sound, rows: Sequence[Timed], look: Look) -> dict[str, Any]:
+    first = rows[0]
+    predicted = isinstance(first, Prediction)
+    shared = share_a_device(run.run, [each for each in rows if isinstance(each, Observed)])
+    bands = [each.band for each in rows]
+    return {
+        "run": number,
+        "name": first.implementation,
+        "predicted": predicted,
+        "light": look.color,
+        "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
+        "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or number else ""),
+        "dash": _dash(number, predicted, look),
+        "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
+        "factor": 0 if shared else first.case.collective.bus_factor(first.case.ranks),
+        "sizes": [each.case.nbytes for each in rows],
+        "seconds": [_short(each.typical) for each in rows],
+        "low": [_short(low) for low, _ in bands],
+        "high": [_short(high) for _, high in bands],
+        "notes": [*dict.fromkeys(each.note for each in rows if isinstance(each, Observed | Prediction) and each.note)][
+            :3
+        ],
+    }
+
+
+def _dash(number: int, predicted: bool, look: Look) -> str:
+    if number:
+        return AGAIN[number % len(AGAIN)]
+    return "dash" if predicted else DASHES.get(look.linestyle, "solid")
+
+
+def _short(value: float) -> float | None:
+    """Few digits; none where nobody can tell, which JSON has no number for."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+
+
+def for_dark(color: str) -> tuple[int, ...]:
+    """A colour (#RRGGBB) as it is on the dark page: mixed with white until it can be read."""
+    parts = [int(color[place : place + 2], 16) for place in (1, 3, 5)]
+    for share in range(0, 100, 4):
+        mixed = tuple(round(part + (255 - part) * share / 100) for part in parts)
+        if contrast(mixed, DARK) >= READABLE:
+            return mixed
+    return 255, 255, 255
+
+
+def contrast(one: Sequence[int], other: Sequence[int]) -> float:
+    """Between two colours, from 1 to 21 (WCAG 2, relative luminance)."""
+    dark, bright = sorted(map(_luminance, (one, other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: Sequence[int]) -> float:
+    parts = [part / 255 for part in color]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
