@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.implementations import implementations
-from collbench.measurement import Observed, Prediction, Timed, timed
+from collbench.measurement import Measurement, Observed, Prediction, Reported, Timed, timed
 from collbench.panels import Look, looks, share_a_device
 from collbench.report.sound import Sound
 from collbench.sweep import Case
@@ -36,6 +36,7 @@ DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 AGAIN = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third, ...
 DARK = (0x16, 0x1A, 0x20)  # the page's background at night, as report.css has it
 READABLE = 4.5  # contrast with it
+KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
 
 
 def libraries() -> list[str]:
@@ -45,7 +46,7 @@ def libraries() -> list[str]:
 
 def curves(runs: Sequence[Sound]) -> dict[str, Any]:
     """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
-    styles = looks({each.implementation for run in runs for each in timed(run.run.results)} | set())
+    styles = looks({each.implementation for run in runs for each in timed(run.run.results)})
     figures: dict[Case, list[dict[str, Any]]] = {}
     room, left_out = MOST_POINTS, 0
     for number, run in enumerate(runs):
@@ -78,7 +79,7 @@ def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
 def _line(number: int, run: Sound, rows: Sequence[Timed], look: Look) -> dict[str, Any]:
     first = rows[0]
     predicted = isinstance(first, Prediction)
-    shared = share_a_device(run.run, [each for each in rows if isinstance(each, Observed)])
+    shared = share_a_device(run.run, [each for each in rows if isinstance(each, Measurement | Reported)])
     bands = [each.band for each in rows]
     return {
         "run": number,
@@ -114,9 +115,10 @@ def _short(value: float) -> float | None:
 def for_dark(color: str) -> tuple[int, ...]:
     """A colour (#RRGGBB) as it is on the dark page: mixed with white until it can be read."""
     parts = [int(color[place : place + 2], 16) for place in (1, 3, 5)]
+    wanted = max(READABLE, KEPT * contrast(parts, (255, 255, 255)))
     for share in range(0, 100, 4):
         mixed = tuple(round(part + (255 - part) * share / 100) for part in parts)
-        if contrast(mixed, DARK) >= READABLE:
+        if contrast(mixed, DARK) >= wanted:
             return mixed
     return 255, 255, 255
 

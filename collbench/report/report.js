@@ -114,7 +114,7 @@
     const common = { gridcolor: color("--grid"), linecolor: color("--line"), zerolinecolor: color("--line"), tickmode: "array", automargin: true };
     return {
       xaxis: { ...common, type: xlog ? "log" : "linear", range: xrange, tickvals: xticks, ticktext: xticks.map(size),
-        showgrid: false, showline: true, ticks: "outside", tickcolor: color("--line"), title: { text: "message size" } },
+        showgrid: false, showline: true, ticks: "outside", tickcolor: color("--line"), title: { text: "message size", standoff: 8 } },
       yaxis: { ...common, type: ylog ? "log" : "linear", range: yrange, tickvals: yticks, ticktext: yticks.map((each) => plain(write(each))),
         title: { text: VIEWS[view].title(), standoff: 12 } },
     };
@@ -156,7 +156,7 @@
     const one = view === "ratio" ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: color("--soft"), width: 1, dash: "dot" } }] : [];
     const layout = {
       ...axes(xrange, yrange), annotations: empty, shapes: one, showlegend: false, hovermode: "closest", dragmode: narrow ? false : "zoom",
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: narrow ? 8 : 20, r: narrow ? 14 : 28, t: 24, b: 16 },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: narrow ? 8 : 20, r: narrow ? 14 : 28, t: 24, b: 56 },
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 13, color: color("--ink") },
       hoverlabel: { bgcolor: color("--card"), bordercolor: color("--line"), font: { color: color("--ink"), size: 13 }, align: "left" },
     };

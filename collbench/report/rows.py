@@ -77,9 +77,9 @@ def _libraries(results: Iterable[Result]) -> dict[Case, Timed]:
     known = libraries()
     found: dict[Case, Timed] = {}
     for each in results:
-        if each.implementation in known:
-            if (reference := library_of([each], known, each.case)) is not None:
-                found[each.case] = reference
+        reference = library_of([each], known, each.case) if each.implementation in known else None
+        if reference:
+            found[each.case] = reference
     return found
 
 

@@ -35,7 +35,7 @@ class Seen:
 def heading(found: Sequence[Seen]) -> str:
     """The title of the page."""
     collectives = _distinct(each.case.collective.name for seen in found for each in seen.run.every)
-    return f"{_listed(collectives) or 'collectives'} on {_listed(_distinct(seen.run.machine for seen in found))}"
+    return f"{_listed(collectives) or 'collectives'}: {_listed(_distinct(seen.run.machine for seen in found))}"
 
 
 def header(found: Sequence[Seen]) -> Markup:

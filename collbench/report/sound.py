@@ -116,7 +116,7 @@ def _unexplained(result: Explanation) -> str:
 def _header(header: Mapping[str, Any]) -> dict[str, Any]:
     """Its parts as the types they should be; what is of another type is left out."""
     environment = _mapping(header.get("environment"))
-    facts = {name: plain(environment[name]) for name in ("host", "system") if name in environment}
+    facts: dict[str, Any] = {name: plain(environment[name]) for name in ("host", "system") if name in environment}
     for name in ("versions", "variables"):
         facts |= {name: {plain(key, 80): plain(each) for key, each in _mapping(environment.get(name)).items()}}
     topology = dict(_mapping(header.get("topology")))

@@ -4,8 +4,10 @@ The first says who is fastest where and by how much, the second what the sizes d
 however small it is, and where its bandwidth stops growing.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from collbench.analysis.crossover import Contest, contests, winners
 from collbench.analysis.fitted import Curve
@@ -18,6 +20,8 @@ from collbench.units import format_rate, format_seconds, format_size
 
 FLAT = 1.25  # times the time of the smallest size up to which a size hardly counts
 FULL = 0.9  # of the highest bandwidth from which on it is as good as reached
+CLOSE = 1.05  # times the smallest time that a fitted latency may be, and still describe it
+MOST_RANGES = 6  # told in full
 FEWEST = 4  # sizes from which on a curve has a shape to speak of
 
 
@@ -72,9 +76,12 @@ def _who(subject: Subject) -> Iterator[str]:
     names = list(dict.fromkeys(each.implementation for each in subject.rows))
     sizes = sorted({each.case.nbytes for each in subject.rows})
     what = f"{len(names)} implementations" if len(names) > 1 else names[0]
-    how = "is what a model expects of" if subject.predicted else "was measured with"
-    span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
-    yield f"On {subject.run.machine}, {title(subject.kind)} {how} {what} at {len(sizes)} sizes, {span}."
+    span = f"{len(sizes)} sizes, {format_size(sizes[0])} to {format_size(sizes[-1])}"
+    where = f"at {span if len(sizes) > 1 else format_size(sizes[0])} ({subject.run.machine})"
+    if subject.predicted:
+        yield f"A model says what {what} of {title(subject.kind)} should take {where}; nothing of it was measured."
+    else:
+        yield f"Measured {'were' if len(names) > 1 else 'was'} {what} of {title(subject.kind)} {where}."
     if len(names) == 1:
         yield f"With {names[0]} alone, there is nobody to compare it with."
         return
@@ -85,38 +92,62 @@ def _who(subject: Subject) -> Iterator[str]:
 
 
 def _ranges(subject: Subject) -> Iterator[str]:
-    ((_, ranges),) = winners(list(subject.rows))  # type: ignore[arg-type]
-    be = "is expected to be fastest" if subject.predicted else "is fastest"
+    """Who is fastest where, in as few words as the intervals allow."""
+    ranges = _strict(subject) if subject.predicted else _level(subject)
+    be = "Expected to be fastest is" if subject.predicted else "Fastest, or level with the fastest, is"
     parts = []
     for first, last, name in ranges:
         where = f"at {format_size(first)}" if first == last else f"from {format_size(first)} to {format_size(last)}"
         parts.append(f"{name} {where}")
     if len(ranges) == 1:
-        yield f"{ranges[0][2]} {be} at every size."
+        yield f"{be} {ranges[0][2]} at every size."
     else:
-        shown = parts if len(parts) <= 6 else [*parts[:3], f"others in {len(parts) - 5} more ranges", *parts[-2:]]
-        yield (
-            f"The fastest is {', then '.join(shown)}."
-            if not subject.predicted
-            else (f"Expected to be fastest is {', then '.join(shown)}.")
-        )
+        shown = parts if len(parts) <= MOST_RANGES else [*parts[:3], f"others in {len(parts) - 5} ranges", *parts[-2:]]
+        yield f"{be} {', then '.join(shown)}."
     yield from _doubt(subject)
+
+
+def _strict(subject: Subject) -> list[tuple[int, int, str]]:
+    """The fastest by the middle of its band: (first size, last size, implementation)."""
+    return [each for _, ranges in winners(list(subject.rows)) for each in ranges]
+
+
+def _level(subject: Subject) -> list[tuple[int, int, str]]:
+    """The same with the fewest ranges, where one that is level with the fastest counts as such."""
+    fastest = _fastest(subject)
+    sizes = sorted(fastest)
+    ranges, place = [], 0
+    while place < len(sizes):
+        here = fastest[sizes[place]]
+        reach = {name: _reach(name, sizes[place:], fastest) for name in here}
+        name = max(here, key=lambda each: reach[each])  # of equals the first, which is the fastest
+        ranges.append((sizes[place], sizes[place + reach[name] - 1], name))
+        place += reach[name]
+    return ranges
+
+
+def _reach(name: str, sizes: Sequence[int], fastest: dict[int, list[str]]) -> int:
+    """At how many of the sizes, from the first on, it is among the fastest."""
+    return next((count for count, size in enumerate(sizes) if name not in fastest[size]), len(sizes))
+
+
+def _fastest(subject: Subject) -> dict[int, list[str]]:
+    """For each size the fastest and those whose interval overlaps its own, by time."""
+    found = {}
+    for size in {each.case.nbytes for each in subject.rows}:
+        here = {each.implementation: each for each in subject.rows if each.case.nbytes == size}
+        first, *rest = sorted(here.values(), key=lambda each: each.typical)
+        found[size] = [first.implementation, *(each.implementation for each in rest if each.band[0] <= first.band[1])]
+    return found
 
 
 def _doubt(subject: Subject) -> Iterator[str]:
     """At how many sizes the bands of the two fastest overlap, so that the second may as well be the first."""
-    level = compared = 0
-    for size in {each.case.nbytes for each in subject.rows}:
-        here = {each.implementation: each for each in subject.rows if each.case.nbytes == size}
-        first, *rest = sorted(here.values(), key=lambda each: each.typical)
-        if rest and first.band[1] == first.band[1] and rest[0].band[0] == rest[0].band[0]:
-            compared += 1
-            level += first.band[1] >= rest[0].band[0]
-    bands = "bands" if subject.predicted else "intervals"
+    fastest = _fastest(subject)
+    level = sum(len(names) > 1 for names in fastest.values())
+    bands = "bands" if subject.predicted else "95 % intervals"
     if level:
-        yield f"At {level} of {compared} sizes the two fastest are level: their {bands} overlap."
-    elif compared:
-        yield f"The {bands} of the two fastest are apart at every size."
+        yield f"At {level} of {len(fastest)} sizes the two fastest are level: their {bands} overlap."
 
 
 def _against_library(subject: Subject) -> Iterator[str]:
@@ -127,14 +158,8 @@ def _against_library(subject: Subject) -> Iterator[str]:
         best = max(own, key=lambda each: max(ratio for _, ratio in each.speedups))
         size, ratio = max(best.speedups, key=lambda each: each[1])
         if ratio > 1:
-            part = f"{ratio:.2g} times as fast as {library}, the library, at {format_size(size)}"
-            yield (
-                f"The largest gain over it is that of {best.challenger}: {part}."
-                if not library
-                else (
-                    f"The largest gain over the library is that of {best.challenger}, {part.replace(', the library,', '')}."
-                )
-            )
+            gain = f"{ratio:.2g} times as fast at {format_size(size)}"
+            yield f"The largest gain over {library}, the library, is that of {best.challenger}: {gain}."
         else:
             yield f"None is faster than {library}, the library, at any size."
         yield from _at_the_end(own, library)
@@ -173,21 +198,13 @@ def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
 def _flat(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
     """Up to where the time hardly depends on the size: there latency is all that counts."""
     first = rows[0]
-    flat = first
-    for each in rows[1:]:
-        if each.typical > FLAT * first.typical:
-            break
-        flat = each
+    flat = next((before for before, each in pairwise(rows) if each.typical > FLAT * first.typical), rows[-1])
     if flat is first:
-        times = f"{rows[1].typical / first.typical:.2g} times the time of {format_size(first.case.nbytes)}"
-        yield f"With {name}, the second smallest size, {format_size(rows[1].case.nbytes)}, already takes {times}."
-        return
-    bytes_more = flat.case.nbytes / first.case.nbytes
-    times = f"{flat.typical / first.typical:.2f} times the time of {format_size(first.case.nbytes)}"
-    take = "should take" if predicted else "takes"
-    yield (
-        f"With {name}, {format_size(flat.case.nbytes)} {take} {times} although it has {bytes_more:,.0f} times the bytes: "
-        f"for small messages the time goes to starting and to waiting for other ranks, which is latency, and not to bytes."
+        flat = rows[1]
+    longer, larger = flat.typical / first.typical, flat.case.nbytes / first.case.nbytes
+    sizes = f"{format_size(flat.case.nbytes)} {'should take' if predicted else 'takes'} {longer:.2g} times the time of"
+    yield f"With {name}, {sizes} {format_size(first.case.nbytes)}, and has {larger:,.3g} times the bytes" + (
+        ": there latency is what counts, the time to start and to wait for other ranks." if larger > 8 * longer else "."
     )
 
 
@@ -196,16 +213,15 @@ def _fit(name: str, rows: Sequence[Timed], curve: Curve | None) -> Iterator[str]
     if curve is None or curve.fit is None:
         return
     found, beyond = curve.fit, " ".join(curve.warnings())
-    if "latency" not in beyond:
-        share = min(1.0, found.latency / rows[0].typical)
+    share = found.latency / rows[0].typical
+    if "latency" not in beyond and share <= CLOSE:
         low, high = map(format_seconds, found.latency_interval())
-        yield (
-            f"Its fitted latency, {format_seconds(found.latency)} ({low} to {high}), is {share:.0%} of the time at "
-            f"{format_size(rows[0].case.nbytes)}."
-        )
-    if "rate" not in beyond:
+        part = f"{min(share, 1):.0%} of the time at {format_size(rows[0].case.nbytes)}"
+        yield f"The latency of its fitted curve, {format_seconds(found.latency)} ({low} to {high}), is {part}."
+    if "rate" not in beyond and math.isfinite(found.rate):
         low, high = map(format_rate, found.rate_interval())
-        yield f"Fitted to all sizes, its bandwidth tends to {format_rate(found.rate)} GB/s ({low} to {high})."
+        where = f"Beyond {format_size(found.bend)}, where that bends, it" if math.isfinite(found.bend) else "It"
+        yield f"{where} tends to {format_rate(found.rate)} GB/s ({low} to {high})."
 
 
 def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
@@ -215,10 +231,9 @@ def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[s
     full = next(each for each in rows if each.algbw >= FULL * peak.algbw)
     last = rows[-1]
     expected = "expected " if predicted else ""
-    size = format_size(half.case.nbytes)
-    yield f"Half of its highest {expected}bandwidth, {format_rate(peak.algbw)} GB/s of the array at " + (
-        f"{format_size(peak.case.nbytes)}, is reached by {size}."
-    )
+    peak_at, half_at = format_size(peak.case.nbytes), format_size(half.case.nbytes)
+    bandwidth = f"{format_rate(peak.algbw)} GB/s of the array"
+    yield f"Its highest {expected}bandwidth, {bandwidth}, is at {peak_at}; half of that is reached at {half_at}."
     if last.algbw < FULL * peak.algbw:
         yield f"Larger messages lose again: at {format_size(last.case.nbytes)} {format_rate(last.algbw)} GB/s are left."
     elif full is last:
