@@ -46,7 +46,7 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
                 sections.verdicts(found),
                 sections.machines(found),
                 sections.environment(found),
-                sections.table_of(rows([each.run for each in found])),
+                sections.table_of(rows([each.run for each in found]), len(found) > 1),
             ]
         ),
         footer=sections.footer(__version__),

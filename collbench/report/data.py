@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from collbench.implementations import implementations
-from collbench.measurement import Measurement, Observed, Prediction, Reported, Timed, timed
+from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
 from collbench.panels import Look, looks, share_a_device
 from collbench.report.sound import Sound
 from collbench.sweep import Case
@@ -47,7 +47,7 @@ def libraries() -> list[str]:
 def curves(runs: Sequence[Sound]) -> dict[str, Any]:
     """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
     styles = looks({each.implementation for run in runs for each in timed(run.run.results)})
-    figures: dict[Case, list[dict[str, Any]]] = {}
+    figures: dict[Case, dict[int, list[list[Timed]]]] = {}
     room, left_out = MOST_POINTS, 0
     for number, run in enumerate(runs):
         for kind, rows in _lines(run):
@@ -55,11 +55,19 @@ def curves(runs: Sequence[Sound]) -> dict[str, Any]:
             if room < 0:
                 left_out += 1
                 continue
-            figures.setdefault(kind, []).append(_line(number, run, rows, styles[rows[0].implementation]))
+            figures.setdefault(kind, {}).setdefault(number, []).append(rows)
+    drawn = []
+    for kind, by_run in figures.items():
+        lines = [
+            _Line(number, runs[number], rows, order).fields(styles[rows[0].implementation])
+            for order, (number, curves) in enumerate(by_run.items())
+            for rows in curves
+        ]
+        drawn.append({"title": title(kind), "lines": lines})
     return {
         "runs": [{"label": run.label, "machine": run.machine} for run in runs],
         "libraries": libraries(),
-        "figures": [{"title": title(kind), "lines": lines} for kind, lines in figures.items()],
+        "figures": drawn,
         "left_out": left_out,
     }
 
@@ -76,35 +84,45 @@ def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
         yield kind, [sizes[size] for size in sorted(sizes)]
 
 
-def _line(number: int, run: Sound, rows: Sequence[Timed], look: Look) -> dict[str, Any]:
-    first = rows[0]
-    predicted = isinstance(first, Prediction)
-    shared = share_a_device(run.run, [each for each in rows if isinstance(each, Measurement | Reported)])
-    bands = [each.band for each in rows]
-    return {
-        "run": number,
-        "name": first.implementation,
-        "predicted": predicted,
-        "light": look.color,
-        "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
-        "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or number else ""),
-        "dash": _dash(number, predicted, look),
-        "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
-        "factor": 0 if shared else first.case.collective.bus_factor(first.case.ranks),
-        "sizes": [each.case.nbytes for each in rows],
-        "seconds": [_short(each.typical) for each in rows],
-        "low": [_short(low) for low, _ in bands],
-        "high": [_short(high) for _, high in bands],
-        "notes": [*dict.fromkeys(each.note for each in rows if isinstance(each, Observed | Prediction) and each.note)][
-            :3
-        ],
-    }
+class _Line(NamedTuple):
+    """One curve: the results of an implementation by size, in a figure that has `order` runs before this one."""
 
+    number: int  # of the run
+    run: Sound
+    rows: Sequence[Timed]
+    order: int
 
-def _dash(number: int, predicted: bool, look: Look) -> str:
-    if number:
-        return AGAIN[number % len(AGAIN)]
-    return "dash" if predicted else DASHES.get(look.linestyle, "solid")
+    def fields(self, look: Look) -> dict[str, Any]:
+        """For the script: seconds, bytes, and how it is drawn."""
+        first = self.rows[0]
+        predicted, bands = isinstance(first, Prediction), [each.band for each in self.rows]
+        return {
+            "run": self.number,
+            "name": first.implementation,
+            "predicted": predicted,
+            "light": look.color,
+            "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
+            "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or self.order else ""),
+            "dash": self._dash(predicted, look),
+            "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
+            "factor": self._factor(),
+            "sizes": [each.case.nbytes for each in self.rows],
+            "seconds": [_short(each.typical) for each in self.rows],
+            "low": [_short(low) for low, _ in bands],
+            "high": [_short(high) for _, high in bands],
+            "notes": [*dict.fromkeys(filter(None, (getattr(each, "note", "") for each in self.rows)))][:3],
+        }
+
+    def _dash(self, predicted: bool, look: Look) -> str:
+        if self.order:
+            return AGAIN[self.order % len(AGAIN)]
+        return "dash" if predicted else DASHES.get(look.linestyle, "solid")
+
+    def _factor(self) -> float:
+        """Of bus over algorithm bandwidth; 0 where no bus lies between the ranks."""
+        kind = self.rows[0].case
+        seen = [each for each in self.rows if isinstance(each, Measurement | Reported)]
+        return 0 if share_a_device(self.run.run, seen) else kind.collective.bus_factor(kind.ranks)
 
 
 def _short(value: float) -> float | None:

@@ -35,7 +35,7 @@ class Seen:
 def heading(found: Sequence[Seen]) -> str:
     """The title of the page."""
     collectives = _distinct(each.case.collective.name for seen in found for each in seen.run.every)
-    return f"{_listed(collectives) or 'collectives'}: {_listed(_distinct(seen.run.machine for seen in found))}"
+    return f"{_listed(collectives) or 'collectives'}: {_listed(_distinct(seen.run.machine for seen in found), '; ')}"
 
 
 def header(found: Sequence[Seen]) -> Markup:
@@ -55,8 +55,8 @@ def _kind(seen: Seen) -> str:
 
 
 def _about(seen: Seen) -> Markup:
-    facts = [f"{len(seen.run.every):,} rows", f"started {plain(seen.run.run.header['started'], 40)}"]
-    facts = facts if seen.run.run.header.get("started") else facts[:1]
+    started = seen.run.run.header.get("started")
+    facts = [f"{len(seen.run.every):,} rows", *([f"started {plain(started, 40)}"] if started else [])]
     facts += [] if seen.run.run.complete else ["not finished: the run was stopped, or its file was cut"]
     return joined([tag("strong", seen.run.label), f": {seen.run.machine}; {', '.join(facts)}"])
 
@@ -229,7 +229,7 @@ def _environment(seen: Seen) -> Iterator[str]:
         yield tag("p", "None of the variables that change these numbers was set.", class_="note")
 
 
-def table_of(found: Rows) -> Markup:
+def table_of(found: Rows, several: bool) -> Markup:
     """The raw table below its search box."""
     left = found.total - len(found.lines)
     search = [
@@ -239,7 +239,9 @@ def table_of(found: Rows) -> Markup:
     ]
     head = tag("tr", *(tag("th", words, scope="col") for words in HEADING))
     caption = tag("caption", "Every row of the runs")
-    whole = tag("table", caption, tag("thead", head), tag("tbody", *found.lines), id="rows")
+    whole = tag(
+        "table", caption, tag("thead", head), tag("tbody", *found.lines), id="rows", class_="" if several else "single"
+    )
     box = tag("div", whole, class_="scroll tall", tabindex="0", role="region", aria_label="Every row of the runs")
     note = f"{left:,} more rows are left out, to keep this file small; the run files have them." if left else ""
     legend = "algbw, busbw: GB/s, 1e9 bytes/s; interval: 95 % of the median, or nine in ten of a prediction."
@@ -276,7 +278,7 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], between: str = ", ") -> str:
     """A few of them, and how many more there are."""
     shown = list(names[:3])
-    return ", ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return between.join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -81,7 +81,7 @@ def _who(subject: Subject) -> Iterator[str]:
     if subject.predicted:
         yield f"A model says what {what} of {title(subject.kind)} should take {where}; nothing of it was measured."
     else:
-        yield f"Measured {'were' if len(names) > 1 else 'was'} {what} of {title(subject.kind)} {where}."
+        yield f"{what} of {title(subject.kind)} {'were' if len(names) > 1 else 'was'} measured {where}."
     if len(names) == 1:
         yield f"With {names[0]} alone, there is nobody to compare it with."
         return
@@ -109,7 +109,8 @@ def _ranges(subject: Subject) -> Iterator[str]:
 
 def _strict(subject: Subject) -> list[tuple[int, int, str]]:
     """The fastest by the middle of its band: (first size, last size, implementation)."""
-    return [each for _, ranges in winners(list(subject.rows)) for each in ranges]
+    rows = [each for each in subject.rows if isinstance(each, Prediction)]
+    return [each for _, ranges in winners(rows) for each in ranges]
 
 
 def _level(subject: Subject) -> list[tuple[int, int, str]]:
@@ -172,10 +173,14 @@ def _at_the_end(own: Sequence[Contest], library: str) -> Iterator[str]:
     ahead = [name for name, ratio in there.items() if ratio > 1]
     top = max(there, key=lambda name: there[name])
     if ahead:
-        many = f"{len(ahead)} of {len(there)} hand-written ones are" if len(there) > 1 else f"{top} is"
+        many = _many(len(ahead), len(there)) if len(there) > 1 else f"{top} is"
         yield f"At {format_size(last)} {many} ahead of {library}, at most by {there[top]:.2g} times ({top})."
     else:
         yield f"At {format_size(last)} {library} is ahead of all of them, {1 / there[top]:.2g} times as fast as {top}."
+
+
+def _many(some: int, every: int) -> str:
+    return f"all {every} hand-written ones are" if some == every else f"{some} of {every} hand-written ones are"
 
 
 def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
@@ -217,11 +222,12 @@ def _fit(name: str, rows: Sequence[Timed], curve: Curve | None) -> Iterator[str]
     if "latency" not in beyond and share <= CLOSE:
         low, high = map(format_seconds, found.latency_interval())
         part = f"{min(share, 1):.0%} of the time at {format_size(rows[0].case.nbytes)}"
-        yield f"The latency of its fitted curve, {format_seconds(found.latency)} ({low} to {high}), is {part}."
+        yield f"The latency of its fitted curve, {format_seconds(found.latency)} (90 %: {low} to {high}), is {part}."
     if "rate" not in beyond and math.isfinite(found.rate):
         low, high = map(format_rate, found.rate_interval())
-        where = f"Beyond {format_size(found.bend)}, where that bends, it" if math.isfinite(found.bend) else "It"
-        yield f"{where} tends to {format_rate(found.rate)} GB/s ({low} to {high})."
+        bends = math.isfinite(found.bend)
+        where = f"Beyond {format_size(found.bend)}, where it bends, the" if bends else "The"
+        yield f"{where} bandwidth of its fitted curve tends to {format_rate(found.rate)} GB/s (90 %: {low} to {high})."
 
 
 def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
