@@ -11,14 +11,13 @@ from importlib import resources
 from string import Template
 
 from collbench import __version__
-from collbench.analysis.fitted import curves as fitted
 from collbench.report import data, sections
 from collbench.report.machines import system_of
 from collbench.report.markup import data_block, escaped, joined
 from collbench.report.rows import rows
 from collbench.report.sections import Seen
 from collbench.report.sound import Sound, sound
-from collbench.report.verdicts import judge
+from collbench.report.verdicts import fits, judge
 from collbench.report.words import lesson
 from collbench.store import Run
 
@@ -59,7 +58,8 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
 def _seen(run: Sound, name: str | None) -> Seen:
     """A run with what its analyses say."""
     system, why_not = system_of(run, name)
-    return Seen(run, system, why_not, fitted([run.run]), judge(run, system, why_not))
+    fitted = fits(run)
+    return Seen(run, system, why_not, fitted, judge(run, system, why_not, fitted))
 
 
 def _policy(*scripts: str) -> str:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from collbench.implementations import implementations
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
 from collbench.panels import Look, looks, share_a_device
+from collbench.report.markup import data_block
 from collbench.report.sound import Sound
 from collbench.sweep import Case
 from collbench.table import title
 
-MOST_POINTS = 4000
-"""Of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
+ROOM = 260_000
+"""Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
 DIGITS = 4  # significant, which is more than any sample repeats
 
 SYMBOLS = {
@@ -47,27 +48,23 @@ def libraries() -> list[str]:
 def curves(runs: Sequence[Sound]) -> dict[str, Any]:
     """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
     styles = looks({each.implementation for run in runs for each in timed(run.run.results)})
-    figures: dict[Case, dict[int, list[list[Timed]]]] = {}
-    room, left_out = MOST_POINTS, 0
+    figures: dict[Case, dict[str, Any]] = {}
+    seen: dict[Case, list[int]] = {}  # the runs of a figure, in order
+    room, left_out = ROOM, 0
     for number, run in enumerate(runs):
         for kind, rows in _lines(run):
-            room -= len(rows)
+            order = len({*seen.get(kind, ()), number}) - 1
+            fields = _Line(number, run, rows, order).fields(styles[rows[0].implementation])
+            room -= len(data_block(fields))
             if room < 0:
                 left_out += 1
                 continue
-            figures.setdefault(kind, {}).setdefault(number, []).append(rows)
-    drawn = []
-    for kind, by_run in figures.items():
-        lines = [
-            _Line(number, runs[number], rows, order).fields(styles[rows[0].implementation])
-            for order, (number, curves) in enumerate(by_run.items())
-            for rows in curves
-        ]
-        drawn.append({"title": title(kind), "lines": lines})
+            seen.setdefault(kind, []).append(number)
+            figures.setdefault(kind, {"title": title(kind), "lines": []})["lines"].append(fields)
     return {
         "runs": [{"label": run.label, "machine": run.machine} for run in runs],
         "libraries": libraries(),
-        "figures": drawn,
+        "figures": [*figures.values()],
         "left_out": left_out,
     }
 
@@ -110,7 +107,7 @@ class _Line(NamedTuple):
             "seconds": [_short(each.typical) for each in self.rows],
             "low": [_short(low) for low, _ in bands],
             "high": [_short(high) for _, high in bands],
-            "notes": [*dict.fromkeys(filter(None, (getattr(each, "note", "") for each in self.rows)))][:3],
+            "notes": [*dict.fromkeys(filter(None, (getattr(each, "note", "") for each in self.rows)))][:2],
         }
 
     def _dash(self, predicted: bool, look: Look) -> str:

@@ -19,6 +19,9 @@ from collbench.units import format_seconds, format_size
 
 MOST_CONTESTS = 60  # in words, of a run
 MOST_SPENT = 60  # explanations of a run
+MOST_KINDS = 40  # of cases of a run whose winners are listed
+MOST_FACTS = 60  # versions or variables of a run
+MOST_PICTURES = 4
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,16 @@ def crossovers(found: Sequence[Seen]) -> Markup:
 
 def _crossed(seen: Seen) -> Iterator[str]:
     results: Sequence[Result] = [each for each in seen.run.run.results if each.case.nbytes]
-    for case, ranges in winners(results):
+    found = winners(results)
+    for case, ranges in found[:MOST_KINDS]:
         rows = [(_range(first, last), name) for first, last, name in ranges]
         yield table(f"Fastest: {title(case)}", ("size", "implementation"), rows, class_="narrow")
     words = [in_words(each) for each in contests(results, libraries())]
     if words:
         yield tag("ul", *(tag("li", each) for each in words[:MOST_CONTESTS]))
-    if len(words) > MOST_CONTESTS:
-        yield tag("p", f"{len(words) - MOST_CONTESTS} more are not listed.", class_="note")
+    left = max(0, len(words) - MOST_CONTESTS) + max(0, len(found) - MOST_KINDS)
+    if left:
+        yield tag("p", f"{left} more are not listed.", class_="note")
 
 
 def _range(first: int, last: int) -> str:
@@ -190,13 +195,13 @@ def machines(found: Sequence[Seen]) -> Markup:
         key = f"{seen.system}{lines}{seen.why_not}"
         if key not in shown:
             shown.add(key)
-            parts.append(_machine(seen, lines, f"m{number}-"))
+            parts.append(_machine(seen, lines, f"m{number}-" if len(shown) <= MOST_PICTURES else ""))
     return _section("machine", "The machine", *parts)
 
 
 def _machine(seen: Seen, lines: str, prefix: str) -> Markup:
     name = tag("h3", seen.run.machine)
-    drawn = picture(seen.system, prefix) if seen.system else ""
+    drawn = picture(seen.system, prefix) if seen.system and prefix else ""
     label = f"Picture of {seen.run.machine}; the same in words follows"
     parts = [tag("div", Markup(drawn), class_="picture", role="img", aria_label=label)] if drawn else []
     if not seen.system:
@@ -216,8 +221,8 @@ def environment(found: Sequence[Seen]) -> Markup:
 def _environment(seen: Seen) -> Iterator[str]:
     said = seen.run.run.header["environment"]
     rows = [(name, str(said[name])) for name in ("host", "system") if name in said]
-    rows += list(said["versions"].items())[:100]
-    rows += [(f"${name}", value) for name, value in list(said["variables"].items())[:200]]
+    rows += list(said["versions"].items())[:MOST_FACTS]
+    rows += [(f"${name}", value) for name, value in list(said["variables"].items())[:MOST_FACTS]]
     if command := seen.run.run.header.get("command"):
         words = [str(each) for each in command if isinstance(each, str)] if isinstance(command, list) else []
         rows += [("command", plain(" ".join(words)))] if words else []

@@ -207,8 +207,9 @@ def _flat(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
     if flat is first:
         flat = rows[1]
     longer, larger = flat.typical / first.typical, flat.case.nbytes / first.case.nbytes
+    more = f"{larger:,.0f}" if larger >= 10 else f"{larger:.2g}"
     sizes = f"{format_size(flat.case.nbytes)} {'should take' if predicted else 'takes'} {longer:.2g} times the time of"
-    yield f"With {name}, {sizes} {format_size(first.case.nbytes)}, and has {larger:,.3g} times the bytes" + (
+    yield f"With {name}, {sizes} {format_size(first.case.nbytes)}, and has {more} times the bytes" + (
         ": there latency is what counts, the time to start and to wait for other ranks." if larger > 8 * longer else "."
     )
 
