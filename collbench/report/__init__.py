@@ -11,11 +11,11 @@ from importlib import resources
 from string import Template
 
 from collbench import __version__
-from collbench.report import data, sections
+from collbench.report import data, places, sections
 from collbench.report.machines import system_of
 from collbench.report.markup import data_block, escaped, joined
 from collbench.report.rows import rows
-from collbench.report.sections import Seen
+from collbench.report.seen import Seen
 from collbench.report.sound import Sound, sound
 from collbench.report.verdicts import fits, judge
 from collbench.report.words import lesson
@@ -43,8 +43,8 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
                 sections.spent(found),
                 sections.fits(found),
                 sections.verdicts(found),
-                sections.machines(found),
-                sections.environment(found),
+                places.machines(found),
+                places.environment(found),
                 sections.table_of(rows([each.run for each in found]), len(found) > 1),
             ]
         ),

@@ -1,49 +1,34 @@
 """The parts of the page, each from what was found in the runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from collbench.analysis import fitted
 from collbench.analysis.crossover import contests, in_words, winners
 from collbench.measurement import PARTS, Explanation, Result
 from collbench.report.data import libraries
-from collbench.report.machines import picture, text_of
 from collbench.report.markup import Markup, joined, table, tag
 from collbench.report.rows import HEADING, Rows
-from collbench.report.sound import Sound, plain
-from collbench.report.verdicts import Judged, Judgement
+from collbench.report.seen import Seen, by_run, distinct, section
+from collbench.report.sound import plain
+from collbench.report.verdicts import Judged
 from collbench.table import title
-from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
 MOST_CONTESTS = 60  # in words, of a run
 MOST_SPENT = 60  # explanations of a run
 MOST_KINDS = 40  # of cases of a run whose winners are listed
-MOST_FACTS = 60  # versions or variables of a run
-MOST_PICTURES = 4
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A run and what was found out about it."""
-
-    run: Sound
-    system: System | None
-    why_not: str  # there is no system
-    fits: Sequence[fitted.Curve]
-    judgement: Judgement
 
 
 def heading(found: Sequence[Seen]) -> str:
     """The title of the page."""
-    collectives = _distinct(each.case.collective.name for seen in found for each in seen.run.every)
-    return f"{_listed(collectives) or 'collectives'}: {_listed(_distinct(seen.run.machine for seen in found), '; ')}"
+    collectives = distinct(each.case.collective.name for seen in found for each in seen.run.every)
+    return f"{_listed(collectives) or 'collectives'}: {_listed(distinct(seen.run.machine for seen in found), '; ')}"
 
 
 def header(found: Sequence[Seen]) -> Markup:
     """What was run where."""
-    kinds = _distinct(_kind(seen) for seen in found)
+    kinds = distinct(_kind(seen) for seen in found)
     lines = [tag("p", f"collbench report · {', '.join(kinds)}", class_="eyebrow"), tag("h1", heading(found))]
     for seen in found:
         lines.append(tag("p", _about(seen), class_="subtitle"))
@@ -51,7 +36,7 @@ def header(found: Sequence[Seen]) -> Markup:
 
 
 def _kind(seen: Seen) -> str:
-    kinds = _distinct(type(each).__name__.lower() for each in seen.run.every)
+    kinds = distinct(type(each).__name__.lower() for each in seen.run.every)
     words = {"prediction": "predicted", "reported": "reported by another tool", "measurement": "measured"}
     said = [word for kind, word in words.items() if kind in kinds]
     return said[0] if said else "explained" if "explanation" in kinds else "no numbers"
@@ -66,7 +51,7 @@ def _about(seen: Seen) -> Markup:
 
 def lesson(paragraphs: Iterable[str]) -> Markup:
     """The two paragraphs."""
-    return _section("lesson", "In plain words", *(tag("p", each) for each in paragraphs), class_="lesson")
+    return section("lesson", "In plain words", *(tag("p", each) for each in paragraphs), class_="lesson")
 
 
 def curves(drawn: dict[str, Any]) -> Markup:
@@ -79,7 +64,7 @@ def curves(drawn: dict[str, Any]) -> Markup:
 
 def crossovers(found: Sequence[Seen]) -> Markup:
     """Who wins where, and each hand-written implementation against the library."""
-    return _section("crossovers", "Crossovers", *_by_run(found, _crossed))
+    return section("crossovers", "Crossovers", *by_run(found, _crossed))
 
 
 def _crossed(seen: Seen) -> Iterator[str]:
@@ -102,14 +87,14 @@ def _range(first: int, last: int) -> str:
 
 def spent(found: Sequence[Seen]) -> Markup:
     """Where the time of explained operations goes; nothing if none was explained."""
-    parts = list(_by_run(found, _spent))
-    return _section("spent", "Where the time goes", *parts) if parts else Markup()
+    parts = list(by_run(found, _spent))
+    return section("spent", "Where the time goes", *parts) if parts else Markup()
 
 
 def _spent(seen: Seen) -> Iterator[str]:
     explained = [each for each in seen.run.run.results if isinstance(each, Explanation)]
     looked_into = [each for each in explained if each.tracks][:MOST_SPENT]
-    for case in _distinct(each.case for each in looked_into):
+    for case in distinct(each.case for each in looked_into):
         rows = [
             (
                 each.implementation,
@@ -143,17 +128,17 @@ def _bar(result: Explanation) -> Markup:
 
 def fits(found: Sequence[Seen]) -> Markup:
     """Latency and bandwidth of each curve that has a fit."""
-    parts = list(_by_run(found, _fits))
+    parts = list(by_run(found, _fits))
     if not parts:
         return Markup()
     legend = (
         "T = a + g·√S + b·S: latency is a, rate (GB/s) is what bandwidth tends to, half at is the size with half of it."
     )
-    return _section("fits", "Latency and bandwidth", *parts, tag("p", legend, class_="note"))
+    return section("fits", "Latency and bandwidth", *parts, tag("p", legend, class_="note"))
 
 
 def _fits(seen: Seen) -> Iterator[str]:
-    for case in _distinct(curve.case for curve in seen.fits if curve.fit):
+    for case in distinct(curve.case for curve in seen.fits if curve.fit):
         rows = [fitted.columns(curve) for curve in seen.fits if curve.fit and curve.case == case]
         yield table(f"Fitted: {title(case)}", ("implementation", *fitted.HEADING[1:]), rows)
     for curve in seen.fits:
@@ -163,7 +148,7 @@ def _fits(seen: Seen) -> Iterator[str]:
 
 def verdicts(found: Sequence[Seen]) -> Markup:
     """What `collbench diagnose` says of each curve."""
-    return _section("verdicts", "Are the numbers right?", *_by_run(found, _verdicts))
+    return section("verdicts", "Are the numbers right?", *by_run(found, _verdicts))
 
 
 def _verdicts(seen: Seen) -> Iterator[str]:
@@ -174,7 +159,7 @@ def _verdicts(seen: Seen) -> Iterator[str]:
         return
     if seen.system is None:
         yield tag("p", f"unknown: {seen.why_not}. What the curves say of themselves:")
-    for what in _distinct(each.what for each in seen.judgement.curves):
+    for what in distinct(each.what for each in seen.judgement.curves):
         rows = [_verdict(each, seen.why_not) for each in seen.judgement.curves if each.what == what]
         against = f", against {seen.system.title}" if seen.system else ""
         yield table(f"{what}{against}", ("implementation", "verdict", "because"), rows, class_="wide")
@@ -184,54 +169,6 @@ def _verdict(each: Judged, known: str) -> tuple[str, ...]:
     mark = tag("span", each.verdict.value, class_=f"verdict {each.verdict.name.lower()}")
     reasons = [reason for reason in each.because if reason != known]
     return each.implementation, mark, tag("ul", *(tag("li", reason) for reason in reasons)) if reasons else ""
-
-
-def machines(found: Sequence[Seen]) -> Markup:
-    """A picture of each machine, or what is known of it in words."""
-    parts: list[str] = []
-    shown: set[str] = set()
-    for number, seen in enumerate(found):
-        lines = "\n".join(text_of(seen.run, seen.system))
-        key = f"{seen.system}{lines}{seen.why_not}"
-        if key not in shown:
-            shown.add(key)
-            parts.append(_machine(seen, lines, f"m{number}-" if len(shown) <= MOST_PICTURES else ""))
-    return _section("machine", "The machine", *parts)
-
-
-def _machine(seen: Seen, lines: str, prefix: str) -> Markup:
-    name = tag("h3", seen.run.machine)
-    drawn = picture(seen.system, prefix) if seen.system and prefix else ""
-    label = f"Picture of {seen.run.machine}; the same in words follows"
-    parts = [tag("div", Markup(drawn), class_="picture", role="img", aria_label=label)] if drawn else []
-    if not seen.system:
-        parts.append(tag("p", f"No picture: {seen.why_not}.", class_="note"))
-    if seen.system and seen.system.guesses:
-        parts.append(tag("p", f"Assumed: {'; '.join(map(plain, seen.system.guesses))}.", class_="note"))
-    if lines:
-        parts.append(tag("pre", lines, tabindex="0", role="region", aria_label=f"{seen.run.machine} in words"))
-    return joined([name, *parts])
-
-
-def environment(found: Sequence[Seen]) -> Markup:
-    """Host, versions and variables of each run."""
-    return _section("environment", "Environment", *_by_run(found, _environment))
-
-
-def _environment(seen: Seen) -> Iterator[str]:
-    said = seen.run.run.header["environment"]
-    rows = [(name, str(said[name])) for name in ("host", "system") if name in said]
-    rows += list(said["versions"].items())[:MOST_FACTS]
-    rows += [(f"${name}", value) for name, value in list(said["variables"].items())[:MOST_FACTS]]
-    if command := seen.run.run.header.get("command"):
-        words = [str(each) for each in command if isinstance(each, str)] if isinstance(command, list) else []
-        rows += [("command", plain(" ".join(words)))] if words else []
-    if rows:
-        yield table(f"Environment of {seen.run.label}", ("what", "value"), rows, class_="narrow")
-    else:
-        yield tag("p", "The run file does not say.", class_="note")
-    if not said["variables"]:
-        yield tag("p", "None of the variables that change these numbers was set.", class_="note")
 
 
 def table_of(found: Rows, several: bool) -> Markup:
@@ -251,36 +188,12 @@ def table_of(found: Rows, several: bool) -> Markup:
     note = f"{left:,} more rows are left out, to keep this file small; the run files have them." if left else ""
     legend = "algbw, busbw: GB/s, 1e9 bytes/s; interval: 95 % of the median, or nine in ten of a prediction."
     words = [tag("p", each, class_="note") for each in (note, legend) if each]
-    return _section("table", "All rows", tag("div", *search, class_="controls no-print"), box, *words)
+    return section("table", "All rows", tag("div", *search, class_="controls no-print"), box, *words)
 
 
 def footer(version: str) -> Markup:
     """What made it."""
     return tag("p", f"Made by collbench {version}. Everything is in this file; it fetches nothing.")
-
-
-def _by_run(found: Sequence[Seen], part: Any) -> Iterator[Markup]:
-    """What a part says of each run, below its name where there are several."""
-    for seen in found:
-        said = [*part(seen)]
-        if said:
-            yield joined([tag("h3", seen.run.label), *said] if len(found) > 1 else said)
-
-
-def _section(name: str, words: str, *children: str, class_: str = "") -> Markup:
-    inner = children or (tag("p", "There is nothing to say here.", class_="note"),)
-    return tag(
-        "section",
-        tag("h2", words, id=f"{name}-title"),
-        *inner,
-        id=name,
-        aria_labelledby=f"{name}-title",
-        class_=class_ or False,
-    )
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))
 
 
 def _listed(names: Sequence[str], between: str = ", ") -> str:

@@ -240,7 +240,8 @@ def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[s
     expected = "expected " if predicted else ""
     peak_at, half_at = format_size(peak.case.nbytes), format_size(half.case.nbytes)
     bandwidth = f"{format_rate(peak.algbw)} GB/s of the array"
-    yield f"Its highest {expected}bandwidth, {bandwidth}, is at {peak_at}; half of that is reached at {half_at}."
+    reached = f"half of that is reached at {half_at}" if half is not peak else "no smaller size has half of that"
+    yield f"Its highest {expected}bandwidth, {bandwidth}, is at {peak_at}; {reached}."
     if last.algbw < FULL * peak.algbw:
         yield f"Larger messages lose again: at {format_size(last.case.nbytes)} {format_rate(last.algbw)} GB/s are left."
     elif full is last:
