@@ -133,12 +133,12 @@ def test_every_curve_has_its_points(opened: Page) -> None:
 def test_pointing_shows_value_and_interval(opened: Page) -> None:
     """The label at a marker has what the run file says, in the words of the table."""
     opened.find("input[value=latency] + span").click()
-    row = measurement("mpi", tuple((2e-6 + SIZES[4] / 5e9) * (1 + 0.001 * step) for step in range(9)), nbytes=SIZES[4])
+    row = measurement("mpi", tuple((2e-6 + SIZES[8] / 5e9) * (1 + 0.001 * step) for step in range(9)), nbytes=SIZES[8])
     marker = opened.run(
         "const trace = [...document.querySelectorAll('#plot .scatterlayer .trace')]"
         ".find((each) => each.__data__[0].trace.uid === 'line-0-0');"
-        "const box = trace.querySelectorAll('path.point')[4].getBoundingClientRect();"
-        "document.querySelector('#plot').scrollIntoView(); const after = trace.querySelectorAll('path.point')[4];"
+        "const box = trace.querySelectorAll('path.point')[8].getBoundingClientRect();"
+        "document.querySelector('#plot').scrollIntoView(); const after = trace.querySelectorAll('path.point')[8];"
         "const now = after.getBoundingClientRect(); return [now.x + now.width / 2, now.y + now.height / 2]"
     )
     ActionChains(opened.browser).move_by_offset(0, 0).perform()
@@ -148,7 +148,7 @@ def test_pointing_shows_value_and_interval(opened: Page) -> None:
     opened.browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": marker[0], "y": marker[1]})
     label = wait(lambda: opened.run("return document.querySelector('#plot .hoverlayer .hovertext')?.textContent || ''"))
     low, high = map(format_seconds, row.interval)
-    assert f"{format_size(SIZES[4])}: {format_seconds(row.median)}" in label
+    assert f"{format_size(SIZES[8])}: {format_seconds(row.median)}" in label
     assert f"95 % interval: {low} - {high}" in label
     assert "<b>bold</b>" in label
     assert opened.run("return document.querySelectorAll('#plot .hoverlayer a').length") == 0
