@@ -140,5 +140,5 @@ def _result(path: Path, number: int, fields: dict[str, Any]) -> Result | None:
         return to_result(fields)
     except KeyError as error:
         raise RunFileError(f"{path}:{number}: field {error} is missing") from None
-    except (TypeError, ValueError, OverflowError, UsageError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise RunFileError(f"{path}:{number}: {error}") from None

@@ -346,10 +346,13 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path, odd: dict[st
     assert [line["name"] for line in data_of(page)["figures"][0]["lines"]] == ["two-shot"]  # type: ignore[index]
 
 
-def test_an_infinite_size_is_a_fault_of_its_line(tmp_path: Path) -> None:
-    """JSON as Python reads it has infinity, and no integer is that."""
+@pytest.mark.parametrize("odd", ['"nbytes": Infinity', '"nbytes": 8, "collective": 5', '"nbytes": 8, "dtype": {}'])
+def test_a_case_of_wrong_types_is_a_fault_of_its_line(tmp_path: Path, odd: str) -> None:
+    """JSON as Python reads it has infinity, and no integer is that; nor is a number the name of a collective."""
     place = write(tmp_path / "run", measurement())
-    place.write_text(place.read_text().replace('"nbytes": 1024', '"nbytes": Infinity'))
+    line = place.read_text().splitlines()[1]
+    fields = {key: value for key, value in json.loads(line).items() if f'"{key}"' not in odd}
+    place.write_text(place.read_text().replace(line, json.dumps(fields)[:-1] + f", {odd}}}"))
     with pytest.raises(RunFileError, match=f"{NAME}:2: "):
         read(place)
 
