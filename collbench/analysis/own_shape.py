@@ -16,8 +16,8 @@ WIDE = 0.10  # half the interval of a median, relative
 APART = 2.0  # a measured time over the expected one that is worth a remark
 
 
-def remarks(rows: Sequence[Observed]) -> Iterator[str]:
-    """One sentence each, of one curve by ascending size."""
+def remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
+    """One sentence each, of one curve by ascending size; `known` is the fit to just these rows, if there is one."""
     yield from dict.fromkeys(f"the rows say: {each.note}" for each in rows if each.note)
     wide = [each for each in rows if _halfwidth(each) > WIDE]
     if wide:
@@ -28,7 +28,7 @@ def remarks(rows: Sequence[Observed]) -> Iterator[str]:
     for before, after in falling:
         smaller, larger = (format_size(each.case.nbytes) for each in (before, after))
         yield f"{larger} takes less than {smaller}: another algorithm there, or one of both was disturbed"
-    yield from _against_own_fit(rows)
+    yield from _against_own_fit(rows, known)
     yield from _against_costs(rows)
 
 
@@ -37,9 +37,9 @@ def _halfwidth(row: Observed) -> float:
     return found if math.isfinite(found) else 0.0  # with few samples nothing is known of their noise
 
 
-def _against_own_fit(rows: Sequence[Observed]) -> Iterator[str]:
+def _against_own_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
     try:
-        found = fit([each.case.nbytes for each in rows], [each.times for each in rows])
+        found = known or fit([each.case.nbytes for each in rows], [each.times for each in rows])
     except Unfit as error:
         yield f"its own curve has no fit: {error}"
         return

@@ -1,0 +1,56 @@
+"""Write a report of runs: one HTML file with curves, verdicts and all rows, which opens without a network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from collbench.errors import UsageError
+
+
+@click.command("report")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write it.  [default: report.html beside the first run]",
+)
+@click.option("--as", "name", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as the run files say]")
+def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
+    """Put runs into one HTML file: curves to look into, who wins where, verdicts, the machine, and every row.
+
+    RUN is a run file or the folder that holds it: measured, predicted, imported or explained.  Prints the path of the
+    report.  It needs no network, and nothing that a run file says can run in it.
+    """
+    from collbench import report, store  # not above: --help needs none of it
+
+    read = [store.read(path) for path in runs]
+    place = out or read[0].path.parent / "report.html"
+    _refuse(place, [each.path for each in read])
+    text = report.build(read, name)
+    try:
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {place}: {error.strerror}; choose another file with --out") from None
+    click.echo(place)
+    return 0
+
+
+def _refuse(place: Path, runs: Sequence[Path]) -> None:
+    """A folder, or a file that is a run: reports are written over, and runs must not be."""
+    if place.is_dir():
+        raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
+    if any(place.exists() and place.samefile(run) for run in runs) or _is_run(place):
+        raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
+
+
+def _is_run(place: Path) -> bool:
+    """Whether a file begins as every run file does."""
+    try:
+        with place.open("rb") as file:
+            start = file.read(200)
+    except OSError:
+        return False
+    return start.lstrip().startswith(b"{") and b'"header"' in start

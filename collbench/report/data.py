@@ -1,0 +1,151 @@
+"""Runs as what the page's curves are drawn from: values that JSON has, in seconds and bytes, of what can be drawn."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from collbench.implementations import implementations
+from collbench.looks import Look, looks
+from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
+from collbench.panels import share_a_device
+from collbench.report.markup import data_block
+from collbench.report.sound import Sound
+from collbench.sweep import Case
+from collbench.table import title
+
+ROOM = 260_000
+"""Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
+DIGITS = 4  # significant, which is more than any sample repeats
+
+SYMBOLS = {
+    "o": "circle",
+    "s": "square",
+    "v": "triangle-down",
+    "^": "triangle-up",
+    "D": "diamond",
+    "d": "diamond-tall",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "p": "pentagon",
+    "*": "star",
+    "h": "hexagon2",
+}
+"""Plotly's names of Matplotlib's markers."""
+DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+AGAIN = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third, ...
+DARK = (0x16, 0x1A, 0x20)  # the page's background at night, as report.css has it
+READABLE = 4.5  # contrast with it
+KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
+
+
+def libraries() -> list[str]:
+    """What the others are compared with."""
+    return [name for name, each in implementations().items() if each.library]
+
+
+def curves(runs: Sequence[Sound]) -> dict[str, Any]:
+    """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
+    styles = looks({each.implementation for run in runs for each in timed(run.run.results)})
+    figures: dict[Case, dict[str, Any]] = {}
+    seen: dict[Case, list[int]] = {}  # the runs of a figure, in order
+    room, left_out = ROOM, 0
+    for number, run in enumerate(runs):
+        for kind, rows in _lines(run):
+            order = len({*seen.get(kind, ()), number}) - 1
+            fields = _Line(number, run, rows, order).fields(styles[rows[0].implementation])
+            room -= len(data_block(fields))
+            if room < 0:
+                left_out += 1
+                continue
+            seen.setdefault(kind, []).append(number)
+            figures.setdefault(kind, {"title": title(kind), "lines": []})["lines"].append(fields)
+    return {
+        "runs": [{"label": run.label, "machine": run.machine} for run in runs],
+        "libraries": libraries(),
+        "figures": [*figures.values()],
+        "left_out": left_out,
+    }
+
+
+def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
+    """Each implementation's results of one kind of case by size; of one measured twice, the later."""
+    found: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
+    for each in timed(run.run.results):
+        if each.case.nbytes:
+            kind = replace(each.case, nbytes=0)
+            key = kind, each.implementation, isinstance(each, Prediction)
+            found.setdefault(key, {})[each.case.nbytes] = each
+    for (kind, _, _), sizes in found.items():
+        yield kind, [sizes[size] for size in sorted(sizes)]
+
+
+class _Line(NamedTuple):
+    """One curve: the results of an implementation by size, in a figure that has `order` runs before this one."""
+
+    number: int  # of the run
+    run: Sound
+    rows: Sequence[Timed]
+    order: int
+
+    def fields(self, look: Look) -> dict[str, Any]:
+        """For the script: seconds, bytes, and how it is drawn."""
+        first = self.rows[0]
+        predicted, bands = isinstance(first, Prediction), [each.band for each in self.rows]
+        return {
+            "run": self.number,
+            "name": first.implementation,
+            "predicted": predicted,
+            "light": look.color,
+            "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
+            "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or self.order else ""),
+            "dash": self._dash(predicted, look),
+            "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
+            "factor": self._factor(),
+            "sizes": [each.case.nbytes for each in self.rows],
+            "seconds": [_short(each.typical) for each in self.rows],
+            "low": [_short(low) for low, _ in bands],
+            "high": [_short(high) for _, high in bands],
+            "notes": [*dict.fromkeys(filter(None, (getattr(each, "note", "") for each in self.rows)))][:2],
+        }
+
+    def _dash(self, predicted: bool, look: Look) -> str:
+        if self.order:
+            return AGAIN[self.order % len(AGAIN)]
+        return "dash" if predicted else DASHES.get(look.linestyle, "solid")
+
+    def _factor(self) -> float:
+        """Of bus over algorithm bandwidth; 0 where no bus lies between the ranks."""
+        kind = self.rows[0].case
+        seen = [each for each in self.rows if isinstance(each, Measurement | Reported)]
+        return 0 if share_a_device(self.run.run, seen) else kind.collective.bus_factor(kind.ranks)
+
+
+def _short(value: float) -> float | None:
+    """Few digits; none where nobody can tell, which JSON has no number for."""
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+
+
+def for_dark(color: str) -> tuple[int, ...]:
+    """A colour (#RRGGBB) as it is on the dark page: mixed with white until it can be read."""
+    parts = [int(color[place : place + 2], 16) for place in (1, 3, 5)]
+    wanted = max(READABLE, KEPT * contrast(parts, (255, 255, 255)))
+    for share in range(0, 100, 4):
+        mixed = tuple(round(part + (255 - part) * share / 100) for part in parts)
+        if contrast(mixed, DARK) >= wanted:
+            return mixed
+    return 255, 255, 255
+
+
+def contrast(one: Sequence[int], other: Sequence[int]) -> float:
+    """Between two colours, from 1 to 21 (WCAG 2, relative luminance)."""
+    dark, bright = sorted(map(_luminance, (one, other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: Sequence[int]) -> float:
+    parts = [part / 255 for part in color]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -1,0 +1,94 @@
+"""What a run's header says of its machine: a picture or a text of its topology, and its environment."""
+
+import io
+import re
+import tomllib
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from collbench.analysis.machine import discovered, machine
+from collbench.errors import CollbenchError, UsageError
+from collbench.report.sound import Sound, plain, visible
+from collbench.topology import describe, diagram, presets
+from collbench.topology.system import Nics, System, Tier
+from collbench.topology.written import to_toml
+
+WIDEST = 84  # columns of a text
+MOST_GPUS = 1024  # that a header's machine may have to be looked at: pairs of them are counted
+MOST_LINES = 200
+MOST_PICTURE = 200_000  # characters
+
+
+def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
+    """The machine as a System, as named, described or discovered; else none, and why.
+
+    UsageError only for a name that is none: a header may hold anything, and costs no more than its own picture.
+    """
+    topology = run.run.header["topology"]
+    if name:
+        return presets.load(name), ""
+    try:
+        if topology.get("model") is True:
+            return _described(topology.get("system")), ""
+        if isinstance(topology.get("gpus"), list) and len(topology["gpus"]) > MOST_GPUS:
+            return None, f"more than {MOST_GPUS} GPUs in one header"
+        return machine(run.run, None), ""
+    except CollbenchError as error:
+        return None, plain(str(error))
+    except Exception as error:
+        # Any type may stand anywhere in a foreign header, so any error may come of reading it.
+        return None, f"the header's topology cannot be read ({plain(type(error).__name__)})"
+
+
+def _described(record: Any) -> System:
+    """The system of a predicted run's header; it is read back like a user's file, so that it is no odder than one."""
+    try:
+        parts = dict(record) | {
+            "nics": Nics(**record["nics"]) if record["nics"] else None,
+            "tiers": tuple(Tier(**tier) for tier in record["tiers"]),
+            "switches": tuple(tuple(group) for group in record["switches"]),
+            "calibration": "",  # names a file of the machine that the run comes from
+        }
+        text = to_toml(System(**{key: parts[key] for key in System.__dataclass_fields__ if key in parts}))
+        return presets.parse(tomllib.loads(text), Path("the header"))
+    except UsageError:
+        raise
+    except Exception as error:  # as above
+        raise UsageError(f"the header's system cannot be read ({type(error).__name__})") from None
+
+
+def picture(system: System, prefix: str) -> str:
+    """The system as an SVG element to stand in a page, its names starting with `prefix`; empty if it is too large.
+
+    The text stays text; nothing in it refers to anything outside.
+    """
+    import matplotlib
+
+    from collbench.picture import UNDATED, figure
+    from collbench.styles import style
+
+    file = io.StringIO()
+    with style(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        drawn = figure(system)
+        for text in drawn.findobj(lambda artist: hasattr(artist, "set_parse_math")):
+            text.set_parse_math(False)  # type: ignore[attr-defined]
+        drawn.savefig(file, format="svg", transparent=True, metadata=UNDATED[".svg"])
+    svg = re.sub(r"\A.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
+    svg = re.sub(r' id="', f' id="{prefix}', svg)
+    svg = re.sub(r'(url\(|xlink:href=")#', rf"\1#{prefix}", svg)
+    svg = re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
+    )
+    return svg if len(svg) <= MOST_PICTURE else ""
+
+
+def text_of(run: Sound, system: System | None) -> list[str]:
+    """The topology in lines; none where the header does not know it."""
+    try:
+        topology = discovered(run.run)
+        if topology:
+            return [visible(line[: 2 * WIDEST]) for line in islice(describe.lines(topology, WIDEST), MOST_LINES)]
+        return [visible(line) for line in diagram.lines(system, WIDEST)] if system else []
+    except Exception:  # the same foreign header
+        return []

@@ -1,0 +1,333 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const root = document.documentElement;
+
+  // ---- text of sizes, times and rates, as collbench/units.py writes them ----
+  const digits = (value, count) => String(Number(value.toPrecision(count)));
+  function size(bytes) {
+    for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+      if (bytes < 1024) return `${digits(bytes, 4)} ${unit}`;
+      bytes /= 1024;
+    }
+    return `${digits(bytes, 4)} TiB`;
+  }
+  function time(seconds) {
+    for (const [scale, unit] of [[1e-9, "ns"], [1e-6, "us"], [1e-3, "ms"]]) {
+      if (seconds < 999.5 * scale) return `${digits(seconds / scale, 3)} ${unit}`;
+    }
+    return `${digits(seconds, 3)} s`;
+  }
+  const rate = (value) => `${value.toFixed(value < 0.1 ? 4 : value < 10 ? 3 : 1)} GB/s`;
+  const ratio = (value) => `${digits(value, 3)}x`;
+  // Plotly takes some of HTML in its texts: nothing that came from a run file may be taken for it.
+  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  // ---- the three views: seconds of a point to its value; a band's ends change places where more is better ----
+  const bandwidth = (line, place, seconds) => line.sizes[place] * (bus ? line.factor : 1) / seconds / 1e9;
+  const VIEWS = {
+    bandwidth: {
+      title: () => `${bus ? "bus" : "algorithm"} bandwidth (GB/s)`, short: "bandwidth", log: false, write: rate,
+      at: (line, i) => [line.seconds, line.high, line.low].map((each) => each[i] && bandwidth(line, i, each[i])),
+    },
+    latency: {
+      title: () => "time per operation", short: "time", log: true, write: time,
+      at: (line, i) => [line.seconds[i], line.low[i], line.high[i]],
+    },
+    ratio: {
+      title: () => "times as fast as the library", short: "ratio", log: true, write: ratio,
+      at: (line, i) => {
+        const other = line.library, j = other ? other.sizes.indexOf(line.sizes[i]) : -1;
+        if (j < 0) return [null, null, null];
+        const known = line.high[i] && other.high[j];
+        return [other.seconds[j] / line.seconds[i],
+          known ? other.low[j] / line.high[i] : null, known ? other.high[j] / line.low[i] : null];
+      },
+    },
+  };
+
+  // ---- what is shown ----
+  const logy = Object.fromEntries(Object.entries(VIEWS).map(([name, view]) => [name, view.log]));
+  const hidden = new Set();
+  let figure, view = "bandwidth", where = "", zoom = null, bus = true, lines = [], place = null;
+
+  data.figures.forEach((each, number) => each.lines.forEach((line, order) => {
+    line.id = `${number}-${order}`;
+    line.library = data.libraries.includes(line.name) ? null : each.lines.find((other) =>
+      other.run === line.run && other.predicted === line.predicted && data.libraries.includes(other.name));
+    const run = each.lines.some((other) => other.run !== line.run) ? `, ${data.runs[line.run].label}` : "";
+    const mixed = each.lines.some((other) => other.run === line.run && other.predicted !== line.predicted);
+    line.label = line.name + (mixed && line.predicted ? ", predicted" : "") + run;
+  }));
+
+  const machine = (line) => data.runs[line.run].machine;
+  const chosen = () => figure.lines.filter((line) => !where || machine(line) === where);
+  const visible = () => lines.filter((line) => !hidden.has(line.id));
+  const drawable = (line, i) => VIEWS[view].at(line, i)[0] > 0;
+  const points = (line) => line.sizes.map((_, i) => i).filter((i) => drawable(line, i));
+
+  function words(line, i) {
+    const [middle, low, high] = VIEWS[view].at(line, i), write = VIEWS[view].write;
+    const band = low && high ? `${line.predicted ? "nine in ten" : "95 % interval"}: ${write(low)} - ${write(high)}` : "no interval";
+    const also = view === "latency" ? [] : [`time: ${time(line.seconds[i])}`];
+    return [line.label, `${size(line.sizes[i])}: ${write(middle)}`, band, ...also, ...line.notes.slice(0, 1)];
+  }
+
+  // ---- axes: ticks for the part that is seen ----
+  function span(values, log) {
+    let low = Math.min(...values), high = Math.max(...values);
+    if (!log) return [0, high * 1.06 || 1];
+    if (low === high) [low, high] = [low / 2, high * 2];
+    const room = Math.log10(high / low) * 0.04;
+    return [Math.log10(low) - room, Math.log10(high) + room];
+  }
+  function powers(range, log, room) {
+    const [low, high] = log ? range.map((each) => 10 ** each) : range;
+    if (!log) {
+      const step = 2 ** Math.ceil(Math.log2(Math.max(high - low, 1e-9) / room));
+      return several(Math.ceil(low / step), Math.floor(high / step), (each) => each * step);
+    }
+    const first = Math.ceil(Math.log2(low)), last = Math.floor(Math.log2(high));
+    const step = [1, 2, 4, 5, 10, 20].find((each) => (last - first) / each < room) || 20;
+    return several(Math.ceil(first / step), Math.floor(last / step), (each) => 2 ** (each * step));
+  }
+  function decades(range, log, room) {
+    if (!log) {
+      const least = Math.max(range[1] - range[0], 1e-12) / room, power = 10 ** Math.floor(Math.log10(least));
+      const step = power * [1, 2, 5, 10].find((each) => each * power >= least);
+      return several(Math.ceil(range[0] / step), Math.floor(range[1] / step), (each) => Number((each * step).toPrecision(12)));
+    }
+    const width = range[1] - range[0];
+    const parts = width < 1 ? [1, 1.5, 2, 3, 4, 5, 7] : width < 2.5 ? [1, 2, 5] : [1];
+    const step = Math.max(1, Math.ceil(width / room));
+    return several(Math.floor(range[0] / step), Math.ceil(range[1] / step), (each) => each * step)
+      .flatMap((each) => parts.map((part) => Number((part * 10 ** each).toPrecision(12))));
+  }
+  const several = (first, last, make) => Array.from({ length: Math.min(Math.max(last - first + 1, 0), 60) }, (_, i) => make(first + i));
+
+  function axes(xrange, yrange) {
+    const xlog = $("logx").checked, ylog = logy[view], narrow = $("plot").clientWidth < 560;
+    const xticks = powers(xrange, xlog, narrow ? 4 : 8), yticks = decades(yrange, ylog, narrow ? 6 : 8);
+    const write = { bandwidth: (value) => digits(value, 6), latency: (value) => value ? time(value) : "0", ratio }[view];
+    const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+    const common = { gridcolor: color("--grid"), linecolor: color("--line"), zerolinecolor: color("--line"), tickmode: "array", automargin: true };
+    return {
+      xaxis: { ...common, type: xlog ? "log" : "linear", range: xrange, tickvals: xticks, ticktext: xticks.map(size),
+        showgrid: false, showline: true, ticks: "outside", tickcolor: color("--line"), title: { text: "message size", standoff: 8 } },
+      yaxis: { ...common, type: ylog ? "log" : "linear", range: yrange, tickvals: yticks, ticktext: yticks.map((each) => plain(write(each))),
+        title: { text: VIEWS[view].title(), standoff: 12 } },
+    };
+  }
+
+  // ---- drawing ----
+  function shade() {
+    const said = root.dataset.theme;
+    return said || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  }
+  function traces() {
+    const bands = [], curves = [];
+    for (const line of visible()) {
+      const places = points(line), color = line[shade()], x = places.map((i) => line.sizes[i]);
+      const values = places.map((i) => VIEWS[view].at(line, i));
+      const known = values.flatMap((value, i) => value[1] > 0 && value[2] > 0 ? [i] : []);
+      if (known.length > 1) {
+        bands.push({ x: [...known.map((i) => x[i]), ...known.map((i) => x[i]).reverse()],
+          y: [...known.map((i) => values[i][1]), ...known.map((i) => values[i][2]).reverse()],
+          fill: "toself", fillcolor: color, opacity: line.predicted ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", uid: `band-${line.id}` });
+      }
+      curves.push({ x, y: values.map((value) => value[0]), uid: `line-${line.id}`, mode: "lines+markers",
+        line: { color, width: line.width, dash: line.dash }, marker: { color, symbol: line.symbol, size: 8, line: { color, width: 1.4 } },
+        text: places.map((i) => words(line, i).map(plain).join("<br>")), hoverinfo: "text" });
+    }
+    return [...bands, ...curves];
+  }
+  function extent() {
+    const shown = visible(), all = shown.flatMap((line) => points(line).map((i) => [line.sizes[i], VIEWS[view].at(line, i)[0]]));
+    if (!all.length) return [[0, 1], [0, 1]];
+    const y = all.map((each) => each[1]);
+    return [span(all.map((each) => each[0]), $("logx").checked), span(view === "ratio" ? [...y, 1] : y, logy[view])];
+  }
+  function draw() {
+    const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+    bus = lines.every((line) => line.factor > 0);
+    const [xrange, yrange] = zoom || extent(), narrow = $("plot").clientWidth < 560;
+    const empty = visible().some((line) => points(line).length) ? [] : [{ text: "nothing is shown", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 16 } }];
+    const one = view === "ratio" ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: color("--soft"), width: 1, dash: "dot" } }] : [];
+    const layout = {
+      ...axes(xrange, yrange), annotations: empty, shapes: one, showlegend: false, hovermode: "closest", dragmode: narrow ? false : "zoom",
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: narrow ? 8 : 20, r: narrow ? 14 : 28, t: 24, b: 56 },
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 13, color: color("--ink") },
+      hoverlabel: { bgcolor: color("--card"), bordercolor: color("--line"), font: { color: color("--ink"), size: 13 }, align: "left" },
+    };
+    const config = { displayModeBar: false, displaylogo: false, responsive: true, showLink: false, plotlyServerURL: "", topojsonURL: "", doubleClick: false, scrollZoom: false };
+    const title = `${figure.title}: ${VIEWS[view].title()} by message size, ${visible().length} curves`;
+    $("plot").setAttribute("aria-label", title);
+    return Plotly.react("plot", traces(), layout, config);
+  }
+  function redraw() { zoom = null; place = null; legend(); draw(); }
+
+  // ---- the legend: a button for each curve ----
+  const SVG = "http://www.w3.org/2000/svg";
+  const SHAPES = { circle: "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", square: "M-3.6,-3.6h7.2v7.2h-7.2z", diamond: "M0,-5L4.6,0L0,5L-4.6,0z",
+    "diamond-tall": "M0,-5L3,0L0,5L-3,0z", "triangle-up": "M0,-4.8L4.6,3.6H-4.6z", "triangle-down": "M0,4.8L4.6,-3.6H-4.6z",
+    "triangle-left": "M-4.8,0L3.6,-4.6V4.6z", "triangle-right": "M4.8,0L-3.6,-4.6V4.6z", cross: "M-1.5,-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
+    x: "M-4.5,-2.4L-2.4,-4.5L0,-2.1L2.4,-4.5L4.5,-2.4L2.1,0L4.5,2.4L2.4,4.5L0,2.1L-2.4,4.5L-4.5,2.4L-2.1,0z",
+    pentagon: "M0,-4.8L4.6,-1.5L2.8,3.9H-2.8L-4.6,-1.5z", hexagon2: "M-4.8,0L-2.4,-4.2H2.4L4.8,0L2.4,4.2H-2.4z",
+    star: "M0,-5.4L1.3,-1.8L5.1,-1.7L2.1,0.7L3.2,4.4L0,2.2L-3.2,4.4L-2.1,0.7L-5.1,-1.7L-1.3,-1.8z" };
+  const DASHES = { dash: "5,3", dashdot: "6,2,1.5,2", dot: "1.5,2.5", longdash: "9,3" };
+  function swatch(line) {
+    const make = (name, parts) => Object.entries(parts).reduce((made, [key, value]) => (made.setAttribute(key, value), made), document.createElementNS(SVG, name));
+    const color = line[shade()], open = line.symbol.endsWith("-open");
+    const drawn = make("svg", { width: 34, height: 14, viewBox: "-17 -7 34 14", "aria-hidden": "true" });
+    drawn.append(make("path", { d: "M-17,0H17", stroke: color, "stroke-width": line.width, "stroke-dasharray": DASHES[line.dash] || "none", fill: "none" }),
+      make("path", { d: SHAPES[line.symbol.replace("-open", "")] || SHAPES.circle, stroke: color, "stroke-width": 1.3, fill: open ? "var(--card)" : color }));
+    return drawn;
+  }
+  function button(text, act) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.append(text);
+    made.addEventListener("click", act);
+    return made;
+  }
+  function legend() {
+    const box = $("legend"), runs = [...new Set(lines.map((line) => line.run))];
+    box.replaceChildren();
+    for (const run of runs) {
+      if (runs.length > 1) {
+        const head = document.createElement("h3");
+        head.textContent = `${data.runs[run].label}: ${data.runs[run].machine}`;
+        box.append(head);
+      }
+      for (const line of lines.filter((each) => each.run === run)) {
+        const made = button(line.label.replace(`, ${data.runs[run].label}`, ""), () => {
+          if (!hidden.delete(line.id)) hidden.add(line.id);
+          made.setAttribute("aria-pressed", String(!hidden.has(line.id)));
+          place = null;
+          draw();
+        });
+        made.prepend(swatch(line));
+        made.dataset.line = line.id;
+        made.setAttribute("aria-pressed", String(!hidden.has(line.id)));
+        if (line.notes.length) made.title = line.notes.join("; ");
+        box.append(made);
+      }
+    }
+    const all = document.createElement("div");
+    all.className = "all no-print";
+    all.append(button("All", () => { lines.forEach((line) => hidden.delete(line.id)); redraw(); focusAll(0); }),
+      button("None", () => { lines.forEach((line) => hidden.add(line.id)); redraw(); focusAll(1); }));
+    box.append(all);
+  }
+  const focusAll = (number) => document.querySelectorAll("#legend .all button")[number].focus();
+
+  // ---- controls ----
+  function options(select, box, names) {
+    select.replaceChildren(...names.map(([value, text]) => new Option(text, value)));
+    box.hidden = names.length < (select.id === "where" ? 3 : 2);
+  }
+  function choose(number) {
+    figure = data.figures[number];
+    where = "";
+    const machines = [...new Set(figure.lines.map(machine))];
+    options($("where"), $("machine-box"), [["", "all"], ...machines.map((each) => [each, each])]);
+    narrowed();
+  }
+  function narrowed() {
+    lines = chosen();
+    const compared = lines.some((line) => line.library && line.sizes.some((each) => line.library.sizes.includes(each)));
+    const input = document.querySelector('input[name="view"][value="ratio"]');
+    input.disabled = !compared;
+    input.parentElement.title = compared ? "" : "no library and hand-written implementation have a size in common here";
+    if (!compared && view === "ratio") {
+      view = "bandwidth";
+      document.querySelector('input[name="view"][value="bandwidth"]').checked = true;
+    }
+    $("bandwidth-name").textContent = lines.every((line) => line.factor > 0) ? "Bus bandwidth" : "Bandwidth";
+    axis();
+    redraw();
+  }
+  function axis() {
+    $("logy").checked = logy[view];
+    $("logy-name").textContent = VIEWS[view].short;
+  }
+
+  // ---- curves with the keyboard: along one, and from one to another ----
+  function walk(event) {
+    const shown = visible().filter((line) => points(line).length);
+    const along = { ArrowRight: 1, ArrowLeft: -1 }[event.key], across = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!shown.length || !(along || across)) return;
+    event.preventDefault();
+    let [curve, bytes] = place || [0, null];
+    if (place && across) curve = (curve + across + shown.length) % shown.length;
+    const line = shown[curve], places = points(line);
+    let at = places.findIndex((i) => line.sizes[i] >= bytes);
+    at = bytes === null ? 0 : at < 0 ? places.length - 1 : at;
+    if (place && along) at = Math.min(Math.max(at + along, 0), places.length - 1);
+    place = [curve, line.sizes[places[at]]];
+    const number = $("plot").data.findIndex((trace) => trace.uid === `line-${line.id}`);
+    Plotly.Fx.hover("plot", [{ curveNumber: number, pointNumber: at }]);
+    $("said").textContent = words(line, places[at]).join("; ");
+  }
+
+  function chart() {
+    $("chart").hidden = false;
+    options($("operation"), $("operation-box"), data.figures.map((each, number) => [number, each.title]));
+    $("operation").addEventListener("change", () => choose(Number($("operation").value)));
+    $("where").addEventListener("change", () => { where = $("where").value; narrowed(); });
+    document.querySelectorAll('input[name="view"]').forEach((input) => input.addEventListener("change", () => {
+      view = input.value;
+      axis();
+      redraw();
+    }));
+    $("logx").addEventListener("change", redraw);
+    $("logy").addEventListener("change", () => { logy[view] = $("logy").checked; redraw(); });
+    $("reset").addEventListener("click", () => { zoom = null; draw(); });
+    choose(0);
+    $("plot").on("plotly_relayout", (change) => {
+      if (!("xaxis.range[0]" in change || "yaxis.range[0]" in change)) return;
+      const { xaxis, yaxis } = $("plot").layout;
+      zoom = [[...xaxis.range], [...yaxis.range]];
+      draw();
+    });
+    $("plot").on("plotly_doubleclick", () => { zoom = null; draw(); });
+    $("plot").addEventListener("keydown", walk);
+    matchMedia("(max-width: 560px)").addEventListener("change", draw);
+  }
+
+  // ---- light and dark ----
+  function paint(theme) {
+    if (theme) root.dataset.theme = theme;
+    const dark = shade() === "dark";
+    $("theme").textContent = dark ? "Light" : "Dark";
+    $("theme").setAttribute("aria-label", dark ? "Change to light colours" : "Change to dark colours");
+    if (figure) { legend(); draw(); }
+  }
+  $("theme").removeAttribute("aria-pressed");
+  $("theme").addEventListener("click", () => paint(shade() === "dark" ? "light" : "dark"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => paint());
+  let before;
+  addEventListener("beforeprint", () => { before = root.dataset.theme; paint("light"); });
+  addEventListener("afterprint", () => {
+    if (before) return paint(before);
+    delete root.dataset.theme;
+    paint();
+  });
+
+  // ---- the table's search ----
+  const rows = [...document.querySelectorAll("#rows tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
+  rows.forEach((pair) => { pair[1] = [...pair[0].cells].map((cell) => cell.textContent).join(" ").toLowerCase(); });
+  $("search").addEventListener("input", () => {
+    const wanted = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    let left = 0;
+    for (const [row, text] of rows) {
+      row.hidden = !wanted.every((word) => text.includes(word));
+      left += row.hidden ? 0 : 1;
+    }
+    $("count").textContent = left === rows.length ? `${left.toLocaleString("en")} rows` : `${left.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
+  });
+
+  if (data.figures.length) chart();
+  paint();
+})();

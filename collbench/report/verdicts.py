@@ -1,0 +1,106 @@
+"""Whether the numbers are right, as `collbench diagnose` says: a verdict for each measured curve, and why."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from collbench.analysis.diagnose import Diagnosis, Facts, Verdict, diagnose, settings
+from collbench.analysis.fitted import Curve, curves
+from collbench.analysis.machine import remarks, sized, variables
+from collbench.analysis.own_shape import remarks as own_remarks
+from collbench.errors import CollbenchError
+from collbench.measurement import Observed, observed
+from collbench.model.curve_fit import CurveFit
+from collbench.report.sound import Sound, plain
+from collbench.sweep import Case
+from collbench.table import title
+from collbench.topology.system import System
+
+REASONS = 3  # shown; those behind are hardly ever it
+MOST = 40  # curves of a run that are fitted and judged: each takes a part of a second
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict of one curve in words."""
+
+    what: str  # kind of case
+    implementation: str
+    verdict: Verdict
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of one run: its curves, what spoils its numbers, or why nothing can be said."""
+
+    curves: tuple[Judged, ...]
+    notes: tuple[str, ...]
+    silence: str = ""
+
+
+def fits(run: Sound) -> list[Curve]:
+    """The first curves of the run, each with a fit or the reason for none."""
+    kept: set[tuple[Case, str]] = set()
+    for each in observed(run.run.results):
+        if len(kept) < MOST:
+            kept.add((replace(each.case, nbytes=0), each.implementation))
+    few = [each for each in run.run.results if (replace(each.case, nbytes=0), each.implementation) in kept]
+    return curves([replace(run.run, results=tuple(few))])
+
+
+def judge(run: Sound, system: System | None, why_not: str, fitted: Sequence[Curve]) -> Judgement:
+    """The first measured curves of the run against the system; never an error, whatever the run file holds."""
+    found: dict[tuple[Case, str], list[Observed]] = {}
+    for each in observed(run.run.results):
+        found.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
+    try:
+        facts = Facts(variables(run.run), remarks(run.run), why_not)
+        notes = (*facts.caveats, *(f"{each} was set" for each in settings(facts)))
+    except Exception:  # any type may stand in a foreign header
+        facts, notes = Facts({}, (), why_not), ()
+    if not found:
+        return Judgement((), tuple(map(plain, notes)), "nothing was measured that a verdict could be about")
+    known = {(each.case, each.implementation): each.fit for each in fitted if each.fit}
+    chosen = list(found.items())[:MOST]
+    judged = tuple(_judged(key[0], rows, _Against(system, facts, known.get(key))) for key, rows in chosen)
+    left = len(found) - len(judged)
+    more = (f"{left} more curves are not judged here; `collbench diagnose` judges them all",) if left else ()
+    return Judgement(judged, (*map(plain, notes), *more))
+
+
+class _Against(NamedTuple):
+    """What a curve is held against."""
+
+    system: System | None
+    facts: Facts
+    fit: CurveFit | None  # its own
+
+
+def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> Judged:
+    rows = sorted(rows, key=lambda each: each.case.nbytes)
+    unknown = Judged(title(kind), rows[0].implementation, Verdict.UNKNOWN, ())
+    if not all(each.case.nbytes for each in rows):
+        return replace(unknown, because=("a size of no bytes has no bandwidth to judge",))
+    try:
+        system = sized(against.system, kind.ranks) if against.system else None
+        found = diagnose(rows, system, against.facts)
+        own = against.fit if against.fit and len(against.fit.sizes) == len(rows) else None
+        return replace(unknown, verdict=found.verdict, because=tuple(map(plain, _because(found, own))))
+    except CollbenchError as error:
+        return replace(unknown, because=(plain(str(error)),))
+    except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
+        return replace(unknown, because=(f"its numbers cannot be reckoned with ({type(error).__name__})",))
+
+
+def _because(found: Diagnosis, own: CurveFit | None) -> Iterator[str]:
+    if found.remark:
+        yield found.remark
+    for each in found.reasons[:REASONS]:
+        facts = f"; {'; '.join(each.facts)}" if each.facts else ""
+        yield f"likely: {each.hypothesis.name} (then {each.off:.2f}x off instead of {found.off:.2f}x){facts}"
+        yield f"to do: {each.hypothesis.fix}"
+    if found.verdict is Verdict.SLOW and not found.reasons:
+        yield f"reason unknown; times are {found.off:.2f}x off, and nothing that the model can change explains them"
+    if not found.expected:
+        yield from own_remarks(found.measured, own)

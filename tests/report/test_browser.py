@@ -1,0 +1,368 @@
+"""The report in a real browser: its curves against the data, its controls by mouse and keyboard, its silence."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from collbench import report
+from collbench.measurement import Prediction, Skipped
+from collbench.store import read
+from collbench.units import format_seconds, format_size
+from tests.conftest import case, measurement
+from tests.report.test_report import SCRIPT, SIZES, data_of, times, write
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+ARGUMENTS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-default-apps --disable-extensions --mute-audio"
+)
+NAMES = ["mpi", "ring-flags", "two-shot", SCRIPT]
+
+
+class Page:
+    """The report, open in a browser that is told the size and the colours of its window."""
+
+    def __init__(self, browser: webdriver.Chrome, place: Path) -> None:
+        self.browser = browser
+        self.url = place.as_uri()
+        self.data: Any = data_of(place.read_text())
+
+    def open(self, width: int = 1280, theme: str = "light") -> None:
+        """From anew."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        self.browser.get(self.url)
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """What a script returns."""
+        return self.browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+
+    def find(self, selector: str) -> WebElement:
+        """The first element of a CSS selector."""
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def points(self) -> dict[str, int]:
+        """Markers of each drawn curve, counted in the page."""
+        return dict(
+            self.run(
+                "return [...document.querySelectorAll('#plot .scatterlayer .trace')]"
+                ".map((each) => [each.__data__[0].trace.uid, each.querySelectorAll('path.point').length])"
+                ".filter(([uid]) => uid.startsWith('line-'))"
+            )
+        )
+
+    def expected(self) -> dict[str, int]:
+        """The same of the data."""
+        lines = self.data["figures"][0]["lines"]
+        return {f"line-0-{number}": len(line["sizes"]) for number, line in enumerate(lines)}
+
+    def focused(self) -> str:
+        """The text of what has the focus."""
+        return str(self.run("return document.activeElement.textContent"))
+
+    def title(self) -> str:
+        """Of the y axis."""
+        return self.find("#plot .ytitle").text
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """One for all; without it a reason to skip on a user's machine, and a failure in CI."""
+    if not CHROMIUM or not DRIVER:
+        missing = "chromium and chromedriver are not installed"
+        if "CI" in os.environ:
+            pytest.fail(missing)
+        pytest.skip(missing)
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (*ARGUMENTS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = Service(DRIVER)
+    driver = webdriver.Chrome(options=options, service=service)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """Of a measured run whose host and one of whose implementations are called `<script>...`, and a predicted one."""
+    folder = tmp_path_factory.mktemp("report")
+    rows = [each for name, rate in zip(NAMES, (5e9, 2e9, 9e9, 7e9), strict=True) for each in times(2e-6, rate, name)]
+    noted = [replace(each, note="<b>bold</b> <a href='https://example.org'>link</a>") for each in rows]
+    header = {"environment": {"host": SCRIPT, "versions": {}, "variables": {}}, "topology": {"name": SCRIPT}}
+    measured = write(folder / "measured", *noted, Skipped(case(), "nvls", "cpu", "no such switch"), header=header)
+    model = [Prediction(case(nbytes=size), "mpi", 3e-6, 1e-6, 9e-6) for size in SIZES[:6]]
+    predicted = write(folder / "predicted", *model)
+    place = folder / "report.html"
+    place.write_text(report.build([read(measured), read(predicted)]))
+    return Page(browser, place)
+
+
+@pytest.fixture
+def opened(page: Page) -> Page:
+    """As a reader finds it."""
+    page.open()
+    return page
+
+
+def test_every_curve_has_its_points(opened: Page) -> None:
+    """As many as the data has, of each implementation of each run; and bands around those with intervals."""
+    assert opened.points() == opened.expected()
+    assert len(opened.expected()) == len(NAMES) + 1
+    assert opened.run("return document.querySelectorAll('#plot .scatterlayer .fills path.js-fill').length") == 5
+
+
+def test_pointing_shows_value_and_interval(opened: Page) -> None:
+    """The label at a marker has what the run file says, in the words of the table."""
+    opened.find("input[value=latency] + span").click()
+    row = measurement("mpi", tuple((2e-6 + SIZES[8] / 5e9) * (1 + 0.001 * step) for step in range(9)), nbytes=SIZES[8])
+    marker = opened.run(
+        "const trace = [...document.querySelectorAll('#plot .scatterlayer .trace')]"
+        ".find((each) => each.__data__[0].trace.uid === 'line-0-0');"
+        "const box = trace.querySelectorAll('path.point')[8].getBoundingClientRect();"
+        "document.querySelector('#plot').scrollIntoView(); const after = trace.querySelectorAll('path.point')[8];"
+        "const now = after.getBoundingClientRect(); return [now.x + now.width / 2, now.y + now.height / 2]"
+    )
+    ActionChains(opened.browser).move_by_offset(0, 0).perform()
+    opened.browser.execute_cdp_cmd(
+        "Input.dispatchMouseEvent", {"type": "mouseMoved", "x": marker[0] - 3, "y": marker[1]}
+    )
+    opened.browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": marker[0], "y": marker[1]})
+    label = wait(lambda: opened.run("return document.querySelector('#plot .hoverlayer .hovertext')?.textContent || ''"))
+    low, high = map(format_seconds, row.interval)
+    assert f"{format_size(SIZES[8])}: {format_seconds(row.median)}" in label
+    assert f"95 % interval: {low} - {high}" in label
+    assert "<b>bold</b>" in label
+    assert opened.run("return document.querySelectorAll('#plot .hoverlayer a').length") == 0
+
+
+def test_a_button_hides_its_curve(opened: Page) -> None:
+    """By mouse, and by the keys that buttons have; hidden for whoever listens, too."""
+    button = opened.find("[data-line='0-1']")
+    assert button.text.startswith("ring-flags")
+    expected = opened.expected()
+    for act in (button.click, lambda: button.send_keys(Keys.ENTER), lambda: button.send_keys(Keys.SPACE)):
+        shown = button.get_attribute("aria-pressed") == "true"
+        act()
+        assert button.get_attribute("aria-pressed") == str(not shown).lower()
+        assert ("line-0-1" in opened.points()) is not shown
+    assert opened.points() == {name: count for name, count in expected.items() if name != "line-0-1"}
+
+
+def test_all_and_none(opened: Page) -> None:
+    """Two buttons that keep the focus."""
+    none, every = opened.find("#legend .all button:last-child"), "#legend .all button:first-child"
+    none.send_keys(Keys.ENTER)
+    assert opened.points() == {}
+    assert opened.focused() == "None"
+    opened.find(every).send_keys(Keys.ENTER)
+    assert opened.points() == opened.expected()
+
+
+def test_views_change_the_axis(opened: Page) -> None:
+    """Its title, its values, and whether it is logarithmic; by mouse and by arrow keys."""
+    seen = []
+    for view, title in (
+        ("bandwidth", "bus bandwidth (GB/s)"),
+        ("latency", "time per operation"),
+        ("ratio", "times as fast as the library"),
+    ):
+        opened.find(f"input[value={view}] + span").click()
+        assert opened.title() == title
+        seen.append(opened.run("return document.querySelector('#plot').layout.yaxis.type"))
+    assert seen == ["linear", "log", "log"]
+    assert opened.points() == {f"line-0-{number}": len(SIZES) for number in (1, 2, 3)}  # the others are libraries
+    opened.find("input[value=ratio]").send_keys(Keys.ARROW_LEFT)
+    assert opened.title() == "time per operation"
+
+
+def test_axes_can_be_linear(opened: Page) -> None:
+    """Both, each by its box."""
+    layout = "const { xaxis, yaxis } = document.querySelector('#plot').layout; return [xaxis.type, yaxis.type]"
+    assert opened.run(layout) == ["log", "linear"]
+    opened.find("#logx").send_keys(Keys.SPACE)
+    opened.find("#logy").send_keys(Keys.SPACE)
+    assert opened.run(layout) == ["linear", "log"]
+    assert opened.points() == opened.expected()
+
+
+def test_curves_can_be_read_with_the_keyboard(opened: Page) -> None:
+    """Arrows go along a curve and to another; what they meet is said aloud."""
+    plot = opened.find("#plot")
+    plot.send_keys(Keys.ARROW_RIGHT)
+    first = opened.find("#said").text
+    assert first.startswith("mpi, measured; 8 B: ")
+    assert "95 % interval" in first
+    plot.send_keys(Keys.ARROW_RIGHT)
+    assert "; 32 B: " in opened.find("#said").text
+    plot.send_keys(Keys.ARROW_DOWN)
+    assert opened.find("#said").text.startswith("ring-flags, measured; 32 B: ")
+    assert len(opened.browser.find_elements(By.CSS_SELECTOR, "#plot .hoverlayer .hovertext")) == 1
+
+
+def test_the_machine_narrows_the_curves(opened: Page) -> None:
+    """The selector is there because the runs are of two machines."""
+    opened.run(
+        "const where = document.querySelector('#where'); where.value = 'here'; where.dispatchEvent(new Event('change'))"
+    )
+    assert opened.points() == {"line-0-4": 6}
+    assert not opened.find("#operation-box").is_displayed()
+
+
+def test_dragging_zooms_and_a_button_resets(opened: Page) -> None:
+    """Ticks are made anew for the part that is seen."""
+    range_of = "return document.querySelector('#plot').layout.xaxis.range"
+    before, plot = opened.run(range_of), opened.find("#plot .nsewdrag")
+    ActionChains(opened.browser).move_to_element(plot).click_and_hold().move_by_offset(120, 60).release().perform()
+    zoomed = wait(lambda: (now := opened.run(range_of)) != before and now)
+    assert zoomed[1] - zoomed[0] < (before[1] - before[0]) / 2
+    assert len(opened.browser.find_elements(By.CSS_SELECTOR, "#plot .xtick")) >= 2
+    opened.find("#reset").click()
+    assert opened.run(range_of) == before
+
+
+def test_the_search_filters_rows(opened: Page) -> None:
+    """All words must be there, in any order and case; the count says how many are left."""
+    search = opened.find("#search")
+    shown = "return [...document.querySelectorAll('#rows tbody tr')].filter((row) => row.offsetParent).length"
+    total = len(NAMES) * len(SIZES) + 1 + 6
+    assert opened.run(shown) == total
+    search.send_keys("TWO-shot")
+    assert opened.run(shown) == len(SIZES)
+    search.send_keys("  bold 2 mib")
+    assert opened.run(shown) == 1
+    assert opened.find("#count").text == f"1 of {total} rows"
+    search.clear()
+    search.send_keys("switch SKIP")
+    assert opened.run(shown) == 1
+    search.clear()
+    search.send_keys(Keys.SPACE)
+    assert opened.run(shown) == total
+
+
+def test_every_control_is_reached_with_tab(opened: Page) -> None:
+    """In the order of the page, with a focus that can be seen."""
+    seen = []
+    for _ in range(24):
+        ActionChains(opened.browser).send_keys(Keys.TAB).perform()
+        element = opened.run(
+            "const e = document.activeElement; return [e.id || e.name || e.dataset.line || e.textContent.trim(), "
+            "getComputedStyle(e.matches('fieldset input') ? e.nextElementSibling : e).outlineStyle]"
+        )
+        seen.append(element)
+    names = [name for name, _ in seen]
+    wanted = [
+        "theme",
+        "where",
+        "view",
+        "logx",
+        "logy",
+        "reset",
+        "plot",
+        "0-0",
+        "0-1",
+        "0-2",
+        "0-3",
+        "0-4",
+        "All",
+        "None",
+    ]
+    assert [name for name in names if name in wanted] == wanted
+    assert {style for _, style in seen} == {"solid"}
+
+
+def test_text_of_the_run_file_is_shown_and_not_run(opened: Page) -> None:
+    """A script as the host's name, the machine's and an implementation's."""
+    assert opened.browser.title != "owned"
+    assert SCRIPT in opened.find("#environment").text
+    assert SCRIPT in opened.find("h1").text
+    assert opened.find("[data-line='0-3']").text == f"{SCRIPT}"
+    assert opened.run("return document.querySelectorAll('script').length") == 3
+    assert opened.run("const made = document.createElement('script'); made.text = 'window.owned = 1';"
+                      "document.body.append(made); return window.owned === undefined")  # fmt: skip
+    opened.browser.get_log("browser")  # the policy's complaint of this
+
+
+def test_nothing_is_asked_of_a_network_and_nothing_goes_wrong(page: Page) -> None:
+    """Drawn in all views, hovered and changed to dark: only the file itself is read, and the console is silent."""
+    for kind in ("browser", "performance"):
+        page.browser.get_log(kind)
+    page.open()
+    for view in ("latency", "ratio", "bandwidth"):
+        page.find(f"input[value={view}] + span").click()
+    page.find("#plot").send_keys(Keys.ARROW_RIGHT)
+    page.find("#theme").click()
+    assert page.browser.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in page.browser.get_log("performance")]
+    urls = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    assert page.url in urls
+    assert not [url for url in urls if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@pytest.mark.parametrize("width", [320, 375, 768])
+def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> None:
+    """Tables scroll in boxes of their own, and everything drawn lies within the window."""
+    page.open(width)
+    assert page.run("return document.documentElement.scrollWidth") <= width
+    assert page.run("return document.querySelector('#plot .main-svg').getBoundingClientRect().right") <= width
+    assert page.run("const box = document.querySelector('#table .scroll'); return box.scrollWidth > box.clientWidth")
+    assert page.points() == page.expected()
+
+
+def test_dark_and_light(page: Page) -> None:
+    """As the system says, until the button says otherwise; texts and curves can be read in both."""
+    seen = {}
+    for theme in ("light", "dark"):
+        page.open(theme=theme)
+        seen[theme] = colours(page)
+        page.find("#theme").click()
+        seen[f"not {theme}"] = colours(page)
+    assert seen["light"] == seen["not dark"]
+    assert seen["dark"] == seen["not light"]
+    (paper, ink, curve), (night, light, bright) = seen["light"], seen["dark"]
+    assert brightness(paper) > 200 > 60 > brightness(ink)
+    assert brightness(night) < 60 < 200 < brightness(light)
+    assert brightness(bright) > brightness(curve)
+
+
+def colours(page: Page) -> tuple[str, str, str]:
+    """Of the page, its text and the first curve."""
+    script = (
+        "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color, "
+        "getComputedStyle([...document.querySelectorAll('#plot .scatterlayer .trace')]"
+        ".find((each) => each.__data__[0].trace.uid === 'line-0-0').querySelector('path.js-line')).stroke]"
+    )
+    return tuple(page.run(script))
+
+
+def brightness(colour: str) -> float:
+    """From 0 to 255, of `rgb(r, g, b)`."""
+    parts = [float(each) for each in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    return sum(parts) / 3
+
+
+def wait(look: Any, tries: int = 100) -> Any:
+    """What `look` sees once there is something to see."""
+    for _ in range(tries):
+        if found := look():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("nothing to be seen")
