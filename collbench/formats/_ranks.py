@@ -1,0 +1,68 @@
+"""What the printed bandwidths tell of a test that does not say it: its number of ranks, or its collective."""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+
+from collbench.collectives import COLLECTIVES, Collective
+from collbench.datatypes import find_datatype
+from collbench.errors import UsageError
+
+MOST = 4096  # ranks that are tried
+Bandwidths = Iterable[tuple[str, str]]  # algbw and busbw as printed
+
+
+def _interval(word: str) -> tuple[float, float] | None:
+    """What a number may have been before it was rounded."""
+    try:
+        value = Decimal(word)
+    except InvalidOperation:
+        return None
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int) or not -30 < exponent < 30 or value <= 0 or value.adjusted() > 30:
+        return None
+    half = Decimal(1).scaleb(exponent) / 2
+    return float(value - half), float(value + half)
+
+
+def factors(rows: Bandwidths) -> tuple[float, float]:
+    """Between which the bus factor lies, all rows taken together; (0, inf) if they say nothing."""
+    least, most = 0.0, float("inf")
+    for algbw, busbw in rows:
+        below, above = _interval(algbw), _interval(busbw)
+        if below and above and below[0] > 0 and above[0] > 0:
+            least, most = max(least, above[0] / below[1]), min(most, above[1] / below[0])
+    return least, most
+
+
+def possible_ranks(collective: Collective, rows: Bandwidths) -> list[int]:
+    """The numbers of ranks that the bandwidths allow; none if they allow all, or contradict each other."""
+    least, most = factors(rows)
+    if collective.bus_factor(2) == collective.bus_factor(3) or least == 0:
+        return []
+    return [ranks for ranks in range(1, MOST + 1) if least <= collective.bus_factor(ranks) <= most]
+
+
+def possible_collectives(
+    ranks: int | None, redop: str | None, root: int | None, sizes: Sequence[tuple[int, int, str]], rows: Bandwidths
+) -> list[Collective]:
+    """The collectives that rows may be of; sizes are (bytes, elements, type), None is not known."""
+    least, most = factors(rows)
+    return [
+        each
+        for each in COLLECTIVES.values()
+        if (redop is None or each.reduces == (redop not in ("", "none")))
+        and (root is None or each.rooted == (root >= 0))
+        and (ranks is None or least <= each.bus_factor(ranks) <= most)
+        and all(_fits(each, ranks, *size) for size in sizes)
+    ]
+
+
+def _fits(collective: Collective, ranks: int | None, nbytes: int, elements: int, dtype: str) -> bool:
+    """Whether so many elements for each rank make so many bytes."""
+    try:
+        own = elements * find_datatype(dtype).itemsize
+    except UsageError:
+        return True
+    if ranks is None or not collective.sharded:
+        return own == nbytes or collective.sharded
+    return own * ranks == nbytes
