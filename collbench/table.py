@@ -101,6 +101,8 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return _expected_row(result, library)
     if wrong := _wrong(result):
         return f"{size:>9}  {result.implementation:<16} WRONG: {wrong}"
+    if not result.typical > 0:  # some tools print a row without a time
+        return f"{size:>9}  {result.implementation:<16} no time{f', {result.note}' if result.note else ''}"
     low, high = result.interval
     halfwidth = (high - low) / 2 / result.typical
     return _ROW.format(

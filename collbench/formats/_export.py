@@ -79,6 +79,13 @@ class Part:
         return mapping(self.test.get("layout"))
 
     @property
+    def iterations(self) -> int:
+        """What each time is the mean of: as the other tool said, or the fewest samples."""
+        said = mapping(self.test.get("sweep")).get("iters")
+        fewest = min(len(place.times) for line in self.lines for place in line.places if place)
+        return said if isinstance(said, int) else fewest
+
+    @property
     def complete(self) -> bool:
         """Whether the test's end was seen; collbench's own rows are always whole."""
         return self.test.get("complete") is not False

@@ -10,7 +10,7 @@ from collbench.collectives import Collective
 from collbench.errors import UsageError
 from collbench.formats._columns import stamped
 from collbench.formats._nccl_lines import Section
-from collbench.formats._ranks import possible_collectives, possible_ranks
+from collbench.formats._ranks import Size, possible_collectives, possible_ranks, shares
 from collbench.formats._source import HEAD, Source, clean, exact
 from collbench.formats._test import Device, Hints, Machine, dotted, known_collective, machine_of, said_ranks
 
@@ -59,16 +59,11 @@ class Facts:
             raise UsageError(f"{self.source.name} does not say which collective it is of; give --op NAME")
         whole = "redop" in columns.case and "root" in columns.case
         first = rows[0].case
-        sizes = [
-            (exact(row.case["size"]) or 0, exact(row.case["count"]) or 0, row.case["type"])
-            for row in rows
-            if "count" in row.case
-        ]
         found = possible_collectives(
             self._listed,
             first["redop"] if "redop" in columns.case else None,
             int(first["root"]) if whole else None,
-            sizes,
+            self._sizes,
             self._bandwidths,
         )
         if len(found) != 1:
@@ -86,6 +81,11 @@ class Facts:
     def _bandwidths(self) -> list[tuple[str, str]]:
         found = (place for _, row in self.section.rows for place in row.places)
         return [(place["algbw"], place["busbw"]) for place in found if "algbw" in place and "busbw" in place]
+
+    @cached_property
+    def _sizes(self) -> list[Size]:
+        found = (row.case for _, row in self.section.rows if "count" in row.case)
+        return [(exact(case["size"]) or 0, exact(case["count"]) or 0, case["type"]) for case in found]
 
     @cached_property
     def _listed(self) -> int | None:
@@ -109,7 +109,10 @@ class Facts:
         return replace(found, platform=section.exported[1]) if section.exported else found
 
     def _reckoned(self, collective: Collective) -> int | None:
-        """From bandwidths where they leave one number, else from threads and GPUs unless bandwidths contradict."""
+        """From shares of sizes, or bandwidths where they leave one number, else threads and GPUs if nothing contradicts."""
+        cut = shares(self._sizes) if collective.sharded else None
+        if cut:
+            return cut
         possible = possible_ranks(collective, self._bandwidths)
         if len(possible) == 1:
             return possible[0]

@@ -9,7 +9,7 @@ from collbench.errors import UsageError
 from collbench.formats._export import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong
 from collbench.formats._json import dump, restored
 from collbench.formats._listed import devices
-from collbench.formats._numbers import program
+from collbench.formats._numbers import code, program
 from collbench.measurement import Measurement, Observed, Reported
 from collbench.stats import percentile
 
@@ -56,7 +56,7 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
         "start_time": str(selection.fact("started") or "")[:19].replace("T", " "),
         "args": [program(first.case.collective)],
         "env": [f"{name}={value}" for name, value in mapping(selection.fact("environment", "variables")).items()],
-        "nccl_version": 0,
+        "nccl_version": code(str(selection.fact("environment", "versions", "nccl") or "")),
         "collbench": {
             "version": __version__,
             "implementation": first.implementation,
@@ -69,7 +69,7 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
             "minimum_bytes": sizes[0],
             "maximum_bytes": sizes[-1],
             "warmup_iters": 1,
-            "iterations": min(len(each.times) for each in every),
+            "iterations": part.iterations,
             "aggregated_iterations": 1,
             "validation": int(all(wrong(each) is not None for each in every)),
             "graph": 0,

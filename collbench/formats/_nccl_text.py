@@ -47,7 +47,7 @@ def _made(part: Part, selection: Selection) -> Iterator[str]:
 def _settings(part: Part) -> str:
     sizes = sorted({line.case.nbytes for line in part.lines})
     factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 and sizes[0] else 2
-    iters = min(len(place.times) for line in part.lines for place in line.places if place)
+    iters = part.iterations
     checked = all(wrong(place) is not None for line in part.lines for place in line.places if place)
     return (
         f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) warmup iters: 1 "

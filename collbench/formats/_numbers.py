@@ -16,6 +16,15 @@ def shrunk(value: float, width: int) -> str:
     return text if len(text) <= width else f"{value:.0e}"
 
 
+def code(version: str) -> int:
+    """NCCL's version code from a version as people write it; 0 if it is none."""
+    parts = [int(each) for each in version.split(".")[:3] if each.isascii() and each.isdigit() and len(each) < 5]
+    if len(parts) < 3:
+        return 0
+    major, minor, patch = parts
+    return major * (1000 if (major, minor) < (2, 9) else 10000) + minor * 100 + patch
+
+
 def program(collective: Collective) -> str:
     """What nccl-tests calls the program."""
     return f"{PROGRAMS.get(collective.name, collective.name)}_perf"

@@ -42,27 +42,36 @@ def possible_ranks(collective: Collective, rows: Bandwidths) -> list[int]:
     return [ranks for ranks in range(1, MOST + 1) if least <= collective.bus_factor(ranks) <= most]
 
 
+Size = tuple[int, int, str]  # bytes, elements of a rank's share, type
+
+
+def shares(sizes: Iterable[Size]) -> int | None:
+    """Into how many equal shares the bytes of each row are cut; None if the rows do not agree on one number."""
+    found = set()
+    for nbytes, elements, dtype in sizes:
+        try:
+            own = elements * find_datatype(dtype).itemsize
+        except UsageError:
+            return None
+        if nbytes and own:
+            found.add(nbytes // own if nbytes % own == 0 else 0)
+    return found.pop() if len(found) == 1 and 0 not in found else None
+
+
 def possible_collectives(
-    ranks: int | None, redop: str | None, root: int | None, sizes: Sequence[tuple[int, int, str]], rows: Bandwidths
+    ranks: int | None, redop: str | None, root: int | None, sizes: Sequence[Size], rows: Bandwidths
 ) -> list[Collective]:
-    """The collectives that rows may be of; sizes are (bytes, elements, type), None is not known."""
-    least, most = factors(rows)
-    return [
-        each
-        for each in COLLECTIVES.values()
-        if (redop is None or each.reduces == (redop not in ("", "none")))
-        and (root is None or each.rooted == (root >= 0))
-        and (ranks is None or least <= each.bus_factor(ranks) <= most)
-        and all(_fits(each, ranks, *size) for size in sizes)
-    ]
-
-
-def _fits(collective: Collective, ranks: int | None, nbytes: int, elements: int, dtype: str) -> bool:
-    """Whether so many elements for each rank make so many bytes."""
-    try:
-        own = elements * find_datatype(dtype).itemsize
-    except UsageError:
-        return True
-    if ranks is None or not collective.sharded:
-        return own == nbytes or collective.sharded
-    return own * ranks == nbytes
+    """The collectives that rows may be of; None is not known."""
+    (least, most), cut = factors(rows), shares(sizes)
+    found = []
+    for each in COLLECTIVES.values():
+        own = ranks or (cut if each.sharded else None)
+        fits = (
+            (redop is None or each.reduces == (redop not in ("", "none")))
+            and (root is None or each.rooted == (root >= 0))
+            and (own is None or least <= each.bus_factor(own) <= most)
+            and (cut is None or cut == (own if each.sharded else 1))
+            and not (each.sharded and own == 1 and ranks is None)
+        )
+        found += [each] if fits else []
+    return found

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def exact(word: str) -> int | None:
 def microseconds(word: object) -> float:
     """Seconds from a word in us; 0 where it is no time that an operation could take."""
     value = number(word)
-    seconds = 0.0 if value is None else value / 1e6
+    seconds = 0.0 if value is None else float(f"{Decimal(repr(value)).scaleb(-6)}")  # 12.87 us is 1.287e-05
     return seconds if SHORTEST <= seconds <= LASTING else 0.0
 
 

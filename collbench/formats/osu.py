@@ -108,9 +108,12 @@ def _test(source: Source, section: _Section, hints: Hints) -> Test:
 
 def _ranks(source: Source, section: _Section, kind: Kind | None, hints: Hints) -> int:
     """Only tests of pairs tell it."""
+    if kind is None:  # none of its rows is kept
+        return hints.ranks or 1
+    if kind.pair:
+        return 2
     said = section.exported[2] if section.exported else None
-    found = said or (2 if kind and kind.pair else None) or (None if kind else hints.ranks or 1)
-    return said_ranks(hints, found, source.name, "tables of OSU do not tell the number of ranks")
+    return said_ranks(hints, said, source.name, "tables of OSU do not tell the number of ranks")
 
 
 def _result(
