@@ -1,4 +1,4 @@
-"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, CSV."""
+"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, CSV."""  # noqa: N999
 
 import re
 import sys

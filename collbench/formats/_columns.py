@@ -50,7 +50,7 @@ def header(words: list[str], above: str) -> Columns | None:
     words = words[words.index("size") :]
     first = next(at for at, word in enumerate(words) if word in TIMES)
     places: list[list[str]] = []
-    appended = []
+    appended: list[str] = []
     for word in words[first:]:
         if word in TIMES:
             places.append([])

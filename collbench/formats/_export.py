@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeGuard
 
+from collbench import __version__
 from collbench.errors import UsageError
 from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
 from collbench.store import Run
@@ -116,7 +117,7 @@ def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> S
     return Selection(run.header, kept, leave)
 
 
-def _writable(result: Result, leave: Leave) -> bool:
+def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:
     if isinstance(result, Measurement | Reported | Prediction):
         return True
     leave(f"{type(result).__name__.lower()} rows have no time")
@@ -176,3 +177,8 @@ def wrong(result: Observed) -> int | None:
     return result.wrong if isinstance(result, Reported) else None
 
 
+def signature(result: Observed) -> str:
+    """The comment that says whose results follow, since such tables have no word for it; an import heeds it."""
+    ranks = result.case.ranks
+    who = f"{result.implementation} on {result.platform}"
+    return f"# collbench {__version__}: {who}, {ranks} rank{'s' if ranks > 1 else ''}"

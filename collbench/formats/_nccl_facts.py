@@ -47,7 +47,7 @@ class Facts:
                 return name
         text, stem = self.source.text[:HEAD], PurePath(self.source.name).name.lower()
         for place in (text, stem):
-            named = {word for word in re.findall(r"[a-z][a-z_]{2,40}_perf", place) if known_collective(word)}
+            named: set[str] = {word for word in re.findall(r"[a-z][a-z_]{2,40}_perf", place) if known_collective(word)}
             if len(named) == 1:
                 return named.pop()
         return self._guessed()
@@ -109,7 +109,7 @@ class Facts:
         return replace(found, platform=section.exported[1]) if section.exported else found
 
     def _reckoned(self, collective: Collective) -> int | None:
-        """From shares of sizes, or bandwidths where they leave one number, else threads and GPUs if nothing contradicts."""
+        """From shares of sizes, or bandwidths where they leave one number, else from threads and GPUs."""
         cut = shares(self._sizes) if collective.sharded else None
         if cut:
             return cut

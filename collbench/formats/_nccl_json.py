@@ -41,7 +41,8 @@ def _entry(line: Line) -> dict[str, Any]:
     for place in line.places:
         if isinstance(place, Reported):
             found |= mapping(restored(place.printed.get("entry")))
-    return found
+    keys = texts(mapping(line.printed).get("keys"))
+    return {key: found[key] for key in dict.fromkeys([*keys, *found]) if key in found}
 
 
 def _made(part: Part, selection: Selection) -> dict[str, Any]:

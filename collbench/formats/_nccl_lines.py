@@ -137,8 +137,8 @@ def _note(section: Section, line: str) -> None:
     text = body(line)
     (section.after if section.rows else section.before).append(line)
     section.ended = section.ended or bool(END.search(text))
-    if found := header(text.split(), section.above):
-        section.columns = found
+    if columns := header(text.split(), section.above):
+        section.columns = columns
     elif TABLE.search(text):
         section.above = text
     elif found := EXPORTED.match(text):

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 
-from collbench import __version__
 from collbench.datatypes import NONE
-from collbench.formats._export import Line, Part, Selection, mean_seconds, parts, texts, wrong
+from collbench.formats._export import Line, Part, Selection, mean_seconds, parts, signature, texts, wrong
 from collbench.formats._listed import listed
 from collbench.formats._numbers import program, shrunk
 from collbench.measurement import Observed
 
 NAME = "nccl-tests"
 MISSING = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"
+_COLUMNS = "    time   algbw   busbw  #wrong "
+_UNITS = "    (us)  (GB/s)  (GB/s)         "
 HEADER = (
-    "#                                                              out-of-place                       in-place          ",
-    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ",
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         ",
+    f"#{'':62}out-of-place{'':23}in-place          ",
+    f"#       size         count      type   redop    root {_COLUMNS}{_COLUMNS}",
+    f"#        (B)    (elements)                           {_UNITS}{_UNITS}",
 )
 
 
@@ -35,7 +36,7 @@ def _own(part: Part) -> Iterator[str]:
 def _made(part: Part, selection: Selection) -> Iterator[str]:
     first = part.lines[0].any
     ranks = first.case.ranks
-    yield f"# collbench {__version__}: {first.implementation} on {first.platform}, {ranks} rank{'s' if ranks > 1 else ''}"
+    yield signature(first)
     yield f"# Collective test starting: {program(first.case.collective)}"
     yield _settings(part)
     yield from ("#", "# Using devices", *listed(selection, ranks), "#", *HEADER)

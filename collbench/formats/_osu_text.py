@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collbench import __version__
-from collbench.formats._export import Line, Part, Selection, mean_seconds, parts, texts
+from collbench.formats._export import Line, Part, Selection, mean_seconds, parts, signature, texts
 from collbench.measurement import Observed
 
 NAME = "osu"
@@ -116,7 +115,7 @@ def _table(kind: Kind, dtype: str, results: list[Observed]) -> Iterator[str]:
     first = results[0]
     ranks, spread = first.case.ranks, all(len(each.times) > 1 for each in results)
     yield ""
-    yield f"# collbench {__version__}: {first.implementation} on {first.platform}, {ranks} rank{'s' if ranks > 1 else ''}"
+    yield signature(first)
     yield f"# OSU {'NCCL-CUDA' if first.implementation == 'nccl' else 'MPI'} {kind.title} Test v7.4"
     yield f"# Datatype: {_NAMES.get(dtype, dtype.upper())}."
     yield f"{'# Size':<10}{'Avg Latency(us)':>20}" + ("".join(f"{each:>20}" for each in _SPREAD) if spread else "")

@@ -69,7 +69,7 @@ def possible_collectives(
         fits = (
             (redop is None or each.reduces == (redop not in ("", "none")))
             and (root is None or each.rooted == (root >= 0))
-            and (own is None or least <= each.bus_factor(own) <= most)
+            and any(least <= each.bus_factor(some) <= most for some in ([own] if own else range(1, MOST + 1)))
             and (cut is None or cut == (own if each.sharded else 1))
             and not (each.sharded and own == 1 and ranks is None)
         )

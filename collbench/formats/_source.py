@@ -1,6 +1,7 @@
 """A foreign file as text, and the numbers in it: what is too large or no number is refused, not guessed."""
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ LONGEST = 2**14  # characters of a line that may say something
 HEAD = 2**16  # characters in which signs of a format are looked for first
 GREATEST = 2**62  # that a size in bytes may be
 SHORTEST, LASTING = 1e-12, 1e9  # seconds that an operation may take
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+LONG = 64  # characters of a number
 STDIN = "-"
 
 
@@ -81,9 +84,11 @@ def number(word: object) -> float | None:
     """A finite number, or None for `N/A`, `nan`, `inf` and everything else."""
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return None
+    if isinstance(word, str) and not (len(word) <= LONG and NUMBER.fullmatch(word)):
+        return None  # Python's own idea of a number has underscores and digits of every script
     try:
-        value = float(word) if len(str(word)) <= 64 else math.nan
-    except (ValueError, OverflowError):
+        value = float(word)
+    except OverflowError:
         return None
     return value if math.isfinite(value) else None
 

@@ -21,7 +21,8 @@ class Table:
 
 def table(source: Source, needed: Collection[str], names_for: Callable[[list[str], list[str]], list[str]]) -> Table:
     """A file's rows; `names_for(names, words)` may mend the header for a row.  RunFileError if a column is missing."""
-    found, names = Table(), []
+    found = Table()
+    names: list[str] = []
     for number, line in source.lines():
         if not line.strip():
             continue

@@ -143,7 +143,7 @@ def dotted(code: int) -> str:
 
 def said_ranks(hints: Hints, found: int | None, name: str, why: str) -> int:
     """The number of ranks: the user's word, else what was found; UsageError if neither."""
-    ranks = hints.ranks or found
+    ranks = found if hints.ranks is None else hints.ranks
     if ranks is None:
         raise UsageError(f"{name}: {why}; give --ranks N")
     if not 1 <= ranks <= MOST_RANKS:

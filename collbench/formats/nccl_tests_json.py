@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from collbench.collectives import Collective
 from collbench.environment import variables
 from collbench.errors import RunFileError, UsageError
 from collbench.formats import Format
@@ -29,6 +28,7 @@ from collbench.formats._test import (
     said_ranks,
 )
 from collbench.measurement import Reported
+from collbench.sweep import Case
 
 PLACES = ("out_of_place", "in_place")
 TOP = (
@@ -163,18 +163,17 @@ class _Log:
             raise Unfit("its size is no whole number")
         common = {key: each for key, each in entry.items() if not key.startswith(PLACES)}
         told = [place for place in PLACES if isinstance(entry.get(place), Mapping)] or [PLACES[0]]
-        rest = [key for key in entry if key.startswith(PLACES) and not key.startswith(tuple(told))]
-        for first, place in zip((True, False), told, strict=False):
-            own = {key: entry[key] for key in entry if key.startswith(place) or (first and key in rest)}
-            yield self._reported(at, common, own, place, machine, self._collective, size)
+        rest = {key: each for key, each in entry.items() if key.startswith(PLACES) and not key.startswith(tuple(told))}
+        root, dtype = _root(entry.get("root")), str(entry.get("type")).strip()
+        redop = str(entry.get("redop") or "sum").strip()
+        for place in told:
+            in_place = place == PLACES[1]
+            case = make_case(self._collective, size, dtype, redop, root, machine.ranks, in_place)
+            own = common | {key: each for key, each in entry.items() if key.startswith(place)}
+            own |= rest if place == told[0] else {}
+            yield self._reported(case, own, place, {"row": at, "keys": list(entry), "entry": kept(own)})
 
-    def _reported(
-        self, at: int, common: dict[str, Any], own: dict[str, Any], place: str, machine: Machine,
-        collective: Collective, size: int,
-    ) -> Reported:
-        root = _root(common.get("root"))
-        dtype, redop = str(common.get("type")).strip(), str(common.get("redop") or "sum").strip()
-        case = make_case(collective, size, dtype, redop, root, machine.ranks, place == PLACES[1])
+    def _reported(self, case: Case, own: Mapping[str, Any], place: str, printed: Mapping[str, Any]) -> Reported:
         found = _object(own.get(place))
         on_cpu = "cpu_time" in found
         together = whole(self._config.get("aggregated_iterations")) or 1
@@ -185,10 +184,10 @@ class _Log:
             clean(self._exporter.get("implementation") or self._library, 40),
             self._platform,
             seconds=microseconds(found.get("cpu_time" if on_cpu else "time")),
-            statistic=self._statistic(common),
+            statistic=self._statistic(own),
             wrong=count(found.get("nwrong")),
             samples=_samples(_object(own.get(f"{place}_per_iter")).get("times_us")),
-            printed={"row": at, "entry": kept(common | own)},
+            printed=printed,
             note=", ".join(filter(None, notes)),
         )
 

@@ -61,8 +61,17 @@ def _sections(source: Source) -> Iterator[_Section]:
         own = title or dtype or text.startswith("Size ") or EXPORTED.match(text)
         if own and section.rows:
             yield section
-            section = _Section() if title else _Section(
-                section.title, section.library, section.device, section.version, section.dtype, exported=section.exported
+            section = (
+                _Section()
+                if title
+                else _Section(
+                    section.title,
+                    section.library,
+                    section.device,
+                    section.version,
+                    section.dtype,
+                    exported=section.exported,
+                )
             )
         if own:
             section.lines.append(line)
@@ -116,14 +125,16 @@ def _ranks(source: Source, section: _Section, kind: Kind | None, hints: Hints) -
     return said_ranks(hints, said, source.name, "tables of OSU do not tell the number of ranks")
 
 
-def _result(
-    at: int, line: str, section: _Section, kind: Kind | None, ranks: int, who: tuple[str, str]
-) -> Reported:
+def _result(at: int, line: str, section: _Section, kind: Kind | None, ranks: int, who: tuple[str, str]) -> Reported:
     if kind is None:
         raise Unfit(f"collbench has no collective like {clean(section.title, 60)!r}")
     words, names = line.split(), section.columns
     size = exact(words[0])
-    if size is None or len(words) != len(names) + 1 or any(number(word) is None for word in words[1:] if word[0].isdigit()):
+    if (
+        size is None
+        or len(words) != len(names) + 1
+        or any(number(word) is None for word in words[1:] if word[0].isdigit())
+    ):
         raise Unfit(f"it is no whole row ({clean(line, 40)!r})")
     printed = dict(zip(names, words[1:], strict=True))
     seconds, statistic = _seconds(printed, size)

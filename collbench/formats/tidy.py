@@ -99,7 +99,7 @@ def read(source: Source, hints: Hints) -> list[Test]:
         ranks = said_ranks(hints, exact(words["ranks"]), source.name, f"line {row[0]} has no number of ranks")
         platform = clean(words.get("platform") or "gpu", 16)
         tests.setdefault((clean(words.get("topology") or f"{ranks} ranks"), platform, ranks), []).append(row)
-    made = []
+    made: list[Test] = []
     for (name, platform, ranks), rows in tests.items():
         kept = Rows()
         for reason in found.bad if not made else ():
@@ -111,8 +111,9 @@ def read(source: Source, hints: Hints) -> list[Test]:
                 kept.leave(str(error))
         machine = Machine(ranks, name, platform)
         layout = {"header": found.header}
-        made.append(Test(NAME, "csv", "1", source.file, machine, tuple(kept.results), True, None, {}, layout,
-                         kept.left_out))
+        made.append(
+            Test(NAME, "csv", "1", source.file, machine, tuple(kept.results), True, None, {}, layout, kept.left_out)
+        )
     return made
 
 
