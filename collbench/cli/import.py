@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--as", "name", metavar="FORMAT", help="The format.  [default: as the content shows]")
+@click.option(
+    "--as",
+    "name",
+    metavar="FORMAT",
+    help="nccl-tests, nccl-tests-json, rccl-csv, osu or csv.  [default: as the content shows]",
+)
 @click.option("--ranks", type=int, metavar="N", help="Number of ranks, where a file does not tell it.")
 @click.option("--op", default="", metavar="NAME", help="Collective, where a file does not tell it.")
 @click.option(

@@ -63,5 +63,7 @@ def detect(source: Source) -> Format:
 
 
 def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequence[Test]:
-    """The tests of a file, in the format of that name or as its content shows."""
+    """The tests of a file, in the format of that name or as its content shows; RunFileError for our own run files."""
+    if source.first.startswith('{"kind": "header"'):
+        raise RunFileError(f"{source.name} is a run file of collbench already; give it to the commands as it is")
     return (find_format(name, formats()) if name else detect(source)).read(source, hints)

@@ -104,17 +104,17 @@ def texts(value: Any) -> list[str]:
 
 def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> Selection:
     """The results of a run that can be written; UsageError if there is none, or an implementation must be named."""
-    found = [each for each in run.results if _writable(each, leave)]
-    names = list(dict.fromkeys(each.implementation for each in found))
+    timed = [each for each in run.results if _writable(each, lambda reason: None)]
+    names = list(dict.fromkeys(each.implementation for each in timed))
     if implementation is not None and implementation not in names:
         choices = ", ".join(names) or "none"
         raise UsageError(f"--impl {implementation}: no such results in {run.path}; choose from: {choices}")
     if implementation is None and len(names) > 1 and not mixed:
         raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
-    if not found:
+    if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
-    kept = tuple(each for each in found if implementation in (None, each.implementation))
-    return Selection(run.header, kept, leave)
+    wanted = (each for each in run.results if implementation in (None, each.implementation))
+    return Selection(run.header, tuple(each for each in wanted if _writable(each, leave)), leave)
 
 
 def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:

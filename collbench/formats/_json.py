@@ -12,9 +12,11 @@ from collbench.formats._test import Unfit
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
 DEEPEST = 8
 BARE = "bare"  # in run files, which are JSON proper, {"bare": "inf"} stands for such a word
-_WORDS = re.compile(r'"(?:[^"\\]|\\.)*"|-?\b(?:inf(?:inity)?|nan)\b', re.DOTALL | re.IGNORECASE)
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+"""One that is not closed reaches to the end, so that no place is looked at twice."""
+_WORDS = re.compile(_STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
 _PROPER = {"inf": "Infinity", "infinity": "Infinity", "nan": "NaN"}
-_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|Infinity|NaN', re.DOTALL)
+_BARE = re.compile(_STRING + r"|Infinity|NaN", re.DOTALL)
 
 
 def parse(source: Source, array: str) -> tuple[dict[str, Any], bool]:

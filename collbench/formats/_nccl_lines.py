@@ -18,7 +18,7 @@ KEPT = re.compile(
     r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
 )
 END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
-TABLE = re.compile(r"out-of-place|in-place|\(B\).*\(us\)")
+TABLE = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\(us\)")
 SAID = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
 TAG = re.compile(r"^\s*\[\d+,\d+\](?:<std(?:out|err)>)?:\s?|^\d+: ")  # of mpirun --tag-output, srun --label
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
@@ -86,7 +86,7 @@ def sections(source: Source) -> Iterator[Section]:
         line = without_log(TAG.sub("", raw), section.said)
         if not line.strip():
             continue
-        begun, own = section.columns is not None and begins(line), _is_own(line)
+        begun, own = bool(section.columns or section.before) and begins(line), _is_own(line)
         if half and (begun or own):
             section.bad.append((at, half))
             half = ""
@@ -129,7 +129,9 @@ def _next(done: Section, line: str) -> Section:
     if not (TABLE.search(text) or header(text.split(), "")):
         return Section(release=done.release, said=dict(done.said))
     kept = {name: getattr(done, name) for name in ("tool", "version", "library", "release", "program", "settings")}
-    return Section(devices=list(done.devices), said=dict(done.said), exported=done.exported, **kept)
+    return Section(
+        columns=done.columns, devices=list(done.devices), said=dict(done.said), exported=done.exported, **kept
+    )
 
 
 def _note(section: Section, line: str) -> None:

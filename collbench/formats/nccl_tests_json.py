@@ -42,7 +42,7 @@ AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": 
 def recognises(source: Source) -> bool:
     """Whether it begins as such an object does."""
     text = source.text.lstrip()[:65536]
-    return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "in_place"))
+    return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
 
 
 def read(source: Source, hints: Hints) -> list[Test]:

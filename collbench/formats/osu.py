@@ -17,7 +17,7 @@ from collbench.formats._source import HEAD, SHORTEST, Source, clean, exact, micr
 from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
 from collbench.measurement import Reported
 
-TITLE = re.compile(r"OSU (\w+?)(?:-(\w+))? (\S.*?) Test(?: v?(\S+))?$")
+TITLE = re.compile(r"OSU (\w{1,20}?)(?:-(\w{1,20}))? (\S.{0,80}?) Test(?: v?(\S{1,20}))?$")
 TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)")
@@ -41,7 +41,7 @@ class _Section:
 def recognises(source: Source) -> bool:
     """By a title."""
     lines = (line for line in source.text[:HEAD].splitlines() if " OSU " in line)
-    return any(TITLE.search(line.strip()) for line in lines)
+    return any(TITLE.match(body(line)) for line in lines)
 
 
 def read(source: Source, hints: Hints) -> list[Test]:
@@ -57,7 +57,7 @@ def _sections(source: Source) -> Iterator[_Section]:
     for number_, raw in source.lines():
         line = without_log(TAG.sub("", raw), {})
         text = body(line)
-        title, dtype = TITLE.search(text), TYPE.match(text)
+        title, dtype = TITLE.match(text), TYPE.match(text)
         own = title or dtype or text.startswith("Size ") or EXPORTED.match(text)
         if own and section.rows:
             yield section

@@ -11,8 +11,9 @@ from collbench.cli.export import command as export_command
 from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
 from collbench.errors import CollbenchError, RunFileError, StorageError, UsageError
+from collbench.formats import formats, written
 from collbench.store import read
-from tests.conftest import Command
+from tests.conftest import ROOT, Command
 from tests.formats.goldens import DATA
 
 LOG = DATA / "nccl_tests_2_19.txt"
@@ -89,6 +90,7 @@ def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
         ([LOG, "--op", "allmagic"], UsageError, "unknown collective"),
         ([LOG, "--ranks", "0"], UsageError, "--ranks"),
         ([DATA / "osu_nccl_full.txt"], UsageError, "give --ranks N"),
+        ([ROOT / "results" / "cpu-2-ranks" / "run.jsonl"], RunFileError, "is a run file of collbench already"),
         ([Path(__file__)], RunFileError, "nothing in it looks like results"),
     ],
 )
@@ -164,6 +166,13 @@ def test_what_cannot_be_exported_is_named(
     found = refusal(call(export_command, imported(tmp_path, LOG), *arguments))
     assert isinstance(found, error)
     assert words in str(found)
+
+
+def test_the_help_names_every_format() -> None:
+    """Those that are read, and those that are written."""
+    for command, names in ((import_command, formats()), (export_command, written())):
+        shown = call(command, "--help").output
+        assert all(name in shown for name in names)
 
 
 def test_a_foreign_type_is_not_offered_by_a_sweep(collbench: Command) -> None:

@@ -1,6 +1,7 @@
 """What other tools wrote is read as they meant it, every variant of every format."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,14 @@ def test_bytes_that_are_no_text_cost_their_line_only() -> None:
     (test,) = read_tests(decode("log", raw), Hints())
     assert len(test.results) == 12
     assert test.left_out
+
+
+def test_rows_below_a_damaged_header_are_named() -> None:
+    """Nothing says what their columns are; the other test of the file is read."""
+    text = text_of("nccl_tests_several_tests.txt").replace("#       size  ", "#       sIze  ", 1)
+    first, second = parsed(text)
+    assert (len(first.results), len(second.results)) == (0, 4)
+    assert len(first.left_out) == 4
 
 
 def test_the_environment_of_a_report_is_not_copied() -> None:
@@ -218,6 +227,15 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for path, words in ((tmp_path / "no", "No such file"), (tmp_path, "directory"), (large, "larger than 256 MiB")):
         with pytest.raises(CollbenchError, match=words):
             load(path)
+
+
+@pytest.mark.parametrize("word", ['\\"', '"', '{"a": ', "[", "\\"])
+def test_hostile_json_is_refused_quickly(word: str) -> None:
+    """Half a million quotes that are never closed, or as many brackets."""
+    start = time.process_time()
+    with pytest.raises(CollbenchError):
+        parsed('{"nccl_version": 1, "results": [' + word * 500_001)
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("word", ["1e999", "-1e999", "9" * 5000, "0x10", "1_000", "nan", "-5", "1e-999"])
