@@ -164,6 +164,35 @@ def test_copies_that_ran_side_by_side_are_noticed() -> None:
     assert any("more than once" in remark for remark in remarks(tests))
 
 
+def test_ranks_of_a_split_communicator_are_those_of_one_group() -> None:
+    """And each row says that there were several at once."""
+    text = text_of("nccl_tests_2_19.txt")
+    for rank in (2, 3):
+        text = text.replace(f"Rank  {rank} Group  0", f"Rank  {rank} Group  1")
+    rows = reported(parsed(text))
+    assert {row.case.ranks for row in rows} == {2}
+    assert all("2 groups at once" in row.note for row in rows)
+
+
+def test_a_table_of_one_place_may_be_the_one_in_place() -> None:
+    """As the line above the header says."""
+    assert all(row.case.in_place for row in reported(golden_tests("rccl_tests_one_place.txt")))
+    text = text_of("rccl_tests_one_place.txt").replace("in-place", "out-of-place")
+    assert not any(row.case.in_place for row in reported(parsed(text)))
+
+
+def test_sizes_tell_the_collective_and_its_ranks() -> None:
+    """Where a log has neither name nor ranks: a rank's share is a quarter, and something is added up."""
+    lines = text_of("rccl_tests_one_place.txt").splitlines()
+    bare = "".join(line + "\n" for line in lines if "Collective test" not in line and "Rank" not in line)
+    (test,) = parsed(bare.replace("nThread 1 nGpus 4", "nThread 1 nGpus 1"))
+    assert {(row.case.collective.name, row.case.ranks) for row in reported([test])} == {("reducescatter", 4)}
+    small = "".join(line for line in bare.splitlines(keepends=True) if "LL128" not in line and "Simple" not in line)
+    assert {row.case.ranks for row in reported(parsed(small))} == {4}  # though its bandwidths would allow much
+    with pytest.raises(UsageError, match="allgather, alltoall would fit; give --op NAME"):
+        parsed(bare.replace("     sum  ", "    none  "))
+
+
 def test_aggregated_operations_are_labelled() -> None:
     """-m fuses them: 100 of them in half a microsecond each is no latency."""
     assert all(

@@ -161,6 +161,14 @@ def test_wrong_rows_are_written_as_wrong() -> None:
     assert (row.wrong, row.right) == (7, False)
 
 
+def test_unchecked_rows_have_no_count() -> None:
+    """N/A, a character narrower than a count, as nccl-tests prints it."""
+    run = run_of(golden_tests("osu_mpi_datatypes.txt"))
+    rows = rows_of(export(run, "nccl-tests")[0])
+    assert all(re.search(r"\d {4}N/A {6}N/A {5}N/A {5}N/A {4}N/A$", row) for row in rows)
+    assert len(rows) == 6
+
+
 def test_several_implementations_must_be_chosen_from() -> None:
     """Where a format has no word for them; a table of ours has."""
     run = own_run(measured(8, 1e-6), measured(8, 2e-6, name="mpi"))
