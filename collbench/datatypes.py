@@ -64,6 +64,15 @@ DATATYPES = {
     )
 }
 
+FOREIGN_DATATYPES = {
+    datatype.name: datatype
+    for datatype in (
+        Datatype("f8e4m3", ("fp8_e4m3", "float8_e4m3fn"), "uint8", "float", 4, ""),
+        Datatype("f8e5m2", ("fp8_e5m2", "float8_e5m2"), "uint8", "float", 3, ""),
+    )
+}
+"""Types that other tools report on, and that nothing here can compute with: no sweep offers them."""
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -93,20 +102,24 @@ REDUCTIONS = {
     )
 }
 
+FOREIGN_REDUCTIONS = {"mulsum": Reduction("mulsum", -2)}
+"""What other tools report on, in the same way: nccl-tests' sum of products with a scalar of each rank."""
+
 
 def find_datatype(name: str) -> Datatype:
-    """The datatype of that name or alias."""
-    for datatype in DATATYPES.values():
+    """The datatype of that name or alias, also a foreign one; the error names those of a sweep."""
+    for datatype in (*DATATYPES.values(), *FOREIGN_DATATYPES.values()):
         if name == datatype.name or name in datatype.aliases:
             return datatype
     raise unknown("dtype", name, DATATYPES)
 
 
 def find_reduction(name: str) -> Reduction:
-    """The reduction of that name."""
-    if name not in REDUCTIONS:
+    """The reduction of that name, also a foreign one; the error names those of a sweep."""
+    known = REDUCTIONS | FOREIGN_REDUCTIONS
+    if name not in known:
         raise unknown("reduction", name, REDUCTIONS)
-    return REDUCTIONS[name]
+    return known[name]
 
 
 @dataclass(frozen=True)

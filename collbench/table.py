@@ -166,6 +166,8 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return _expected_row(result, library)
     if _wrong(result):
         return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
+    if not result.typical > 0:  # some tools print a row without a time
+        return f"{size:>9}  {result.implementation:<16} no time{f', {result.note}' if result.note else ''}"
     return _ROW.format(
         size=size,
         name=result.implementation,

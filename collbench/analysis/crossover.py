@@ -1,9 +1,10 @@
 """From which message size on which implementation wins, and by how much."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collbench.implementations import implementations
 from collbench.measurement import Result, Timed, timed
 from collbench.sweep import Case
 from collbench.units import format_size
@@ -48,6 +49,17 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
     return found
 
 
+def rivals(results: Iterable[Result]) -> list[Timed]:
+    """What has a time and bytes, without implementations that only pick others, unless there is nothing else.
+
+    Those are level with what they pick, and would be called the fastest by chance alone.
+    """
+    known = implementations()
+    every = [each for each in timed(results) if each.case.nbytes]
+    own = [each for each in every if each.implementation not in known or not known[each.implementation].uses()]
+    return own or every
+
+
 def in_words(contest: Contest) -> str:
     """`ring-flags beats mpi at every size: 15x at 8 B, 2.8x at 128 MiB`, or where it starts and stops to."""
     first, last = contest.speedups[0], contest.speedups[-1]
@@ -74,7 +86,7 @@ def _other(winning: bool) -> str:
     return "loses" if winning else "wins"
 
 
-def winners(results: Sequence[Result]) -> list[tuple[Case, list[tuple[int, int, str]]]]:
+def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[tuple[int, int, str]]]]:
     """For each kind of case, who is fastest over which range: (first size, last size, implementation)."""
     best: dict[Case, dict[int, Timed]] = {}
     for each in timed(results):

@@ -68,8 +68,8 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
 
 
 def measured(runs: Sequence[Run]) -> list[Observed]:
-    """Rows that were right and have a time."""
-    return [each for run in runs for each in observed(run.results)]
+    """Rows that were right and have a time; not those of no bytes, which other tools print for sizes rounded down."""
+    return [each for run in runs for each in observed(run.results) if each.case.nbytes > 0]
 
 
 def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:

@@ -13,7 +13,7 @@ def machine(run: Run, name: str | None) -> System:
     if name:
         return presets.load(name)
     topology = discovered(run)
-    if not topology:
+    if not topology or not topology.devices:
         raise UsageError("the run file does not say what the machine is; name it with --as SYSTEM or --as FILE.toml")
     return from_topology(topology)
 

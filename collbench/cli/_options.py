@@ -1,7 +1,7 @@
 """From the words of the command line to a sweep; every wrong word is a UsageError that names the choices."""
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -138,13 +138,21 @@ def _sampling(options: Mapping[str, Any]) -> Sampling:
 def _names(text: str, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
     if text == "all":
         return tuple(registry.values())
-    return tuple(dict.fromkeys(find(name.strip()) for name in text.split(",")))
+    found = {find(name.strip()): name.strip() for name in text.split(",")}
+    for each, name in found.items():
+        if each not in registry.values():
+            raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
+    return tuple(found)
 
 
 def default_folder(sweep: Sweep, where: str = "") -> Path:
     """`results/runs/<time>-<collectives>-<where>`, new for every run; `where` is this host unless it is given."""
-    names = "-".join(each.name for each in sweep.collectives[:3])
-    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{names}-{where or socket.gethostname()}"
+    return new_folder([each.name for each in sweep.collectives], where or socket.gethostname())
+
+
+def new_folder(collectives: Sequence[str], where: str) -> Path:
+    """The same from names."""
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(collectives[:3])}-{where}"
     folder = Path("results", "runs", stem)
     count = 2
     while folder.exists():

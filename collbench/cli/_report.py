@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from collbench.analysis.crossover import contests, in_words, winners
+from collbench.analysis.crossover import contests, in_words, rivals, winners
 from collbench.cli._status import Status
 from collbench.implementations import implementations
-from collbench.measurement import Measurement, Skipped, timed
+from collbench.measurement import Measurement, Skipped
 from collbench.session import Session, exit_status
 from collbench.store import INTERRUPTED, read
 from collbench.table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, library_of, row, title
@@ -61,8 +61,8 @@ def _show(session: Session, spread: bool) -> None:
 def _fastest(session: Session) -> None:
     """Who wins from which size on; one implementation alone has no rivals."""
     libraries = [name for name, each in implementations().items() if each.library]
-    own = [each for each in session.results if not implementations()[each.implementation].uses()]  # but for `auto`
-    alone = len({each.implementation for each in timed(own)}) < 2
+    own = rivals(session.results)
+    alone = len({each.implementation for each in own}) < 2
     for case, ranges in [] if alone else winners(own):
         told = [f"{name} {format_size(first)} to {format_size(last)}" for first, last, name in ranges]
         click.echo(f"\nfastest, {title(case)}: {'; '.join(told)}")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from collbench.analysis import fitted
-from collbench.analysis.crossover import contests, in_words, winners
-from collbench.measurement import PARTS, Explanation, Result
+from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.measurement import PARTS, Explanation
 from collbench.report.data import libraries
 from collbench.report.markup import Markup, joined, table, tag
 from collbench.report.rows import HEADING, Rows
@@ -68,7 +68,7 @@ def crossovers(found: Sequence[Seen]) -> Markup:
 
 
 def _crossed(seen: Seen) -> Iterator[str]:
-    results: Sequence[Result] = [each for each in seen.run.run.results if each.case.nbytes]
+    results = rivals(seen.run.run.results)
     found = winners(results)
     for case, ranges in found[:MOST_KINDS]:
         rows = [(_range(first, last), name) for first, last, name in ranges]

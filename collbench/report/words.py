@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from collbench.analysis.crossover import Contest, contests, winners
+from collbench.analysis.crossover import Contest, contests, rivals, winners
 from collbench.analysis.fitted import Curve
-from collbench.measurement import Prediction, Timed, timed
+from collbench.measurement import Prediction, Timed
 from collbench.report.data import libraries
 from collbench.report.sound import Sound
 from collbench.sweep import Case
@@ -61,10 +61,9 @@ def lesson(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[str,
 def _subject(runs: Sequence[Sound]) -> Subject | None:
     groups: dict[tuple[int, Case, bool], list[Timed]] = {}
     for number, run in enumerate(runs):
-        for each in timed(run.run.results):
-            if each.case.nbytes:
-                key = number, replace(each.case, nbytes=0), isinstance(each, Prediction)
-                groups.setdefault(key, []).append(each)
+        for each in rivals(run.run.results):
+            key = number, replace(each.case, nbytes=0), isinstance(each, Prediction)
+            groups.setdefault(key, []).append(each)
     if not groups:
         return None
     best = max(groups, key=lambda key: (not key[2], len(groups[key])))  # what was measured first

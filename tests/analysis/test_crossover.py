@@ -2,7 +2,7 @@
 
 import pytest
 
-from collbench.analysis.crossover import contests, in_words, winners
+from collbench.analysis.crossover import contests, in_words, rivals, winners
 from collbench.measurement import Measurement, Prediction
 from tests.conftest import case, measurement
 
@@ -69,3 +69,10 @@ def test_what_was_wrong_wins_nothing() -> None:
     """It has no time."""
     ((_, ranges),) = winners([*MPI, *(measurement("ring", (), nbytes=nbytes) for nbytes in (8, 1024))])
     assert {name for _, _, name in ranges} == {"mpi"}
+
+
+def test_who_only_picks_another_is_no_rival_of_it() -> None:
+    """`auto` is level with what it picks; alone it is all there is; rows of no bytes have no place on an axis."""
+    picked, picking = measurement("two-shot"), measurement("auto")
+    assert rivals([picked, picking, measurement("mpi", nbytes=0)]) == [picked]
+    assert rivals([picking]) == [picking]

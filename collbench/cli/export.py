@@ -1,0 +1,45 @@
+"""Write a run file as another tool's output: nccl-tests, OSU, or tidy CSV."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+
+@click.command("export")
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--to", "name", required=True, metavar="FORMAT", help="nccl-tests, nccl-tests-json, osu or csv.")
+@click.option("--impl", metavar="NAME", help="The implementation, where a format holds one only.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="[default: standard output]")
+def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
+    """Write a run as another tool would have printed it, for what reads that tool's output.
+
+    RUN is a run file or the folder that holds it.  Rows that were imported from the same format come out as they were;
+    of measured ones, nccl-tests and OSU get the mean of the samples.  What a format cannot hold is said on stderr.
+    """
+    from collbench import store
+    from collbench.errors import StorageError, UsageError
+    from collbench.formats import find_format, written
+    from collbench.formats._export import select
+
+    wanted, left = find_format(name, written()), Counter[str]()
+
+    def leave(reason: str) -> None:
+        left[reason] += 1
+
+    selection = select(store.read(run), impl, wanted.mixed, leave)
+    assert wanted.write
+    text = wanted.write(selection)
+    for reason, count in left.items():
+        click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
+    if not text.strip():
+        raise UsageError(f"nothing to export: {name} can hold no row of {run}")
+    if out is None:
+        click.echo(text, nl=False)
+        return 0
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {out}: {error.strerror}; choose another -o FILE") from None
+    click.echo(f"file: {out}")
+    return 0

@@ -1,0 +1,104 @@
+"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, CSV."""  # noqa: N999
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collbench.formats._run import Imported
+    from collbench.formats._test import Test
+    from collbench.measurement import Result
+
+
+@click.command("import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--as",
+    "name",
+    metavar="FORMAT",
+    help="nccl-tests, nccl-tests-json, rccl-csv, osu or csv.  [default: as the content shows]",
+)
+@click.option("--ranks", type=int, metavar="N", help="Number of ranks, where a file does not tell it.")
+@click.option("--op", default="", metavar="NAME", help="Collective, where a file does not tell it.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder to make for the run file.  [default: results/runs/...]",
+)
+def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: str, out: Path | None) -> int:
+    """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
+
+    FILE is a log, `-` standard input.  Tests of one machine go into one run file, others into one each.  Nobody here
+    checked these numbers, so each row says what was reported and of what it is a statistic.
+    """
+    from collbench.collectives import find_collective
+    from collbench.formats import read_tests
+    from collbench.formats._run import grouped, remarks
+    from collbench.formats._source import load
+    from collbench.formats._test import Hints
+
+    hints = Hints(ranks, find_collective(op).name if op else "")
+    tests = [test for path in files for test in read_tests(load(path), hints, name)]
+    for remark in remarks(tests):
+        click.echo(remark, err=True)
+    groups = grouped(tests)
+    _refuse(groups, tests)
+    for number, imported in enumerate(groups, 1):
+        _store(imported, _folder(imported, out, number if len(groups) > 1 else 0))
+    return 0
+
+
+def _refuse(groups: "Sequence[Imported]", tests: "Sequence[Test]") -> None:
+    from collbench.errors import RunFileError
+
+    if not groups:
+        reasons = [reason for test in tests for reason in test.left_out]
+        shown = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+        raise RunFileError(f"{tests[0].file}: nothing that a run file can hold: {shown or 'no rows'}")
+
+
+def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
+    """As wanted, with a folder in it for each run where there are several; else as a sweep's."""
+    from collbench.cli._options import new_folder
+
+    names = [each.name for each in imported.collectives]
+    if out:
+        return out / f"{number}-{names[0]}" if number else out
+    host = re.sub(r"[^A-Za-z0-9.-]+", "_", imported.tests[0].machine.host).strip("._")[:60]
+    return new_folder(names, f"{host or imported.tests[0].tool.split()[0]}-imported")
+
+
+def _store(imported: "Imported", folder: Path) -> None:
+    """Write the run file and print its rows."""
+    from collbench.store import Writer
+    from collbench.table import LEGEND
+
+    results = imported.results
+    with Writer(folder) as writer:
+        writer.header(imported.header(["collbench", *sys.argv[1:]]))
+        for result in results:
+            writer.append(result)
+        writer.end(datetime.now(UTC).isoformat(timespec="seconds"), 0)
+    click.echo(imported.tests[0].machine.name, err=True)
+    _print(results)
+    click.echo(f"\n{LEGEND}", err=True)
+    click.echo("reported: the other tool's figure, mostly a mean; collbench checked none of them", err=True)
+    click.echo(f"run file: {writer.path}")
+
+
+def _print(results: "Sequence[Result]") -> None:
+    from collbench.table import heading, row, title
+
+    titles = dict.fromkeys(title(result.case) for result in results)
+    for each in titles:
+        click.echo(f"\n{each}\n{heading('')}")
+        for result in results:
+            if title(result.case) == each:
+                click.echo(row(result, None))

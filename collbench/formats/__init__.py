@@ -1,0 +1,69 @@
+"""One file a foreign format; each defines FORMAT, found here by the file's presence.
+
+Which format a file has is told from its content, by the first in `order` that recognises it.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from collbench.errors import RunFileError, unknown
+from collbench.formats._export import Selection
+from collbench.formats._source import Source
+from collbench.formats._test import Hints, Test
+
+
+@dataclass(frozen=True)
+class Format:
+    """How another tool writes its results.
+
+    `read(source, hints)` yields the tests of a file that has this format, at least one; RunFileError names file and
+    line of what cannot be read, UsageError what the file does not tell.  `write(selection)` is the text of a file,
+    without what the selection was told to leave out.
+    """
+
+    name: str
+    summary: str  # one line for lists of formats
+    recognises: Callable[[Source], bool]
+    read: Callable[[Source, Hints], Sequence[Test]]
+    write: Callable[[Selection], str] | None = None
+    mixed: bool = False  # whether one file holds several implementations
+    order: int = 0  # those that look for more specific signs come first
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """Every format by name, in the order in which they are tried."""
+    names = [each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_")]
+    found = [importlib.import_module(f"{__name__}.{name}").FORMAT for name in names]
+    return {each.name: each for each in sorted(found, key=lambda each: (each.order, each.name))}
+
+
+def written() -> dict[str, Format]:
+    """Those that can be written too."""
+    return {name: each for name, each in formats().items() if each.write}
+
+
+def find_format(name: str, known: dict[str, Format]) -> Format:
+    """The format of that name among those."""
+    if name not in known:
+        raise unknown("format", name, known)
+    return known[name]
+
+
+def detect(source: Source) -> Format:
+    """The format that a file's content shows; RunFileError with all of them if it shows none."""
+    for each in formats().values():
+        if each.recognises(source):
+            return each
+    known = "; ".join(f"{name} ({each.summary})" for name, each in formats().items())
+    raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
+
+
+def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequence[Test]:
+    """The tests of a file, in the format of that name or as its content shows; RunFileError for our own run files."""
+    if source.first.startswith('{"kind": "header"'):
+        raise RunFileError(f"{source.name} is a run file of collbench already; give it to the commands as it is")
+    return (find_format(name, formats()) if name else detect(source)).read(source, hints)

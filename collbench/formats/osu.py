@@ -1,0 +1,172 @@
+"""The text of the OSU Micro-Benchmarks, over MPI and over NCCL: latency of collectives, latency and bandwidth of pairs.
+
+What `Size` counts is told by the sources of OMB 7.x: bytes of each rank's message, but of the whole array for
+reduce-scatter.  Sizes in run files are of the whole array.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from collbench.collectives import COLLECTIVES
+from collbench.errors import RunFileError
+from collbench.formats import Format
+from collbench.formats._nccl_lines import EXPORTED, TAG, body, without_log
+from collbench.formats._osu_text import NAME, TESTS, TYPES, Kind, write
+from collbench.formats._source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
+from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.measurement import Reported
+
+TITLE = re.compile(r"OSU (\w{1,20}?)(?:-(\w{1,20}))? (\S.{0,80}?) Test(?: v?(\S{1,20}))?$")
+TYPE = re.compile(r"Datatype:\s*(\w+)")
+TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
+RATE = re.compile(r"Bandwidth\s*\(MB/s\)")
+
+
+@dataclass
+class _Section:
+    """One table and the lines above it."""
+
+    title: str = ""
+    library: str = "MPI"
+    device: str = ""
+    version: str = ""
+    dtype: str = ""
+    columns: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    rows: list[tuple[int, str]] = field(default_factory=list)
+    exported: tuple[str, str, int] | None = None
+
+
+def recognises(source: Source) -> bool:
+    """By a title."""
+    lines = (line for line in source.text[:HEAD].splitlines() if " OSU " in line)
+    return any(TITLE.match(body(line)) for line in lines)
+
+
+def read(source: Source, hints: Hints) -> list[Test]:
+    """Every table."""
+    found = [each for each in _sections(source) if each.rows]
+    if not found:
+        raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
+    return [_test(source, each, hints) for each in found]
+
+
+def _sections(source: Source) -> Iterator[_Section]:
+    section = _Section()
+    for number_, raw in source.lines():
+        line = without_log(TAG.sub("", raw), {})
+        text = body(line)
+        title, dtype = TITLE.match(text), TYPE.match(text)
+        own = title or dtype or text.startswith("Size ") or EXPORTED.match(text)
+        if own and section.rows:
+            yield section
+            section = (
+                _Section()
+                if title
+                else _Section(
+                    section.title,
+                    section.library,
+                    section.device,
+                    section.version,
+                    section.dtype,
+                    exported=section.exported,
+                )
+            )
+        if own:
+            section.lines.append(line)
+        if title:
+            section.library, section.device = title[1], title[2] or ""
+            section.title, section.version = title[3], title[4] or ""
+        elif dtype:
+            section.dtype = dtype[1]
+        elif text.startswith("Size "):
+            section.columns = re.split(r"\s{2,}", text)[1:]
+        elif exported := EXPORTED.match(text):
+            section.exported = exported[1], exported[2], int(exported[3])
+        elif section.columns and text[:1].isdigit() and not line.lstrip().startswith("#"):
+            section.rows.append((number_, line))
+    yield section
+
+
+def _test(source: Source, section: _Section, hints: Hints) -> Test:
+    kind, rows = TESTS.get(section.title.lower()), Rows()
+    ranks = _ranks(source, section, kind, hints)
+    gpu = section.library == "NCCL" or bool(section.device)
+    library = {"NCCL": "nccl", "RCCL": "rccl", "MPI": "mpi"}.get(section.library, clean(section.library, 20).lower())
+    name, platform, _ = section.exported or (library, "gpu" if gpu else "cpu", ranks)
+    for at, (number_, line) in enumerate(section.rows):
+        try:
+            rows.results.append(_result(at, line, section, kind, ranks, (name, platform)))
+        except Unfit as error:
+            torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
+            rows.leave(f"line {number_}: {error}{torn}" if kind else str(error))
+    assumed = [] if section.exported or gpu else ["buffers taken to be the host's, since its title names no device"]
+    return Test(
+        format=NAME,
+        tool="OSU Micro-Benchmarks",
+        version=clean(section.version, 20),
+        file=source.file,
+        machine=Machine(ranks, f"{ranks} {'x unknown GPU' if platform == 'gpu' else 'ranks'}", platform),
+        results=tuple(rows.results),
+        layout={"before": section.lines},
+        left_out=rows.left_out,
+        remarks=tuple(assumed),
+    )
+
+
+def _ranks(source: Source, section: _Section, kind: Kind | None, hints: Hints) -> int:
+    """Only tests of pairs tell it."""
+    if kind is None:  # none of its rows is kept
+        return hints.ranks or 1
+    if kind.pair:
+        return 2
+    said = section.exported[2] if section.exported else None
+    return said_ranks(hints, said, source.name, "tables of OSU do not tell the number of ranks")
+
+
+def _result(at: int, line: str, section: _Section, kind: Kind | None, ranks: int, who: tuple[str, str]) -> Reported:
+    if kind is None:
+        raise Unfit(f"collbench has no collective like {clean(section.title, 60)!r}")
+    words, names = line.split(), section.columns
+    size = exact(words[0])
+    if (
+        size is None
+        or len(words) != len(names) + 1
+        or any(number(word) is None for word in words[1:] if word[0].isdigit())
+    ):
+        raise Unfit(f"it is no whole row ({clean(line, 40)!r})")
+    printed = dict(zip(names, words[1:], strict=True))
+    seconds, statistic = _seconds(printed, size)
+    collective = COLLECTIVES[kind.collective]
+    default = "float" if collective.reduces else "int8"
+    dtype = TYPES.get(section.dtype.upper(), section.dtype) if section.dtype else default
+    case = make_case(collective, size * kind.messages(ranks), dtype, "sum", 0, ranks, False)
+    verdict = printed.get("Validation", "").lower()
+    notes = [kind.note, "validation failed; how many elements is not said" if verdict == "fail" else ""]
+    notes += [] if section.dtype else ["type not said"]
+    return Reported(
+        case,
+        *who,
+        seconds=seconds,
+        statistic=statistic,
+        wrong={"pass": 0, "fail": 1}.get(verdict),
+        printed={"row": at, "line": line, **printed},
+        note=", ".join(filter(None, notes)),
+    )
+
+
+def _seconds(printed: Mapping[str, str], size: int) -> tuple[float, str]:
+    """Of an operation, and what that is of which."""
+    for name, word in printed.items():
+        if TIME.fullmatch(name):
+            return microseconds(word), "mean of the operations and of the ranks"
+    for name, word in printed.items():
+        rate = number(word) if RATE.fullmatch(name) else None
+        if rate and rate > 0:
+            seconds = size / (rate * 1e6)
+            return seconds if seconds >= SHORTEST else 0.0, "a message's share of a window of messages in flight"
+    raise Unfit("it has neither a latency nor a bandwidth")
+
+
+FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, write, order=2)

@@ -1,0 +1,85 @@
+"""The CSV that rccl-tests writes with its reporter, with MPI and without, older and newer."""
+
+from collections.abc import Iterator, Mapping
+
+from collbench.formats import Format
+from collbench.formats._source import Source, clean, count, exact, microseconds
+from collbench.formats._table import Table, table
+from collbench.formats._test import Hints, Rows, Test, Unfit, known_collective, machine_of, make_case, said_ranks
+from collbench.measurement import Reported
+
+NAME = "rccl-csv"
+NEEDED = {"numcycle", "collective", "size", "type", "time"}
+
+
+def recognises(source: Source) -> bool:
+    """By the names of its columns."""
+    return set(source.first.lower().replace(" ", "").split(",")) >= NEEDED
+
+
+def read(source: Source, hints: Hints) -> list[Test]:
+    """Its rows, a test for each number of ranks."""
+    found = table(source, NEEDED, _with_nodes)
+    tests: dict[int, list[tuple[int, str, Mapping[str, str]]]] = {}
+    for row in found.rows:
+        ranks = said_ranks(hints, _ranks(row[2]), source.name, "it does not tell the number of ranks")
+        tests.setdefault(ranks, []).append(row)
+    return [_test(source, found, ranks, rows) for ranks, rows in tests.items()]
+
+
+def _with_nodes(names: list[str], words: list[str]) -> list[str]:
+    """Older versions leave `nodes` out of the header, and not out of the rows."""
+    return [*names[:2], "nodes", *names[2:]] if "nodes" not in names and len(words) == len(names) + 1 else names
+
+
+def _ranks(row: Mapping[str, str]) -> int | None:
+    gpus = exact(row.get("gpus", ""))
+    ranks = exact(row.get("ranks", ""))
+    return gpus or (ranks * (exact(row.get("gpusperrank", "")) or 1) if ranks else None)
+
+
+def _test(source: Source, found: Table, ranks: int, rows: list[tuple[int, str, Mapping[str, str]]]) -> Test:
+    kept, nodes = Rows(), exact(rows[0][2].get("nodes", ""))
+    for reason in found.bad if found.rows[:1] == rows[:1] else ():
+        kept.leave(reason)
+    for at, (_, line, row) in enumerate(rows):
+        try:
+            kept.results += list(_results(at, line, row, ranks))
+        except Unfit as error:
+            kept.leave(str(error))
+    machine = machine_of([], ranks, {}, {})
+    name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
+    return Test(
+        format=NAME,
+        tool="rccl-tests",
+        version="CSV",
+        file=source.file,
+        machine=type(machine)(ranks, name, nodes=nodes),
+        results=tuple(kept.results),
+        complete=not source.torn,
+        layout={"header": found.header},
+        left_out=kept.left_out,
+        remarks=(f"incomplete: its last line is torn, {len(rows)} rows",) if source.torn else (),
+    )
+
+
+def _results(at: int, line: str, row: Mapping[str, str], ranks: int) -> Iterator[Reported]:
+    collective, size = known_collective(row["collective"]), exact(row["size"])
+    if collective is None:
+        raise Unfit(f"collbench has no collective like {clean(row['collective'], 40)}")
+    if size is None:
+        raise Unfit("its size is no whole number")
+    place = row.get("inplace", "0").lower() in ("1", "true")
+    case = make_case(collective, size, row["type"], row.get("redop") or "sum", 0, ranks, place)
+    yield Reported(
+        case,
+        "rccl",
+        "gpu",
+        seconds=microseconds(row["time"]),
+        statistic="mean of some operations and of the ranks, unless -a said otherwise",
+        wrong=count(row.get("#wrong", "")),
+        printed={"row": at, "line": line},
+    )
+
+
+FORMAT = Format(NAME, "CSV of the reporter of rccl-tests", recognises, read, order=1)

@@ -1,0 +1,143 @@
+"""Our own tidy CSV: a row for each case and implementation, in seconds and bytes, for notebooks and spreadsheets."""
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from collbench.collectives import COLLECTIVES
+from collbench.formats import Format
+from collbench.formats._export import Exported, Selection, wrong
+from collbench.formats._source import LASTING, SHORTEST, Source, clean, count, exact, number
+from collbench.formats._table import Row, table
+from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.measurement import Measurement, Prediction, Reported
+
+NAME = "csv"
+CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
+COLUMNS = (
+    *("topology", "implementation", "platform", *CASE),
+    *("kind", "seconds", "low", "high", "statistic", "samples", "wrong", "algbw", "busbw", "note"),
+)
+NEEDED = {"implementation", *CASE, "seconds"}
+
+
+def recognises(source: Source) -> bool:
+    """By the names of its columns."""
+    return set(source.first.lower().split(",")) >= NEEDED
+
+
+def write(selection: Selection) -> str:
+    """Every result with a time or a wrong one, predictions too, a row each."""
+    text, name = io.StringIO(), clean(selection.fact("topology", "name") or "")
+    rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    rows.writeheader()
+    tests = selection.tests()
+    for result in selection.results:
+        own = _line(result, tests)
+        if own:
+            text.write(own + "\n")
+        else:
+            rows.writerow(_fields(result) | {"topology": name})
+    return text.getvalue()
+
+
+def _line(result: Exported, tests: list[Mapping[str, Any]]) -> str:
+    """The row that such a file had, if its columns are these; else nothing."""
+    printed = result.printed if isinstance(result, Reported) else {}
+    test = printed.get("test")
+    known = isinstance(test, int) and 0 <= test < len(tests) and tests[test].get("format") == NAME
+    header = tests[test].get("layout", {}).get("header") if known and isinstance(test, int) else None
+    return str(printed.get("line", "")) if header == ",".join(COLUMNS) else ""
+
+
+def _fields(result: Exported) -> dict[str, Any]:
+    case = result.case
+    timed = isinstance(result, Prediction) or min(result.times, default=0) > 0
+    low, high = result.band if timed else (float("nan"), float("nan"))
+    elements = None if isinstance(result, Prediction) else wrong(result)
+    return {
+        "implementation": result.implementation,
+        "platform": result.platform,
+        "collective": case.collective.name,
+        "ranks": case.ranks,
+        "nbytes": case.nbytes,
+        "dtype": case.dtype.name,
+        "redop": case.redop.name,
+        "root": case.root,
+        "in_place": int(case.in_place),
+        "kind": type(result).__name__.lower(),
+        "seconds": repr(_seconds(result)) if timed else "",
+        "low": repr(low) if low == low else "",
+        "high": repr(high) if high == high else "",
+        "statistic": _statistic(result),
+        "samples": "" if isinstance(result, Prediction) else len(result.times),
+        "wrong": "" if elements is None else elements,
+        "algbw": f"{result.algbw:.6g}" if timed else "",
+        "busbw": f"{result.busbw:.6g}" if timed else "",
+        "note": result.note,
+    }
+
+
+def _seconds(result: Exported) -> float:
+    """The figure to quote; of what another tool reported, the one that it printed."""
+    return result.seconds if isinstance(result, Reported) else result.typical
+
+
+def _statistic(result: Exported) -> str:
+    if isinstance(result, Prediction):
+        return "expected by a model"
+    return "median of the slowest rank" if isinstance(result, Measurement) else result.statistic
+
+
+def read(source: Source, hints: Hints) -> list[Test]:
+    """Its rows, a test for each topology, platform and number of ranks; missing optional columns are as empty."""
+    found = table(source, NEEDED, lambda names, words: names)
+    tests: dict[tuple[str, str, int], list[Row]] = {}
+    for row in found.rows:
+        words = row[2]
+        ranks = said_ranks(hints, exact(words["ranks"]), source.name, f"line {row[0]} has no number of ranks")
+        platform = clean(words.get("platform") or "gpu", 16)
+        tests.setdefault((clean(words.get("topology") or f"{ranks} ranks"), platform, ranks), []).append(row)
+    made: list[Test] = []
+    for (name, platform, ranks), rows in tests.items():
+        kept = Rows()
+        for reason in found.bad if not made else ():
+            kept.leave(reason)
+        for at, row in enumerate(rows):
+            try:
+                kept.results.append(_result(at, row, platform, ranks))
+            except Unfit as error:
+                kept.leave(str(error))
+        machine = Machine(ranks, name, platform)
+        layout = {"header": found.header}
+        made.append(
+            Test(NAME, "csv", "1", source.file, machine, tuple(kept.results), True, None, {}, layout, kept.left_out)
+        )
+    return made
+
+
+def _result(at: int, row: Row, platform: str, ranks: int) -> Reported | Prediction:
+    _, line, words = row
+    collective, nbytes, root = COLLECTIVES.get(words["collective"]), exact(words["nbytes"]), exact(words["root"])
+    if collective is None or nbytes is None:
+        raise Unfit("its collective or size is not known")
+    place = words["in_place"].lower() in ("1", "true")
+    case = make_case(collective, nbytes, words["dtype"], words["redop"], root or 0, ranks, place)
+    name, note = clean(words["implementation"], 40), clean(words.get("note", ""))
+    seconds, low, high = (_time(words.get(each, "")) for each in ("seconds", "low", "high"))
+    if words.get("kind") == "prediction":
+        if not seconds or not low or not high:
+            raise Unfit("a prediction without its band")
+        return Prediction(case, name, seconds, low, high, note=note, platform=platform)
+    said = clean(words.get("statistic") or "not said")
+    printed = {"row": at, "line": line}
+    return Reported(case, name, platform, seconds, said, count(words.get("wrong", "")), printed=printed, note=note)
+
+
+def _time(word: str) -> float:
+    value = number(word)
+    return value if value is not None and SHORTEST <= value <= LASTING else 0.0
+
+
+FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, mixed=True, order=1)

@@ -1,0 +1,92 @@
+"""Files written by hand in every variant that is read, what they hold, and the way from a file to a run in memory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from collbench.formats import read_tests
+from collbench.formats._run import Imported, grouped
+from collbench.formats._source import decode, load
+from collbench.formats._test import Hints, Test
+from collbench.measurement import Reported
+from collbench.store import Run
+from tests.formats.fuzz import as_run
+
+DATA = Path(__file__).with_name("data")
+
+
+@dataclass(frozen=True)
+class Golden:
+    """What a file holds."""
+
+    format: str
+    results: int
+    ranks: int
+    implementation: str
+    collectives: tuple[str, ...]
+    microseconds: tuple[float, ...]  # of the first results
+    left_out: int = 0  # rows
+    given: int | None = None  # ranks that the user must tell
+    complete: bool = True
+
+
+GOLDENS = {
+    "json_v1_misspelled.json": Golden("nccl-tests-json", 4, 8, "nccl", ("broadcast",), (3.1, 3.0), complete=True),
+    "json_v2_torn.json": Golden("nccl-tests-json", 2, 4, "nccl", ("reducescatter",), (30.1, 30.0), complete=False),
+    "json_v3_percentiles.json": Golden(
+        "nccl-tests-json", 8, 8, "nccl", ("allreduce",), (14.21, 14.11, 16.8, 0.0, 16.9, 0.0, 38.4, 38.2)
+    ),
+    "nccl_tests_2018_error_column.txt": Golden("nccl-tests", 6, 8, "nccl", ("allreduce",), (38.12, 37.9)),
+    "nccl_tests_2_19.txt": Golden("nccl-tests", 14, 4, "nccl", ("allreduce",), (12.9, 12.87, 13.02)),
+    "nccl_tests_cputime_exponents.txt": Golden(
+        "nccl-tests", 6, 8, "nccl", ("alltoall",), (0.1, 0.1, 1.2e7, 1.2e7, 0.0, 0.0)
+    ),
+    "nccl_tests_hypercube.txt": Golden("nccl-tests", 4, 4, "nccl", ("reduce",), (21.1, 21.0), left_out=2),
+    "nccl_tests_no_ranks_no_name.txt": Golden("nccl-tests", 4, 16, "nccl", ("allreduce",), (740.0, 741.0)),
+    "nccl_tests_several_tests.txt": Golden(
+        "nccl-tests", 12, 2, "nccl", ("allgather", "broadcast"), (6.1, 6.0, 14.1, 14.0)
+    ),
+    "nccl_tests_stamp_first.txt": Golden("nccl-tests", 6, 2, "nccl", ("sendrecv",), (17.1, 17.0)),
+    "nccl_tests_stamped_percentiles_warnings.txt": Golden(
+        "nccl-tests", 6, 2, "nccl", ("allreduce",), (12.9, 12.87, 13.1, 13.05, 14.9, 14.8)
+    ),
+    "nccl_tests_torn.txt": Golden(
+        "nccl-tests", 12, 4, "nccl", ("allreduce",), (12.9, 12.87), left_out=1, complete=False
+    ),
+    "osu_mpi_cuda_bandwidth.txt": Golden("osu", 3, 2, "mpi", ("sendrecv",), (1 / 0.35, 1024 / 340.12)),
+    "osu_mpi_datatypes.txt": Golden("osu", 6, 4, "mpi", ("allgather",), (1.2, 2.4, 21.7, 1.25), given=4),
+    "osu_mpi_nonblocking.txt": Golden("osu", 2, 4, "mpi", ("reducescatter",), (1.42, 1.44), left_out=1, given=4),
+    "osu_nccl_full.txt": Golden("osu", 3, 8, "nccl", ("allreduce",), (18.4, 19.1, 52.3), given=8),
+    "rccl_mpi.csv": Golden("rccl-csv", 4, 16, "rccl", ("allreduce",), (41.2, 41.0, 82.4, 82.1), left_out=1),
+    "rccl_old_header.csv": Golden("rccl-csv", 2, 16, "rccl", ("reducescatter",), (35.1, 70.2)),
+    "rccl_one_process.csv": Golden("rccl-csv", 2, 8, "rccl", ("allgather",), (22.1, 41.2)),
+    "rccl_tests_appended.txt": Golden("nccl-tests", 4, 2, "rccl", ("allreduce",), (21.1, 20.9, 25.2, 25.0)),
+    "rccl_tests_one_place.txt": Golden("nccl-tests", 3, 4, "rccl", ("reducescatter",), (21.1, 25.2, 40.2)),
+    "tidy.csv": Golden("csv", 3, 2, "mpi", ("allreduce",), (2.125, 1.5, 0.0)),
+}
+
+
+def golden_tests(name: str) -> list[Test]:
+    """The tests of a golden, its format told from its content."""
+    return list(read_tests(load(DATA / name), Hints(GOLDENS[name].given)))
+
+
+def run_of(tests: list[Test]) -> Run:
+    """The one run that they make, as it would be read from its file."""
+    groups = grouped(tests)
+    assert len(groups) == 1
+    return stored(groups[0])
+
+
+def stored(imported: Imported) -> Run:
+    """A run by way of its JSON."""
+    return as_run(imported.header(["collbench", "import"]), list(imported.results))
+
+
+def parsed(text: str, ranks: int | None = None, name: str | None = None) -> list[Test]:
+    """The tests of a text."""
+    return list(read_tests(decode("log", text.encode()), Hints(ranks), name))
+
+
+def reported(tests: list[Test]) -> list[Reported]:
+    """Their rows."""
+    return [each for test in tests for each in test.results if isinstance(each, Reported)]

@@ -1,0 +1,212 @@
+"""What is written reads back as it was; what came from a format goes back into it word for word."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from collbench.errors import UsageError
+from collbench.formats import find_format, written
+from collbench.formats._export import select
+from collbench.formats._json import parse
+from collbench.formats._numbers import shrunk
+from collbench.formats._source import decode
+from collbench.measurement import Failed, Measurement, Mismatch, Observed, Prediction, Result
+from collbench.store import Run
+from tests.conftest import case
+from tests.formats.goldens import DATA, GOLDENS, Golden, golden_tests, parsed, reported, run_of
+
+QUIET = [(name, golden) for name, golden in GOLDENS.items() if name.endswith(".txt") and "warnings" not in name]
+FORMATS = pytest.mark.parametrize("name", written())
+
+
+def export(run: Run, name: str, implementation: str | None = None) -> tuple[str, list[str]]:
+    """The text, and what was left out."""
+    left: list[str] = []
+    wanted = find_format(name, written())
+    assert wanted.write
+    return wanted.write(select(run, implementation, wanted.mixed, left.append)), left
+
+
+def own_run(*results: Result, **header: object) -> Run:
+    """As a sweep leaves it."""
+    topology = {"name": "2 ranks on 1 x AMD EPYC, 2 cores", "platform": "cpu", "ranks": 2, "gpus": []}
+    facts = {"topology": topology | {"sockets": [{"name": "AMD EPYC"}]}, "environment": {"host": "vm"}}
+    return Run(Path("run.jsonl"), facts | header, results, True)
+
+
+def measured(nbytes: int, *seconds: float, name: str = "ring-flags", **changes: object) -> Measurement:
+    return Measurement(case(nbytes=nbytes, **changes), name, "cpu", 1, seconds)  # type: ignore[arg-type]
+
+
+OWN = (
+    measured(8, 2.5e-6, 2.75e-6, 2.25e-6),
+    measured(8, 3.5e-6, in_place=True),
+    measured(1024, 4.25e-6, 4.75e-6),
+    measured(2**20, 123.25e-6, collective="broadcast", root=1),
+    measured(2**20, 99.5e-6, collective="allgather"),
+)
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines with data."""
+    stamp = r"\s*(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+)?"
+    return [line for line in text.splitlines() if re.match(stamp + r"\d+(\s+\d+\s+[a-z]|\s+[\d.]+)", line)]
+
+
+@pytest.mark.parametrize(("name", "golden"), QUIET)
+def test_rows_go_back_byte_for_byte(name: str, golden: Golden) -> None:
+    """Time stamps, N/A, exponents and appended columns included; but for what other programs put between them."""
+    text, _ = export(run_of(golden_tests(name)), golden.format)
+    original = (DATA / name).read_text()
+    rows = rows_of(original)
+    kept = rows[golden.left_out :] if "hypercube" in name else rows[: len(rows) - golden.left_out]
+    assert kept
+    assert rows_of(text) == kept
+
+
+def test_a_log_with_warnings_goes_back_with_all_its_rows() -> None:
+    """-I and -S, warnings between rows and inside them: these are the rows that nccl-tests printed."""
+    text, left = export(run_of(golden_tests("nccl_tests_stamped_percentiles_warnings.txt")), "nccl-tests")
+    expected = [
+        "           8             2     float     sum      -1"
+        "    12.90    0.00    0.00       0    11.20    20.13    20.13    12.31"
+        "    12.87    0.00    0.00       0    11.19    19.80    19.80     9.87  2026-07-09 10:00:00",
+        "         256            64     float     sum      -1"
+        "    13.10    0.02    0.02       0    11.30    21.02    21.02    13.01"
+        "    13.05    0.02    0.02       0    11.22    20.44    20.44    10.03  2026-07-09 10:00:01",
+        "        8192          2048     float     sum      -1"
+        "    14.90    0.55    0.55       0    12.00    22.40    22.40    12.70"
+        "    14.80    0.55    0.55       0    12.10    22.10    22.10    11.90  2026-07-09 10:00:02",
+    ]
+    assert rows_of(text) == expected
+    assert "NCCL WARN" not in text
+    assert not left
+
+
+@pytest.mark.parametrize("name", [name for name, golden in GOLDENS.items() if golden.format == "nccl-tests-json"])
+def test_json_goes_back_as_the_same_values(name: str) -> None:
+    """Every entry of `results`, with strings for booleans, padded roots, "nan", bare inf, nulls and misspellings."""
+    before, complete = parse(decode(name, (DATA / name).read_bytes()), "results")
+    text, _ = export(run_of(golden_tests(name)), "nccl-tests-json")
+    after, _ = parse(decode(name, text.encode()), "results")
+    assert repr(after["results"]) == repr(before["results"][: len(after["results"])])  # as text: nan is not nan
+    assert len(after["results"]) == len(before["results"])
+    if complete:
+        assert list(after) == list(before)
+        kept = {key for key in before if key != "env"}
+        assert repr({key: after[key] for key in kept}) == repr({key: before[key] for key in kept})
+
+
+def test_tidy_rows_go_back_byte_for_byte() -> None:
+    """Of our own header."""
+    text, _ = export(run_of(golden_tests("tidy.csv")), "csv")
+    assert text == (DATA / "tidy.csv").read_text()
+
+
+@FORMATS
+def test_what_is_written_reads_back_to_the_same_values(name: str) -> None:
+    """Cases, implementation, platform and times of our own measurements, as far as a format can hold them."""
+    held = [each for each in OWN if name != "nccl-tests-json" or each.case.collective.name == "allreduce"]
+    held = [each for each in held if name != "osu" or not (each.case.in_place or each.case.root)]
+    text, left = export(own_run(*(held if name == "nccl-tests-json" else OWN)), name)
+    read = reported(parsed(text, name=name))
+    assert {(row.case, row.implementation, row.platform) for row in read} == {
+        (each.case, each.implementation, each.platform) for each in held
+    }
+    expected = {each.case: each.median if name == "csv" else sum(each.seconds) / len(each.seconds) for each in held}
+    for row in read:
+        assert row.seconds == pytest.approx(expected[row.case], rel=0, abs=0.0051e-6)
+        assert row.wrong in (0, None)
+    assert len(left) == (2 if name == "osu" else 0)
+
+
+@FORMATS
+@pytest.mark.parametrize(("golden", "facts"), GOLDENS.items(), ids=list(GOLDENS))
+def test_every_import_can_be_written_as_every_format(golden: str, facts: Golden, name: str) -> None:
+    """And read again to the same times, where the other format has room for the row."""
+    run = run_of(golden_tests(golden))
+    for implementation in dict.fromkeys(each.implementation for each in run.results):
+        if name == "nccl-tests-json" and len(run.header["imported"]["tests"]) > 1:
+            with pytest.raises(UsageError, match="one test a file"):
+                export(run, name, implementation)
+            continue
+        text, left = export(run, name, implementation)
+        if not text.strip():
+            assert left
+            continue
+        times = {each.seconds for each in run.results if each.implementation == implementation}  # type: ignore[union-attr]
+        for row in reported(parsed(text, facts.ranks, name)):
+            near = min(abs(row.seconds - each) for each in times)
+            assert near <= 0.005e-6 or near <= 0.05 * row.seconds
+
+
+def test_places_share_a_row_and_a_missing_one_is_not_made_up() -> None:
+    """As nccl-tests prints both side by side, and N/A for what was not done."""
+    text, _ = export(own_run(OWN[0], OWN[1], OWN[2]), "nccl-tests")
+    both, alone = rows_of(text)
+    assert both.split()[5:] == ["2.50", "0.00", "0.00", "0", "3.50", "0.00", "0.00", "0"]
+    assert alone.split()[5:] == ["4.50", "0.23", "0.23", "0", "N/A", "N/A", "N/A", "N/A"]
+    assert len(both) == len(alone) + 1  # nccl-tests' own N/A is a character narrower
+
+
+def test_wrong_rows_are_written_as_wrong() -> None:
+    """Without a time, with how many elements."""
+    bad = Measurement(case(), "ring-flags", "cpu", 1, (), Mismatch(0, 1, 0, "1", "2", 7))
+    text, _ = export(own_run(bad), "nccl-tests")
+    assert rows_of(text)[0].split()[5:9] == ["N/A", "N/A", "N/A", "7"]
+    assert "# Out of bounds values : 1 FAILED" in text
+    (row,) = reported(parsed(text))
+    assert (row.wrong, row.right) == (7, False)
+
+
+def test_unchecked_rows_have_no_count() -> None:
+    """N/A, a character narrower than a count, as nccl-tests prints it."""
+    run = run_of(golden_tests("osu_mpi_datatypes.txt"))
+    rows = rows_of(export(run, "nccl-tests")[0])
+    assert all(re.search(r"\d {4}N/A {6}N/A {5}N/A {5}N/A {4}N/A$", row) for row in rows)
+    assert len(rows) == 6
+
+
+def test_several_implementations_must_be_chosen_from() -> None:
+    """Where a format has no word for them; a table of ours has."""
+    run = own_run(measured(8, 1e-6), measured(8, 2e-6, name="mpi"))
+    with pytest.raises(UsageError, match="--impl: ring-flags, mpi"):
+        export(run, "nccl-tests")
+    with pytest.raises(UsageError, match="choose from: ring-flags, mpi"):
+        export(run, "nccl-tests", "nccl")
+    assert len(rows_of(export(run, "nccl-tests", "mpi")[0])) == 1
+    assert len(export(run, "csv")[0].splitlines()) == 3
+
+
+def test_what_is_not_written_is_counted() -> None:
+    """Failed rows everywhere, predictions where only measurements belong."""
+    failed = Failed(case(), "ring-flags", "cpu", "hung")
+    expected = Prediction(case(), "ring-flags", 1e-6, 1e-6, 2e-6)
+    _, left = export(own_run(measured(8, 1e-6), failed, expected), "nccl-tests")
+    assert left == ["failed rows have no time", "predictions are not measured"]
+    text, left = export(own_run(expected), "csv")
+    (test,) = parsed(text)
+    assert test.results == (expected,)
+    with pytest.raises(UsageError, match="nothing to export"):
+        export(own_run(failed), "csv")
+
+
+def test_numbers_lose_digits_before_they_break_a_column() -> None:
+    """As nccl-tests shrinks them."""
+    shown = [shrunk(value, 7) for value in (12.9, 5397.84, 12345.678, 1234567.8, 12345678.9, 1.2e15)]
+    assert shown == ["12.90", "5397.84", "12345.7", "1234568", "1.2e+07", "1.2e+15"]
+    assert [shrunk(value, 6) for value in (0, 348.109, 12345.6, 1234567.0)] == ["0.00", "348.11", "12346", "1e+06"]
+
+
+def test_statistics_of_single_operations_are_written_where_there_are_any() -> None:
+    """Into JSON: only there a time is of one operation."""
+    text, _ = export(own_run(measured(8, 1e-6, 2e-6, 6e-6)), "nccl-tests-json")
+    own = json.loads(text)["results"][0]["out_of_place_per_iter"]
+    assert (own["min_us"], own["p50_us"], own["max_us"], own["times_us"]) == (1.0, 2.0, 6.0, [1.0, 2.0, 6.0])
+
+
+def test_results_of_an_exported_run_are_observed() -> None:
+    """So every command that takes measurements takes them."""
+    assert all(isinstance(each, Observed) for each in run_of(golden_tests("rccl_mpi.csv")).results)
