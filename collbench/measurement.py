@@ -100,6 +100,7 @@ class Measurement(Observed):
     seconds: tuple[float, ...]
     mismatch: Mismatch | None = None
     estimate: float | None = None  # seconds that the library itself expected of an operation
+    rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
 
     @property
     def median(self) -> float:

@@ -95,7 +95,8 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
     fields |= {"note": result.note} if result.note else {}
-    return fields | ({"estimate": result.estimate} if result.estimate is not None else {})
+    fields |= {"estimate": result.estimate} if result.estimate is not None else {}
+    return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
 def to_result(fields: dict[str, Any]) -> Result | None:
@@ -119,6 +120,7 @@ def to_result(fields: dict[str, Any]) -> Result | None:
         mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
         note=str(fields.get("note", "")),
         estimate=None if estimate is None else float(estimate),
+        rounds=tuple(int(each) for each in fields.get("rounds", ())),
     )
 
 
