@@ -1,5 +1,6 @@
 """What a comparison means for continuous integration: an exit status, a JUnit file, a summary in Markdown."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,9 +55,9 @@ def span(row: Row) -> str:
 
 
 def _bound(ratio: float) -> str:
-    if ratio != ratio:
+    if math.isnan(ratio):
         return ""
-    return ">99" if ratio > 99 else f"{ratio:.3f}"
+    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}" if ratio < 1e5 else ">99999"
 
 
 def name(each: Row | Unmatched) -> str:
@@ -72,12 +73,16 @@ def message(each: Row | Unmatched) -> str:
     if isinstance(each, Unmatched):
         return printable(f"{each.base} in BASE, {each.new} in NEW" + (f": {each.reason}" if each.reason else ""))
     times = f"{format_seconds(each.before)} -> {format_seconds(each.after)}, {each.ratio:.3f}x"
-    return ", ".join(filter(None, [times, span(each), each.verdict.value])) + (f"; {each.remark}" if each.remark else "")
+    return ", ".join(filter(None, [times, span(each), each.verdict.value])) + (
+        f"; {each.remark}" if each.remark else ""
+    )
 
 
 def write_junit(path: Path, found: Sequence[Comparison]) -> None:
-    """A suite a comparison, a test case a row: a regression fails, what could hide one is skipped (GitHub, GitLab and
-    Jenkins show that apart from what passed, and do not count it as broken); UsageError if it can't be written."""
+    """Write a suite a comparison, a test case a row; UsageError if that can't be.
+
+    A regression fails, what could hide one is skipped: CI systems show that apart from what passed, not as broken.
+    """
     root = ElementTree.Element("testsuites", name="collbench compare")
     for each in found:
         root.append(_suite(each))

@@ -129,5 +129,5 @@ def _legend(drawn: "Figure", found: Sequence[Comparison], chosen: dict[str, Look
     from matplotlib.patches import Patch
 
     handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
-    handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label=f"within the margin, {found[0].margin:.3g}"))
+    handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label=f"within {100 * found[0].margin:.3g} %"))
     drawn.legend(handles=handles, loc="outside right upper", handlelength=3.5)

@@ -1,7 +1,8 @@
 """Whether one run is faster or slower than another, case by case, and what can't be said.
 
 Each row is a ratio NEW/BASE of times with an interval; intervals are for all rows of a comparison together (Bonferroni:
-a row's doubt is the comparison's, divided by the number of rows that have an interval).  docs/comparing.md has the rules.
+a row's doubt is the comparison's, divided by the number of rows that have an interval).  The rules are in
+docs/comparing.md.
 """
 
 import math
@@ -118,7 +119,9 @@ def _timed(result: object) -> bool:
 def _interleaved(base: Run, new: Run) -> bool:
     """Whether they are the halves of one run."""
     one, other = ((run.header.get("interleaved") or {}) for run in (base, new))
-    return isinstance(one, dict) and isinstance(other, dict) and one.get("id") is not None and one["id"] == other.get("id")
+    return (
+        isinstance(one, dict) and isinstance(other, dict) and one.get("id") is not None and one["id"] == other.get("id")
+    )
 
 
 def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> tuple[list[Row], list[str]]:
@@ -168,8 +171,8 @@ def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Est
 
 def _in_words(extra: float) -> str:
     return (
-        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine was "
-        "not the same in both runs, and intervals are as much wider; an interleaved run (sweep --ab) would cancel it"
+        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
+        "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
     )
 
 
