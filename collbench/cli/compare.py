@@ -37,7 +37,8 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
 )
 @click.option(
     "--confidence",
-    type=Share(),
+    callback=_share,
+    metavar="SHARE",
     default="95%",
     show_default=True,
     help="That no row of a comparison is called wrongly.",
