@@ -34,7 +34,9 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     below = member.cumsum(axis=1)  # of each block, how many samples are among the lowest so many
     levels = np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
     drawn = _drawn(blocks, stream)
-    counts, half = drawn @ below[:, levels], (drawn @ below[:, -1:]) / 2
+    # Not `@`: the threads of a BLAS cost more than so small a product, and hundreds of times more on a busy machine.
+    counts = np.einsum("db,bl->dl", drawn, below[:, levels])
+    half = counts[:, -1:] / 2
     logs = np.log(samples[order][levels])
     found = (logs[(counts >= half).argmax(axis=1)] + logs[(counts > half).argmax(axis=1)]) / 2
     centre = math.log(float(np.median(samples)))

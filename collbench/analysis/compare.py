@@ -10,12 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import fmean, median
-from typing import Any
 
 from collbench.analysis.bootstrap import FEWEST
 from collbench.analysis.differences import Difference, differences
 from collbench.analysis.estimate import Estimate, paired, pooled, scatter, separate
-from collbench.analysis.unmatched import Key, Unmatched, latest, unmatched
+from collbench.analysis.unmatched import Selected, Unmatched, latest, unmatched
 from collbench.measurement import Measurement, Observed, Prediction, Reported
 from collbench.store import Run
 
@@ -84,9 +83,6 @@ class Comparison:
         ]
 
 
-Selected = Any  # a predicate on (Case, implementation)
-
-
 def compare(
     base: Run, new: Run, margin: float = MARGIN, confidence: float = CONFIDENCE, selected: Selected = None
 ) -> Comparison:
@@ -103,7 +99,7 @@ def compare(
         differences=tuple(differences(base.header, new.header)),
         margin=margin,
         confidence=confidence,
-        remarks=(*remarks, *_shared_move(rows), *_predicted(base, new)),
+        remarks=(*remarks, *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
     )
 
 
@@ -209,15 +205,20 @@ def _without_interval(one: Observed, new: Observed, before: float, after: float,
 
 
 def _shared_move(rows: Sequence[Row]) -> list[str]:
-    """Where several implementations all moved one way, it may be the machine."""
+    """Where several implementations all moved one way and about as far, it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    names = {row.base.implementation for row in rows}
-    if len(names) < 2 or len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row.base.implementation, []).append(row.ratio)
+    typical = [median(each) for each in ratios.values()]
+    if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
         return []
-    typical = median(row.ratio for row in rows)
+    if len(typical) < 2 or max(typical) > 1.3 * min(typical):
+        return []
     return [
-        f"nearly all rows of all {len(names)} implementations are {moved[0].verdict.value} (typically {typical:.2f}x): "
-        "a machine that runs slower or faster as a whole looks like this too; sweep --ab would tell"
+        f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
+        f"{median(typical):.2f}x): a machine that runs slower or faster as a whole looks like this too; "
+        "an interleaved run (sweep --ab) would tell"
     ]
 
 
@@ -231,4 +232,4 @@ def _predicted(base: Run, new: Run) -> list[str]:
     return found
 
 
-__all__ = ["CONFIDENCE", "MARGIN", "Comparison", "Key", "Row", "Unmatched", "Verdict", "compare", "verdict"]
+__all__ = ["CONFIDENCE", "MARGIN", "Comparison", "Row", "Unmatched", "Verdict", "compare", "verdict"]

@@ -15,12 +15,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from collbench.analysis.bootstrap import DRAWS, Floats, log_medians
+from collbench.analysis.bootstrap import Floats, log_medians
 from collbench.model.curve_fit import student
 
 _QUANTILE, _CAREFUL = 0.75, 1.0
 """Scatter is read off three quarters of the sizes, so that the steps of a real change are left out.  Those of normal
 scatter reach 1.15 standard errors; asking for 1.0 overstates the scatter by a seventh, since it is known from few."""
+
+_FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one row of a hundred
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,8 @@ def paired(base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[in
     """Of two halves, given the number of samples of each of their rounds; as many rounds in both, two or more."""
     halves = [_rounds(np.asarray(base, float), sizes[0]), _rounds(np.asarray(new, float), sizes[1])]
     logs = [math.log(float(np.median(after) / np.median(before))) for before, after in zip(*halves, strict=True)]
-    drawn = np.zeros(DRAWS)
-    for stream, one in enumerate(half for pair in zip(*halves, strict=True) for half in pair):
-        if len(one) > 1:
-            drawn += log_medians(one, stream)[0] * (1 if stream % 2 else -1)
-    return Paired(tuple(logs), float(np.var(drawn)) / len(logs) ** 2, max(1, len(base) + len(new) - 2 * len(logs)))
+    (one, some), (other, others) = (_variance(half, stream) for stream, half in enumerate(halves))
+    return Paired(tuple(logs), one + other, max(1, some + others - 2))
 
 
 def _rounds(samples: Floats, sizes: Sequence[int]) -> list[Floats]:
@@ -125,17 +124,36 @@ def _rounds(samples: Floats, sizes: Sequence[int]) -> list[Floats]:
     return [samples[first:last] for first, last in pairwise(ends)]
 
 
+def _variance(rounds: Sequence[Floats], stream: int) -> tuple[float, int]:
+    """Of the mean of the rounds' medians, as logarithms, by what is left of samples over their round's; and the blocks.
+
+    A round alone has too few samples to be resampled; together they have enough.
+    """
+    alone = [each / np.median(each) for each in rounds]
+    count = sum(map(len, alone))
+    drawn, blocks = log_medians(np.concatenate(alone), stream)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return float((high - low) / 3.92) ** 2 * count / max(1, count - len(rounds)), blocks
+
+
 def pooled(rows: Sequence[Paired]) -> list[Estimate]:
     """Estimates of all rows of an interleaved run.
 
     Few rounds say little of how much rounds differ, so all rows say together how many times more than their samples
-    explain; a row whose own rounds differ still more keeps that.
+    explain; a row whose own rounds differ far more than that keeps what they say.
     """
-    known = [row.between / row.within for row in rows if row.within > 0]
-    more = max(1.0, sum(known) / len(known)) if known else 1.0
+    known = [row.between / row.within / _usual(len(row.logs) - 1) for row in rows if row.within > 0]
+    more = max(1.0, float(np.quantile(known, _QUANTILE))) if known else 1.0
     rounds = sum(len(row.logs) - 1 for row in rows)
     found = []
     for row in rows:
-        error = math.sqrt(max(row.within * more, row.between))
+        usual = row.within * more
+        error = math.sqrt(row.between if row.between > _FAR * usual else usual)
         found.append(Estimate(float(np.mean(row.logs)), error, error, min(rounds, row.freedom)))
     return found
+
+
+def _usual(freedom: int) -> float:
+    """What three quarters of such ratios do not exceed: chi squared over its degrees (Wilson and Hilferty, 1931)."""
+    part = 2 / (9 * freedom)
+    return float((1 - part + 0.6745 * math.sqrt(part)) ** 3)
