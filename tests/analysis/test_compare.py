@@ -59,9 +59,7 @@ def called(found: Comparison) -> bool:
     return any(row.verdict in CHANGED for row in found.rows)
 
 
-@pytest.mark.parametrize(
-    ("samples", "memory"), [(7, 0.0), (24, 0.0), (24, 0.5), (48, 0.3)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("samples", "memory"), [(7, 0.0), (24, 0.5), (48, 0.3)], ids=lambda value: str(value))
 def test_runs_that_differ_by_chance_are_called_different_one_time_in_twenty(samples: int, memory: float) -> None:
     """All 26 rows of a run together; of 150 runs, 13 are what a rate of 5 % exceeds less than one time in thirty."""
     wrong = sum(called(compare(run(base), run(new))) for base, new in runs(150, samples, seed=1, memory=memory))
@@ -233,7 +231,11 @@ def test_means_are_compared_with_means_and_conclude_nothing() -> None:
 def test_reported_samples_are_samples() -> None:
     """A log that prints each operation can be compared like any run."""
     one, other = (
-        of(Reported(case(), "nccl", "gpu", seconds, "mean", samples=tuple(seconds * (1 + 0.001 * i) for i in range(40))))
+        of(
+            Reported(
+                case(), "nccl", "gpu", seconds, "mean", samples=tuple(seconds * (1 + 0.001 * i) for i in range(40))
+            )
+        )
         for seconds in (1e-5, 1.2e-5)
     )
     (row,) = compare(one, other).rows
