@@ -65,18 +65,17 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
 
 
 def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> tuple[float, int]:
-    """How far ratios of neighbouring sizes scatter beyond their errors, and the number of sizes that this is from.
+    """How far ratios of neighbouring sizes scatter beyond their errors, and the number of ratios that this is from.
 
     A curve is (nbytes, estimate) by size; each is held against the middle of its neighbours, so a change that comes
-    or goes with the size is no scatter.  Implementations of one size were sampled in turn, so they count as one.
+    or goes with the size is no scatter.
     """
-    distances, errors, places = [], [], set()
+    distances, errors = [], []
     for curve in curves:
-        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
+        for (_, left), (_, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
             distances.append(middle.log - (left.log + right.log) / 2)
             errors.append(middle.error**2 + (left.error**2 + right.error**2) / 4)
-            places.add(nbytes)
-    return (_excess(np.array(distances), np.array(errors)), len(places)) if places else (0.0, 0)
+    return (_excess(np.array(distances), np.array(errors)), len(distances)) if distances else (0.0, 0)
 
 
 def _excess(distances: Floats, errors: Floats) -> float:
