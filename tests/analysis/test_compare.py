@@ -15,6 +15,7 @@ from collbench.analysis.estimate import paired as pair_of
 from collbench.analysis.selection import Selection, selection
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.records import to_line, to_result
 from collbench.store import Run
 from tests.conftest import case, measurement
 
@@ -329,3 +330,20 @@ def test_only_names_the_choices(word: str, told: str) -> None:
     """A word that is nothing is refused."""
     with pytest.raises(UsageError, match=told):
         selection(word, ["mpi"])
+
+
+def test_rounds_survive_the_run_file() -> None:
+    """And a run that was not interleaved has no such field."""
+    rounded = replace(measurement(seconds=(1e-6,) * 6), rounds=(2, 4))
+    assert to_result(to_line(rounded)) == rounded
+    assert "rounds" not in to_line(measurement())
+
+
+def test_halves_whose_rounds_do_not_match_are_compared_as_separate_runs() -> None:
+    """A half that was cut off, or edited."""
+    header = {"interleaved": {"id": "one"}}
+    one = replace(measurement(seconds=(1e-6, 1.1e-6) * 4), rounds=(4, 4))
+    for rounds in ((8,), (3, 4), (0, 8), ()):
+        found = compare(of(one, **header), of(replace(one, seconds=(2e-6, 2.1e-6) * 4, rounds=rounds), **header))
+        assert not any("interleaved" in remark for remark in found.remarks)
+        assert found.rows[0].ratio == pytest.approx(2.05 / 1.05)
