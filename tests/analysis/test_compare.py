@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from collbench.analysis import bootstrap
-from collbench.analysis.compare import Comparison, Verdict, compare, verdict
-from collbench.analysis.estimate import Estimate, pooled, scatter, separate
+from collbench.analysis.compare import Comparison, Row, Verdict, compare, verdict
+from collbench.analysis.estimate import Estimate, Paired, pooled, scatter, separate
 from collbench.analysis.estimate import paired as pair_of
 from collbench.analysis.selection import Selection, selection
 from collbench.errors import UsageError
@@ -147,6 +147,33 @@ def test_one_row_with_rounds_that_differ_is_not_trusted_for_its_many_samples() -
     low, high = estimate.interval(0.95)
     assert low < 0.95
     assert high > 1.15
+
+
+def test_rows_learn_from_each_other_how_much_rounds_differ() -> None:
+    """Rounds that differ three times as much as samples explain, in all rows, widen all; also the one that looks calm."""
+    generator = np.random.default_rng(12)
+    rough = [Paired(tuple(0.03 * generator.normal(size=4)), 0.01**2 / 4, 20) for _ in range(12)]
+    calm = Paired((0.0, 0.001, -0.001, 0.0), 0.01**2 / 4, 20)
+    assert pooled([*rough, calm])[-1].error > 2 * pooled([calm])[0].error
+
+
+def test_a_round_that_was_disturbed_in_one_half_does_not_spoil_the_rest() -> None:
+    """A neighbour came and went; pairing cannot cancel that, but five rounds of six agree."""
+    logs = (0.10, 0.11, 0.09, 0.80, 0.10, 0.105)
+    (estimate,) = pooled([Paired(logs, 0.01**2 / 6, 20)])
+    assert estimate.log == pytest.approx(0.10, abs=0.02)
+    assert estimate.interval(0.95)[0] > 1.05
+
+
+def test_slower_within_the_margin_is_no_regression_and_may_hide_one() -> None:
+    """The gate asks for a ratio beyond the margin, and for certainty that nothing is before it passes."""
+    one = measurement()
+    small = Row(one, one, 1.0, 1.04, 1.04, (1.01, 1.07), Verdict.SLOWER)
+    assert (small.regression(0.05), small.hides(0.05)) == (False, True)
+    assert (small.regression(0.03), small.hides(0.03)) == (True, False)
+    unsure = Row(one, one, 1.0, 0.97, 0.97, (0.9, 1.04), Verdict.INCONCLUSIVE)
+    assert not unsure.hides(0.05)
+    assert unsure.hides(0.03)
 
 
 def test_the_same_runs_give_the_same_numbers() -> None:
