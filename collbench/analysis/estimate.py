@@ -66,17 +66,19 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
 
 
 def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> tuple[float, int]:
-    """How far ratios of neighbouring sizes scatter beyond their errors, and the number of ratios that this is from.
+    """How far ratios of neighbouring sizes scatter beyond their errors, and the number of sizes that this is from.
 
     A curve is (nbytes, estimate) by size; each is held against the middle of its neighbours, so a change that comes
-    or goes with the size is no scatter.
+    or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine did
+    to one it did to all, so a size counts once.
     """
-    distances, errors = [], []
+    distances, errors, places = [], [], set()
     for curve in curves:
-        for (_, left), (_, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
+        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
             distances.append(middle.log - (left.log + right.log) / 2)
             errors.append(middle.error**2 + (left.error**2 + right.error**2) / 4)
-    return (_excess(np.array(distances), np.array(errors)), len(distances)) if distances else (0.0, 0)
+            places.add(nbytes)
+    return (_excess(np.array(distances), np.array(errors)), len(places)) if places else (0.0, 0)
 
 
 def _excess(distances: Floats, errors: Floats) -> float:

@@ -150,7 +150,7 @@ def test_one_row_with_rounds_that_differ_is_not_trusted_for_its_many_samples() -
 
 
 def test_rows_learn_from_each_other_how_much_rounds_differ() -> None:
-    """Rounds that differ three times as much as samples explain, in all rows, widen all; also the one that looks calm."""
+    """Rounds that differ three times as much as samples explain widen all rows; also the one that looks calm."""
     generator = np.random.default_rng(12)
     rough = [Paired(tuple(0.03 * generator.normal(size=4)), 0.01**2 / 4, 20) for _ in range(12)]
     calm = Paired((0.0, 0.001, -0.001, 0.0), 0.01**2 / 4, 20)
