@@ -1,0 +1,65 @@
+"""What the headers of two runs say differently: hardware, host, versions, variables, settings.
+
+A header may come from anywhere and hold anything, so nothing of it is relied on.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+_TOLD = (  # parts of a header, outermost first; what changes from run to run of itself is in none
+    ("collbench",),
+    ("environment",),
+    ("topology",),
+    ("sweep", "sampling"),
+    ("sweep", "spin"),
+    ("sweep", "ranks"),
+    ("sweep", "in_place"),
+    ("interleaved", "setting"),
+)
+_FLEETING = {"shm_free"}
+_LONGEST = 60  # characters of a value that are shown
+_ABSENT = object()
+
+
+class Difference(NamedTuple):
+    """A fact by its place in the header, and what either run says; `-` where it says nothing."""
+
+    name: str
+    base: str
+    new: str
+
+
+def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """All of them, in the order of the header's parts."""
+    for path in _TOLD:
+        yield from _between(".".join(path), _at(base, path), _at(new, path))
+
+
+def _at(header: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if not isinstance(header, Mapping) or name not in header:
+            return _ABSENT
+        header = header[name]
+    return header
+
+
+def _between(name: str, one: Any, other: Any) -> Iterator[Difference]:
+    parts = [each for each in (one, other) if isinstance(each, Mapping)]
+    if parts and all(isinstance(each, Mapping) or each is _ABSENT for each in (one, other)):
+        for key in dict.fromkeys(key for part in parts for key in part if key not in _FLEETING):
+            yield from _between(f"{name}.{key}", _at(one, (key,)), _at(other, (key,)))
+    elif one is not other and one != other:
+        yield Difference(printable(name), _text(one), _text(other))
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "-"
+    text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def printable(text: str) -> str:
+    """The same with whatever could move the cursor or break a line written as an escape."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -1,0 +1,149 @@
+"""Compare runs: which cases became faster or slower, with intervals, and a gate for continuous integration."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from collbench.analysis.compare import Comparison
+    from collbench.store import Run
+
+
+def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """`5%` or `0.05`: a number between 0 and 1, neither included."""
+    try:
+        found = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1:
+        raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
+    return found
+
+
+@click.command("compare")
+@click.argument("runs", metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--baseline",
+    metavar="last|best|TAG",
+    help="Pick BASE among the runs in --history, for each NEW (see collbench runs).",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where --baseline looks.  [default: results/runs]",
+)
+@click.option(
+    "--margin",
+    callback=_share,
+    metavar="SHARE",
+    default="5%",
+    show_default=True,
+    help="Changes up to this do not matter.",
+)
+@click.option(
+    "--confidence",
+    callback=_share,
+    metavar="SHARE",
+    default="95%",
+    show_default=True,
+    help="That no row of a comparison is called wrongly.",
+)
+@click.option("--only", metavar="WORD[,WORD]", help="Collectives, implementations and sizes: allreduce,1M..")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.option(
+    "-o",
+    "--out",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the ratios (.png, .svg, .pdf); may be given several times.",
+)
+@click.option("--gate", "gated", is_flag=True, help="Exit with 3 for a regression, 4 if one cannot be excluded.")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE.xml", help="Write a JUnit test case a row.")
+@click.option("--summary", type=click.Path(path_type=Path), metavar="FILE.md", help="Append a summary in Markdown.")
+def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, **options: Any) -> int:
+    """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
+
+    BASE and NEW are run files or the folders that hold them.  With --baseline all runs given are NEW.
+    """
+    from collbench import ratios, store
+
+    ratios.check(options["out"])  # before anything is read
+    if history and not baseline:
+        raise UsageError("--history is where --baseline looks; give --baseline last|best|TAG too")
+    if not baseline and len(runs) < 2:
+        raise UsageError("one run alone cannot be compared; give BASE and NEW, or --baseline last|best|TAG")
+    read = [store.read(path) for path in runs]
+    if baseline:
+        return _compare([(_picked(baseline, new, history), new) for new in read], options)
+    return _compare([(read[0], new) for new in read[1:]], options)
+
+
+def _picked(baseline: str, new: "Run", history: Path | None) -> "Run":
+    from collbench import store
+    from collbench.history import DEFAULT, pick
+
+    return store.read(pick(baseline, new, history or DEFAULT))
+
+
+def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int:
+    """Compare each new run with its base, print and write what the options ask for; the exit status."""
+    from collbench import gate, ratios
+    from collbench.analysis.compare import compare
+    from collbench.cli._compared import FORMATS
+
+    selected = _selection(options["only"], [run for pair in pairs for run in pair])
+    found = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]
+    if not options["gated"]:
+        _refuse(found)
+    FORMATS[options["form"]](found)
+    words = gate.in_words(found)
+    if options["junit"]:
+        gate.write_junit(options["junit"], found)
+    if options["summary"]:
+        gate.append_summary(options["summary"], found)
+    for path in ratios.draw(found, options["out"]):
+        click.echo(f"figure: {path}", err=options["form"] != "table")
+    if not options["gated"]:
+        return 0
+    click.echo(words, err=options["form"] != "table")
+    return gate.status(found)
+
+
+def _selection(only: str | None, runs: "Sequence[Run]") -> Any:
+    from collbench.analysis.selection import selection
+
+    if only is None:
+        return None
+    names = dict.fromkeys(each.implementation for run in runs for each in run.results)
+    chosen = selection(only, names)
+    if not any(chosen(each.case, each.implementation) for run in runs for each in run.results):
+        raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(_held(runs))}")
+    return chosen
+
+
+def _held(runs: "Sequence[Run]") -> list[str]:
+    from collbench.units import format_size
+
+    results = [each for run in runs for each in run.results]
+    words = [each.case.collective.name for each in results] + [each.implementation for each in results]
+    sizes = sorted(each.case.nbytes for each in results)
+    return [*dict.fromkeys(words), *([f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else [])]
+
+
+def _refuse(found: "Sequence[Comparison]") -> None:
+    for each in found:
+        if not each.rows and not any(row.regression for row in each.unmatched):
+            words = (
+                f"nothing to compare: {each.base.path} and {each.new.path} have no case in common with a time in both"
+            )
+            why = "; ".join(each.remarks) or "; ".join(
+                f"{name} holds {', '.join(_held([run])) or 'no results'}"
+                for name, run in (("BASE", each.base), ("NEW", each.new))
+            )
+            raise UsageError(f"{words}; {why}")

@@ -1,0 +1,344 @@
+"""`collbench compare`: what it prints and writes, how it exits, and what it refuses."""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from click.testing import Result as Outcome
+
+from collbench import store
+from collbench.cli._compared import COLUMNS
+from collbench.cli.compare import command
+from collbench.errors import CollbenchError
+from collbench.measurement import Failed, Measurement, Mismatch, Reported, Result, Skipped
+from collbench.store import Writer
+from collbench.units import format_size
+from tests.conftest import ROOT, Command, case
+
+SIZES = (1024, 4096, 65536, 2**20, 2**24)
+
+
+def sampled(implementation: str = "mpi", factor: float = 1.0, seed: int = 0, count: int = 60, **changes: Any) -> Result:
+    """60 samples with 1 % noise: enough to be sure of a few per cent."""
+    chosen = case(**changes)
+    noise = np.exp(0.01 * np.random.default_rng((seed, chosen.nbytes)).normal(size=count))
+    seconds = (1e-6 + chosen.nbytes / 1e10) * factor * noise
+    return Measurement(chosen, implementation, "cpu", 1, tuple(float(each) for each in seconds))
+
+
+def write(folder: Path, *results: Result, end: bool = True, **header: Any) -> Path:
+    with Writer(folder) as writer:
+        writer.header({"started": "2026-01-01T00:00:00+00:00", **header})
+        for each in results:
+            writer.append(each)
+        if end:
+            writer.end("2026-01-01T00:00:01+00:00", 0)
+    return folder
+
+
+def sweep(folder: Path, seed: int, factor: float = 1.0, **header: Any) -> Path:
+    """Two implementations at five sizes, the second of them changed by that factor."""
+    return write(
+        folder,
+        *(
+            sampled(name, factor if name == "ring-flags" else 1.0, seed + 100 * place, nbytes=nbytes)
+            for nbytes in SIZES
+            for place, name in enumerate(("mpi", "ring-flags"))
+        ),
+        **header,
+    )
+
+
+def compare(*arguments: object) -> Outcome:
+    return CliRunner().invoke(command, [str(each) for each in arguments], standalone_mode=False)
+
+
+def refusal(outcome: Outcome) -> str:
+    """The one line that the command line would print."""
+    assert isinstance(outcome.exception, CollbenchError), outcome.output
+    assert outcome.exception.exit_status == 2
+    assert "\n" not in str(outcome.exception)
+    return str(outcome.exception)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return sweep(tmp_path / "base", 1)
+
+
+def test_every_row_has_ratio_interval_and_verdict(base: Path, tmp_path: Path) -> None:
+    """In a table under what they are of, below what differs between the runs."""
+    new = sweep(tmp_path / "new", 2, 1.15, environment={"variables": {"NCCL_ALGO": "Ring"}})
+    outcome = compare(base, new)
+    assert outcome.return_value == 0
+    lines = outcome.stdout.splitlines()
+    assert "differs: environment.variables.NCCL_ALGO: - -> Ring" in lines
+    assert "allreduce, float, sum, 2 ranks" in lines
+    assert sum(line.endswith("  slower") for line in lines) == len(SIZES)
+    assert sum(line.endswith("  same") for line in lines) == len(SIZES)
+    assert "rows: 5 same, 5 slower" in lines
+    assert all(len(line) < 80 for line in lines if line.endswith(("  slower", "  same")))
+
+
+@pytest.mark.parametrize(
+    ("factor", "status", "word"), [(1.15, 3, "regression"), (1.0, 0, "passed"), (0.8, 0, "passed")]
+)
+def test_gate_exits_by_what_became_slower(base: Path, tmp_path: Path, factor: float, status: int, word: str) -> None:
+    """And only by that: what became faster never fails."""
+    outcome = compare(base, sweep(tmp_path / "new", 2, factor), "--gate")
+    assert outcome.return_value == status
+    assert word in outcome.stdout.splitlines()[-1]
+
+
+def test_gate_heeds_the_margin(base: Path, tmp_path: Path) -> None:
+    """15 % are no regression for who allows 30 %."""
+    new = sweep(tmp_path / "new", 2, 1.15)
+    assert compare(base, new, "--gate", "--margin", "0.3").return_value == 0
+    assert compare(base, new, "--gate", "--margin", "10%").return_value == 3
+
+
+HIDING = {
+    "few samples": (sampled(count=3),),
+    "wide": (Measurement(case(), "mpi", "cpu", 1, (1.0e-6, 1.3e-6, 1.1e-6, 0.9e-6, 1.2e-6)),),
+    "means only": (Reported(case(), "mpi", "cpu", 1e-6, "mean of 20"),),
+    "skipped now": (Skipped(case(), "mpi", "cpu", "no compiler"), sampled("ring-flags", nbytes=4096)),
+    "nothing in common": (sampled("nccl"),),
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_gate_says_inconclusive_where_a_regression_could_hide(tmp_path: Path, name: str) -> None:
+    """Rather than pass."""
+    base = write(tmp_path / "base", sampled(seed=7), sampled("ring-flags", nbytes=4096))
+    outcome = compare(base, write(tmp_path / "new", *HIDING[name]), "--gate", "--margin", "1%")
+    assert outcome.return_value == 4, outcome.output
+    assert "inconclusive" in outcome.stdout.splitlines()[-1]
+
+
+def test_what_is_wrong_or_failed_now_is_a_regression(base: Path, tmp_path: Path) -> None:
+    """Although it has no time; the table says what happened."""
+    wrong = Measurement(case(nbytes=1024), "mpi", "cpu", 1, (), Mismatch(1, 5, 0, "1", "2", 3))
+    new = write(tmp_path / "new", wrong, Failed(case(nbytes=4096), "mpi", "cpu", "hung <here>"))
+    outcome = compare(base, new, "--gate")
+    assert outcome.return_value == 3
+    assert "right in BASE, wrong in NEW: rank 1, element 5" in outcome.stdout
+    assert "hung <here> (a regression)" in outcome.stdout
+
+
+def test_a_run_and_itself_are_the_same(base: Path) -> None:
+    """Said, not computed."""
+    outcome = compare(base, base, "--gate")
+    assert outcome.return_value == 0
+    assert "one and the same run" in outcome.stdout
+    assert "rows: 10 same" in outcome.stdout
+
+
+def test_several_runs_are_each_held_against_the_first(base: Path, tmp_path: Path) -> None:
+    """And the gate heeds all."""
+    runs = [sweep(tmp_path / "b", 2), sweep(tmp_path / "c", 3, 1.3)]
+    outcome = compare(base, *runs, "--gate")
+    assert outcome.stdout.count("BASE  ") == 2
+    assert outcome.return_value == 3
+
+
+@pytest.mark.parametrize(
+    ("only", "rows"), [("mpi", 5), ("all_reduce,4K..1M", 6), ("ring-flags,64K", 1), ("..4K,16M", 6), ("1M..,mpi", 2)]
+)
+def test_only_picks_rows(base: Path, tmp_path: Path, only: str, rows: int) -> None:
+    """Which alone are tested and counted."""
+    outcome = compare(base, sweep(tmp_path / "new", 2), "--only", only, "--format", "csv")
+    assert len(list(csv.DictReader(io.StringIO(outcome.stdout)))) == rows
+
+
+def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
+    """Nothing else is on stdout, not even the gate's verdict."""
+    new = sweep(tmp_path / "new", 2, 1.15)
+    rows = list(csv.DictReader(io.StringIO(compare(base, new, "--format", "csv", "--gate").stdout)))
+    fields = json.loads(compare(base, new, "--format", "json", "--gate").stdout)
+    assert fields["gate"] == 3
+    (found,) = fields["comparisons"]
+    assert list(rows[0]) == list(COLUMNS)
+    for row, other in zip(rows, found["rows"], strict=True):
+        assert (row["implementation"], row["verdict"]) == (other["implementation"], other["verdict"])
+        assert [float(row[name]) for name in ("ratio", "low", "high")] == [other[n] for n in ("ratio", "low", "high")]
+        assert other["low"] < other["new_seconds"] / other["base_seconds"] < other["high"]
+
+
+def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
+    """NaN is no JSON."""
+    runs = [write(tmp_path / name, Reported(case(), "nccl", "gpu", 1e-6, "mean")) for name in "ab"]
+    (tmp_path / "b" / store.NAME).write_text((tmp_path / "a" / store.NAME).read_text().replace("1e-06", "2e-06"))
+    (row,) = csv.DictReader(io.StringIO(compare(*runs, "--format", "csv").stdout))
+    assert (row["ratio"], row["low"], row["high"], row["verdict"]) == ("2.0", "", "", "unknown")
+    ((other,),) = [each["rows"] for each in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]
+    assert (other["low"], other["high"]) == (None, None)
+
+
+def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path) -> None:
+    """Names and reasons may hold what XML does not allow."""
+    odd = Failed(case(nbytes=1024), "mpi", "cpu", 'a < b & "c" \x00 \x1b[31m ]]>')
+    slow = sampled("ring-flags", 1.3, 5, nbytes=4096)
+    new = write(tmp_path / "new", odd, slow, sampled("mpi", 1.0, 6, nbytes=4096), sampled(count=2, nbytes=65536))
+    path = tmp_path / "made" / "junit.xml"
+    assert compare(base, new, "--gate", "--junit", path).return_value == 3
+    (suite,) = ElementTree.parse(path).getroot()
+    kinds = {each.get("name"): [child.tag for child in each] for each in suite}
+    assert suite.get("tests") == str(len(suite))
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
+    assert kinds["allreduce, float, sum, 2 ranks, 4 KiB, ring-flags"] == ["failure"]
+    assert kinds["allreduce, float, sum, 2 ranks, 4 KiB, mpi"] == ["system-out"]
+    assert kinds["allreduce, float, sum, 2 ranks, 64 KiB, mpi"] == ["skipped"]
+    assert [each.get("message") for each in suite.iter("failure") if "a < b" in each.get("message", "")]
+
+
+def test_summary_is_appended_with_nothing_that_is_markup(base: Path, tmp_path: Path) -> None:
+    """As GitHub's step summary is written by one step after the other."""
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    new = write(tmp_path / "new", Failed(case(nbytes=1024), "mpi", "cpu", "<script>|x`*"))
+    compare(base, new, "--summary", path)
+    text = path.read_text()
+    assert text.startswith("before\n## collbench compare\n")
+    assert "regression" in text
+    assert "<script>" not in text
+    assert all(line.count("|") == 3 for line in text.splitlines() if line.startswith("| "))
+
+
+def test_figures_are_drawn_where_they_are_wanted(base: Path, tmp_path: Path) -> None:
+    """Each in the format that its suffix says."""
+    paths = [tmp_path / "new" / f"ratios.{suffix}" for suffix in ("png", "svg", "pdf")]
+    outcome = compare(base, sweep(tmp_path / "other", 2), *(word for path in paths for word in ("-o", path)))
+    assert [line for line in outcome.stdout.splitlines() if line.startswith("figure")] == [
+        f"figure: {p}" for p in paths
+    ]
+    starts = (b"\x89PNG", b"<?xml", b"%PDF")
+    assert all(path.read_bytes().startswith(start) for path, start in zip(paths, starts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-o", "x.gif"], ".png, .svg, .pdf"),
+        (["--only", "ring-flagz"], "ring-flags"),
+        (["--only", "alltoall"], "leaves nothing"),
+        (["--only", "2K"], "1 KiB to 16 MiB"),
+        (["--junit", "base/run.jsonl/x.xml"], "choose another --junit"),
+        (["--summary", "base"], "choose another --summary"),
+        (["-o", "base/run.jsonl/x.png"], "choose another --out"),
+    ],
+)
+def test_wrong_words_are_refused_with_the_choices(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    """In one line."""
+    new = sweep(tmp_path / "new", 2)
+    monkeypatch.chdir(tmp_path)
+    assert told in refusal(compare(base, new, *arguments))
+
+
+@pytest.mark.parametrize("text", ["x", "0", "150%", "-3%", "nan"])
+def test_shares_lie_between_0_and_1(base: Path, text: str) -> None:
+    """And are refused with an example."""
+    outcome = CliRunner().invoke(command, [str(base), str(base), "--margin", text])
+    assert outcome.exit_code == 2
+    assert "5% or 0.05" in outcome.stderr
+
+
+def test_runs_with_nothing_in_common_are_refused_without_a_gate(base: Path, tmp_path: Path) -> None:
+    """Saying what they hold: an empty table would look like a success."""
+    other = write(tmp_path / "other", sampled("nccl", collective="broadcast", nbytes=8))
+    told = refusal(compare(base, other))
+    assert "nothing to compare" in told
+    assert "broadcast, nccl, 8 B" in told
+
+
+def test_bad_files_are_named(base: Path, tmp_path: Path) -> None:
+    """With what is wrong."""
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("no header\nnor this\n")
+    assert "broken.jsonl:1" in refusal(compare(base, broken))
+    assert "nowhere" in refusal(compare(tmp_path / "nowhere", base))
+
+
+def test_a_foreign_header_may_hold_anything(base: Path, tmp_path: Path) -> None:
+    """And does not reach the terminal as it is."""
+    text = json.dumps(
+        {"kind": "header", "format": 1, "started": ["\x1b[2J"], "environment": "\x1b]0;x\x07", "sweep": 7}
+    )
+    path = tmp_path / "foreign.jsonl"
+    path.write_text(text + "\n" + "\n".join((base / store.NAME).read_text().splitlines()[1:]) + "\n")
+    outcome = compare(base, path)
+    assert outcome.return_value == 0
+    assert "\x1b" not in outcome.stdout
+
+
+SLOW = "for (unsigned long long end = shared_clock() + 300000; shared_clock() < end;) {\n  }"
+
+
+def test_a_kernel_slowed_on_purpose_does_not_pass(collbench: Command, tmp_path: Path) -> None:
+    """Two real sweeps, the second with a copy of the kernels in which one waits: exit 3, and it is that one.
+
+    It waits so long that no state of a busy machine looks like it.
+    """
+    kernels = tmp_path / "kernels"
+    shutil.copytree(ROOT / "kernels", kernels)
+    source = (kernels / "ring.cu").read_text()
+    start = "if (alone(world, source, target, count)) return;\n"
+    assert start in source
+    (kernels / "ring.cu").write_text(source.replace(start, f"{start}  {SLOW}\n", 1))
+    sizes = ("-b", "8", "-e", "64", "-f", "8", "--budget", "0.2")
+    words = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", *sizes, "--no-plot", "--out")
+    for folder, variables in (("base", {}), ("new", {"COLLBENCH_KERNELS": str(kernels)})):
+        done = collbench(*words, folder, **variables)
+        assert done.returncode == 0, done.stderr
+    done = collbench("compare", "base", "new", "--gate", "--format", "json")
+    assert done.returncode == 3, done.stdout + done.stderr
+    (found,) = json.loads(done.stdout)["comparisons"]
+    slower = {row["implementation"] for row in found["rows"] if row["verdict"] == "slower" and row["ratio"] > 100}
+    assert slower == {"ring-flags"}
+    assert any("COLLBENCH_KERNELS" in each["name"] for each in found["differences"])
+
+
+def test_a_baseline_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--baseline last` takes the newest run of the kind from results/runs, a tag the one that has it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / "cache"))
+    folder = Path("results", "runs")
+    for day in (1, 2):
+        sweep(folder / f"day{day}", day, started=f"2026-01-0{day}T00:00:00+00:00")
+    (folder / "day1" / "tags").write_text("good\n")
+    new = sweep(Path("new"), 3, 1.5, started="2026-01-03T00:00:00+00:00")
+    for word, picked in (("last", "day2"), ("good", "day1")):
+        outcome = compare("--baseline", word, new, "--gate")
+        assert f"BASE  results/runs/{picked}/run.jsonl" in outcome.output
+        assert outcome.return_value == 3
+    assert "no last run" in refusal(compare("--baseline", "last", new, "--history", tmp_path / "elsewhere"))
+
+
+def test_one_run_needs_a_baseline(base: Path) -> None:
+    """And a folder of runs a word that says which of them."""
+    assert "give BASE and NEW, or --baseline" in refusal(compare(base))
+    assert "give --baseline" in refusal(compare(base, base, "--history", base))
+
+
+def test_what_is_printed_may_be_cut_short(collbench: Command, base: Path, start: Callable[..., Any]) -> None:
+    """`| head -1` is no error."""
+    process = start("compare", str(base), str(base))
+    process.stdout.readline()
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("nbytes", SIZES)
+def test_rows_name_their_size(base: Path, nbytes: int) -> None:
+    """As every table does."""
+    assert f"{format_size(nbytes):>9}  mpi" in compare(base, base).stdout
