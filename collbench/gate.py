@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from collbench.analysis.compare import Comparison, Row, Unmatched
+from collbench.analysis.compare import Comparison
 from collbench.analysis.differences import printable
+from collbench.analysis.judged import Row, Together
+from collbench.analysis.unmatched import Unmatched
 from collbench.errors import UsageError
 from collbench.table import title
 from collbench.units import format_seconds, format_size
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
 _SHOWN = 20  # rows of a kind in a summary
+Judged = Row | Together | Unmatched
 
 
 def status(found: Sequence[Comparison]) -> int:
@@ -40,16 +43,16 @@ def _rows(count: int) -> str:
     return f"{count} row{'s' if count > 1 else ''}"
 
 
-def _regressions(found: Comparison) -> list[Row | Unmatched]:
+def _regressions(found: Comparison) -> Sequence[Judged]:
     return found.regressions
 
 
-def _hidden(found: Comparison) -> list[Row | Unmatched]:
+def _hidden(found: Comparison) -> Sequence[Judged]:
     return found.hidden
 
 
-def span(row: Row) -> str:
-    """The interval of a row's ratio as text; empty where there is none."""
+def span(row: Row | Together) -> str:
+    """The interval of a ratio as text; empty where there is none."""
     low, high = (_bound(each) for each in row.interval)
     return f"{low} .. {high}" if low else ""
 
@@ -60,18 +63,27 @@ def _bound(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}" if ratio < 1e5 else ">99999"
 
 
-def name(each: Row | Unmatched) -> str:
+def name(each: Judged) -> str:
     """The row in words."""
     case, implementation = (
         (each.base.case, each.base.implementation) if isinstance(each, Row) else (each.case, each.implementation)
     )
-    return f"{title(case)}, {format_size(case.nbytes)}, {printable(implementation)}"
+    return f"{title(case)}, {sizes(each)}, {printable(implementation)}"
 
 
-def message(each: Row | Unmatched) -> str:
+def sizes(each: Judged) -> str:
+    """One size, or how many there are."""
+    if isinstance(each, Together):
+        return f"all {each.sizes}"
+    return format_size(each.base.case.nbytes if isinstance(each, Row) else each.case.nbytes)
+
+
+def message(each: Judged) -> str:
     """What is found of it."""
     if isinstance(each, Unmatched):
         return printable(f"{each.base} in BASE, {each.new} in NEW" + (f": {each.reason}" if each.reason else ""))
+    if isinstance(each, Together):
+        return f"{each.ratio:.3f}x on average, {span(each)}, {each.verdict.value}"
     times = f"{format_seconds(each.before)} -> {format_seconds(each.after)}, {each.ratio:.3f}x"
     return ", ".join(filter(None, [times, span(each), each.verdict.value])) + (
         f"; {each.remark}" if each.remark else ""
@@ -96,7 +108,7 @@ def write_junit(path: Path, found: Sequence[Comparison]) -> None:
 
 def _suite(found: Comparison) -> ElementTree.Element:
     failed, unsure = ({id(each) for each in part} for part in (found.regressions, found.hidden))
-    rows: list[Row | Unmatched] = [*found.rows, *found.unmatched]
+    rows: list[Judged] = [*found.rows, *found.together, *found.unmatched]
     label = printable(f"{found.new.path} against {found.base.path}")
     counts = {"tests": len(rows), "failures": len(failed), "errors": 0, "skipped": len(unsure)}
     suite = ElementTree.Element("testsuite", {"name": label} | {key: str(value) for key, value in counts.items()})
@@ -138,7 +150,7 @@ def tally(found: Comparison) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
 
 
-def _listed(heading: str, rows: Sequence[Row | Unmatched]) -> Iterator[str]:
+def _listed(heading: str, rows: Sequence[Judged]) -> Iterator[str]:
     if not rows:
         return
     yield from ("", f"### {heading}", "", "| row | found |", "|---|---|")

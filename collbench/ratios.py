@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collbench.analysis.compare import Comparison, Row
+from collbench.analysis.compare import Comparison
+from collbench.analysis.judged import Row
 from collbench.errors import UsageError
 from collbench.looks import Look, looks
 from collbench.plots import save

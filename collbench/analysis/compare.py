@@ -1,19 +1,19 @@
 """Whether one run is faster or slower than another, case by case, and what can't be said.
 
-Each row is a ratio NEW/BASE of times with an interval; intervals are for all rows of a comparison together (Bonferroni:
-a row's doubt is the comparison's, divided by the number of rows that have an interval).  The rules are in
-docs/comparing.md.
+Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation as one).
+Intervals are for all of a comparison together (Bonferroni: the doubt of each is the comparison's, divided by the number
+of rows and curves that have an interval).  The rules are in docs/comparing.md.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from statistics import fmean, median
 
 from collbench.analysis.bootstrap import FEWEST
 from collbench.analysis.differences import Difference, differences
 from collbench.analysis.estimate import Estimate, paired, pooled, scatter, separate
+from collbench.analysis.judged import Row, Together, Verdict, curves, judged, together
 from collbench.analysis.unmatched import Selected, Unmatched, latest, unmatched
 from collbench.measurement import Measurement, Observed, Prediction, Reported
 from collbench.store import Run
@@ -23,38 +23,6 @@ CONFIDENCE = 0.95
 NOTABLE = 0.02  # scatter between runs from which on it is said
 
 
-class Verdict(Enum):
-    """Of one row."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    SAME = "same"
-    INCONCLUSIVE = "inconclusive"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A case by one implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
-
-    base: Observed
-    new: Observed
-    before: float
-    after: float
-    ratio: float
-    interval: tuple[float, float]  # NaN where nothing is known
-    verdict: Verdict
-    remark: str = ""
-
-    def regression(self, margin: float) -> bool:
-        """Whether it is slower, and by more than the margin."""
-        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
-
-    def hides(self, margin: float) -> bool:
-        """Whether a regression cannot be excluded."""
-        return not self.regression(margin) and not self.interval[1] <= 1 + margin
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Two runs, row by row in the order of BASE, and what stands in one of them only."""
@@ -62,6 +30,7 @@ class Comparison:
     base: Run
     new: Run
     rows: tuple[Row, ...]
+    together: tuple[Together, ...]  # rows of enough sizes, as one
     unmatched: tuple[Unmatched, ...]
     differences: tuple[Difference, ...]
     margin: float
@@ -69,9 +38,10 @@ class Comparison:
     remarks: tuple[str, ...]
 
     @property
-    def regressions(self) -> list[Row | Unmatched]:
+    def regressions(self) -> list[Row | Together | Unmatched]:
         """What is slower by more than the margin, and what was right and is no longer."""
-        return [each for each in self.rows if each.regression(self.margin)] + [
+        judged: tuple[Row | Together, ...] = (*self.rows, *self.together)
+        return [each for each in judged if each.regression(self.margin)] + [
             each for each in self.unmatched if each.regression
         ]
 
@@ -90,11 +60,16 @@ def compare(
     pairs = _pairs(base, new, selected)
     copied = base.header == new.header and base.results == new.results
     interleaved = not copied and _interleaved(base, new)
-    rows, remarks = _alike(pairs) if copied else _rows(pairs, interleaved, margin, confidence)
+    wholes: list[Together] = []
+    if copied:
+        rows, remarks = _alike(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
+    else:
+        rows, wholes, remarks = _rows(pairs, interleaved, margin, confidence)
     return Comparison(
         base=base,
         new=new,
         rows=tuple(rows),
+        together=tuple(wholes),
         unmatched=tuple(unmatched(base, new, selected)),
         differences=tuple(differences(base.header, new.header)),
         margin=margin,
@@ -120,14 +95,13 @@ def _interleaved(base: Run, new: Run) -> bool:
     )
 
 
-def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> tuple[list[Row], list[str]]:
-    rows = [Row(one, new, one.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, new in pairs]
-    return rows, ["BASE and NEW are one and the same run: nothing is compared"]
+def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
+    return [Row(one, new, one.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, new in pairs]
 
 
 def _rows(
     pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, margin: float, confidence: float
-) -> tuple[list[Row], list[str]]:
+) -> tuple[list[Row], list[Together], list[str]]:
     sampled = [(one, new) for one, new in pairs if min(len(one.times), len(new.times)) >= FEWEST]
     interleaved = interleaved and bool(sampled) and all(_rounds_match(one, new) for one, new in sampled)
     if interleaved:
@@ -137,15 +111,17 @@ def _rows(
         estimates = [separate(one.times, new.times) for one, new in sampled]
         (extra, places), remarks = _scatter(sampled, estimates), []
         remarks += [_in_words(extra)] if extra >= NOTABLE else []
-    each = 1 - (1 - confidence) / max(1, len(sampled))
+    groups = curves([one for one, _ in sampled])
+    each = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
     known = {id(one): found for (one, _), found in zip(sampled, estimates, strict=True)}
     rows = [
-        _judged(one, new, known[id(one)], known[id(one)].interval(each, extra, places), margin)
+        judged(one, new, known[id(one)].log, known[id(one)].interval(each, extra, places), margin)
         if id(one) in known
         else _unknown(one, new)
         for one, new in pairs
     ]
-    return rows, remarks
+    wholes = [together([(one, known[id(one)].log) for one in group], each, margin) for group in groups]
+    return rows, wholes, remarks
 
 
 def _rounds_match(one: Observed, new: Observed) -> bool:
@@ -170,20 +146,6 @@ def _in_words(extra: float) -> str:
         f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
         "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
     )
-
-
-def _judged(one: Observed, new: Observed, found: Estimate, interval: tuple[float, float], margin: float) -> Row:
-    return Row(one, new, one.typical, new.typical, math.exp(found.log), interval, verdict(interval, margin))
-
-
-def verdict(interval: tuple[float, float], margin: float) -> Verdict:
-    """What an interval of the ratio says; what is surely within the margin is the same, even if it is surely not 1."""
-    low, high = interval
-    if 1 / (1 + margin) <= low and high <= 1 + margin:
-        return Verdict.SAME
-    if low > 1:
-        return Verdict.SLOWER
-    return Verdict.FASTER if high < 1 else Verdict.INCONCLUSIVE
 
 
 def _unknown(one: Observed, new: Observed) -> Row:
@@ -230,6 +192,3 @@ def _predicted(base: Run, new: Run) -> list[str]:
             only = "nothing but predictions" if not any(isinstance(e, Observed) for e in run.results) else "predictions"
             found.append(f"{word} holds {only}, which are not compared here; collbench diagnose does that")
     return found
-
-
-__all__ = ["CONFIDENCE", "MARGIN", "Comparison", "Row", "Unmatched", "Verdict", "compare", "verdict"]

@@ -9,14 +9,17 @@ from typing import Any
 import click
 
 from collbench import gate
-from collbench.analysis.compare import Comparison, Row, Unmatched
+from collbench.analysis.compare import Comparison
 from collbench.analysis.differences import printable
+from collbench.analysis.judged import Row, Together
+from collbench.analysis.unmatched import Unmatched
 from collbench.records import case_fields
 from collbench.table import title
 from collbench.units import format_seconds, format_size
 
 LEGEND = (
     "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"
+    "all: the sizes of an implementation as one, their mean ratio (geometric)\n"
     "same: surely within {margin:.3g} %; slower, faster: surely not 1; inconclusive: may be either"
 )
 _ROW = "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}"
@@ -57,10 +60,10 @@ def _rows(found: Comparison) -> Iterator[str]:
         head = {"size": "size", "name": "", "base": "base", "new": "new"}
         yield _ROW.format(**head, ratio="ratio", interval="interval", verdict="verdict")
         yield from map(_row, rows)
+        yield from (_together(each) for each in found.together if title(each.case) == kind)
 
 
 def _row(row: Row) -> str:
-
     return _ROW.format(
         size=format_size(row.base.case.nbytes),
         name=printable(row.base.implementation),
@@ -72,8 +75,19 @@ def _row(row: Row) -> str:
     )
 
 
-def _tail(found: Comparison) -> Iterator[str]:
+def _together(each: Together) -> str:
+    return _ROW.format(
+        size=gate.sizes(each),
+        name=printable(each.implementation),
+        base="",
+        new="",
+        ratio=f"{each.ratio:.3f}x",
+        interval=gate.span(each),
+        verdict=each.verdict.value,
+    )
 
+
+def _tail(found: Comparison) -> Iterator[str]:
     if found.unmatched:
         yield from ("", "not compared")
         regressed = sorted(found.unmatched, key=lambda each: not each.regression)
@@ -85,7 +99,6 @@ def _tail(found: Comparison) -> Iterator[str]:
 
 
 def _csv(found: Sequence[Comparison]) -> None:
-
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for each in found:
@@ -95,7 +108,6 @@ def _csv(found: Sequence[Comparison]) -> None:
 
 
 def _json(found: Sequence[Comparison]) -> None:
-
     comparisons = [
         {
             "base": str(each.base.path),
@@ -105,6 +117,7 @@ def _json(found: Sequence[Comparison]) -> None:
             "differences": [difference._asdict() for difference in each.differences],
             "remarks": list(each.remarks),
             "rows": [_fields(row) for row in each.rows],
+            "all_sizes": [_together_fields(kind) for kind in each.together],
             "not_compared": [_unmatched_fields(row) for row in each.unmatched],
             "regressions": len(each.regressions),
             "inconclusive": len(each.hidden),
@@ -125,6 +138,19 @@ def _fields(row: Row) -> dict[str, Any]:
         "high": high,
         "verdict": row.verdict.value,
         "remark": row.remark,
+    }
+
+
+def _together_fields(each: Together) -> dict[str, Any]:
+    kind = {name: value for name, value in case_fields(each.case).items() if name != "nbytes"}
+    low, high = each.interval
+    return kind | {
+        "implementation": each.implementation,
+        "sizes": each.sizes,
+        "ratio": each.ratio,
+        "low": low,
+        "high": high,
+        "verdict": each.verdict.value,
     }
 
 

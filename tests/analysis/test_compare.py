@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from collbench.analysis import bootstrap
-from collbench.analysis.compare import Comparison, Row, Verdict, compare, verdict
+from collbench.analysis.compare import Comparison, compare
 from collbench.analysis.estimate import Estimate, Paired, pooled, scatter, separate
 from collbench.analysis.estimate import paired as pair_of
+from collbench.analysis.judged import Row, Together, Verdict, curves, together, verdict
 from collbench.analysis.selection import Selection, selection
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
@@ -57,7 +58,7 @@ def of(*results: Result, complete: bool = True, **header: Any) -> Run:
 
 
 def called(found: Comparison) -> bool:
-    return any(row.verdict in CHANGED for row in found.rows)
+    return any(each.verdict in CHANGED for each in (*found.rows, *found.together))
 
 
 @pytest.mark.parametrize(("samples", "memory"), [(7, 0.0), (24, 0.5), (48, 0.3)], ids=lambda value: str(value))
@@ -109,6 +110,45 @@ def test_a_machine_that_differs_between_runs_is_seen_in_neighbouring_sizes() -> 
         wrong += called(found)
     assert wrong <= 10
     assert any("scatter" in remark for remark in found.remarks)
+
+
+def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) -> Comparison:
+    """Two runs in which the machine was 4 % off at each size, and `change` of the second implementation."""
+    ((base, new),) = runs(1, 24, seed=int(generator.integers(2**31)))
+    shifts = generator.normal(size=(2, len(NAMES), len(SIZES), 1))
+    for place in range(1, len(SIZES)):
+        shifts[:, :, place] = memory * shifts[:, :, place - 1] + math.sqrt(1 - memory**2) * shifts[:, :, place]
+    factors = np.exp(0.04 * shifts)
+    factors[1, 1] *= change
+    return compare(run(base * factors[0]), run(new * factors[1]))
+
+
+def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
+    """15 % more everywhere: few rows are sure of it, most curves are, and only those of what was slowed."""
+    found = [shifted(np.random.default_rng((13, each)), 1.15) for each in range(30)]
+    rows = [row.verdict is Verdict.SLOWER for each in found for row in each.rows if row.base.implementation == NAMES[1]]
+    assert np.mean(rows) < 0.3
+    wholes = [{each.implementation: each for each in comparison.together} for comparison in found]
+    assert np.mean([each[NAMES[1]].verdict is Verdict.SLOWER for each in wholes]) >= 0.8
+    assert not any(each[NAMES[0]].verdict in CHANGED for each in wholes)
+    assert np.mean([any(isinstance(e, Together) for e in each.regressions) for each in found]) >= 0.8
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5])
+def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty(memory: float) -> None:
+    """Also where a machine is off for some sizes in a row."""
+    found = [shifted(np.random.default_rng((14, each)), 1.0, memory) for each in range(100)]
+    assert sum(any(each.verdict in CHANGED for each in comparison.together) for comparison in found) <= 8
+
+
+def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -> None:
+    """Thirteen sizes of which the upper half is 10 % off are two looks, and say nothing of the mean."""
+    one = [measurement(nbytes=size) for size in SIZES]
+    assert [len(curve) for curve in curves([*one, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
+    steps, swings = ([0.1 * (place >= 7) for place in range(13)], [0.1 * (place % 2) for place in range(13)])
+    stepped, swinging = (together(list(zip(one, logs, strict=True)), 0.95, 0.05) for logs in (steps, swings))
+    assert (stepped.verdict, swinging.verdict) == (Verdict.INCONCLUSIVE, Verdict.SLOWER)
+    assert stepped.interval[0] < 1 / 1.05
 
 
 def interleaved(generator: np.random.Generator, change: float, rounds: int, drift: float) -> Comparison:
