@@ -96,7 +96,8 @@ def together(curve: Sequence[tuple[Observed, float]], confidence: float, margin:
     """
     logs = [log for _, log in curve]
     looks, centre = _looks(logs), fmean(logs)
-    reach = student(0.5 + confidence / 2, max(1, int(looks) - 1)) * stdev(logs) / math.sqrt(looks)
+    freedom = int((looks + len(logs)) / 2) - 1  # simulated: so many of the spread, which likeness spoils less
+    reach = student(0.5 + confidence / 2, freedom) * stdev(logs) / math.sqrt(looks)
     interval = math.exp(centre - reach), math.exp(centre + reach)
     first = curve[0][0]
     ratio = math.exp(centre)

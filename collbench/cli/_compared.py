@@ -19,9 +19,9 @@ from collbench.units import format_seconds, format_size
 
 LEGEND = (
     "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"
-    "all: the sizes of an implementation as one, their mean ratio (geometric)\n"
     "same: surely within {margin:.3g} %; slower, faster: surely not 1; inconclusive: may be either"
 )
+_TOGETHER = "all: the sizes of an implementation as one, their mean ratio (geometric)"
 _ROW = "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}"
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
@@ -35,6 +35,8 @@ def _table(found: Sequence[Comparison]) -> None:
         for line in (*_head(each), *_rows(each), *_tail(each)):
             click.echo(line)
         click.echo()
+    if any(each.together for each in found):
+        click.echo(_TOGETHER)
     click.echo(LEGEND.format(confidence=100 * found[0].confidence, margin=100 * found[0].margin))
 
 
