@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collbench.topology.architectures import ARCHITECTURES, pcie_rate
 from collbench.topology.system import Nics, System
 
 Variables = Mapping[str, str]
@@ -36,16 +35,12 @@ class Hypothesis:
         return set_so + [each for each in caveats if self.caveats and re.search(self.caveats, each)]
 
 
-def _slot(system: System) -> float:
-    """What a GPU can send over its PCIe slot."""
-    return system.pcie_rate or pcie_rate(ARCHITECTURES[system.arch].pcie, 16)
-
-
 def _without_p2p(system: System) -> list[System]:
     if system.gpus < 2 or (system.fabric == "pcie" and not system.p2p):
         return []
-    bare = replace(system, fabric="pcie", nvlinks=0, p2p=False, multicast=False, spec_rate=0.0, gpu_rate=_slot(system))
-    return [replace(bare, gpu_rate=bare.gpu_rate * share) for share in (1, 0.5, 0.25)]  # sockets apart, busy memory
+    bare = replace(system, fabric="pcie", nvlinks=0, p2p=False, multicast=False, spec_rate=0.0)
+    shares = (1, 0.5, 0.25)  # sockets apart, busy memory
+    return [replace(bare, gpu_rate=system.pcie_rate * share) for share in shares]
 
 
 def _over_tcp(system: System) -> list[System]:

@@ -38,8 +38,7 @@ def carried(system: System, case: Case, algorithm: str) -> Traffic:
         return Traffic(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
     if algorithm == "nvls" and case.collective.name == "allreduce":
         factor = 1 + 1 / ranks
-    links = "a GPU's slot" if system.fabric == "pcie" else "a GPU's NVLinks"
-    return Traffic(factor, system.spec_rate or system.gpu_rate, links)
+    return Traffic(factor, system.promised, "a GPU's slot" if system.meets_over_pcie else "a GPU's NVLinks")
 
 
 def in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:

@@ -76,7 +76,7 @@ def _rate(system: System, collective: str, option: Option) -> float:
     if option.algorithm == "nvlstree":
         port = system.gpu_rate / (1 + 1 / system.gpus)
         return float((port**-4 + limit(replace(system, gpu_rate=np.inf), collective) ** -4) ** -0.25)
-    if system.fabric == "pcie" and not system.p2p and system.nodes == 1:
+    if system.meets_over_pcie and not system.p2p and system.nodes == 1:
         one_way = collective in ("broadcast", "reduce") and system.ranks == 2
         return min(rate, limit(system, collective) / (1 if one_way else 2))
     return rate
@@ -90,7 +90,7 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
     sent = twice * (ranks - 1) / ranks if spread else 1.0
     if algorithm.startswith("nvls") and collective == "allreduce":
         sent = 1 + 1 / gpus  # the switch adds: all of the own input, and the own shard of the result to all
-    found = system.gpu_rate / sent if gpus > 1 else np.inf
+    found = system.pace / sent if gpus > 1 else np.inf
     if nodes > 1 and system.nics:
         away = twice * (nodes - 1) / nodes if spread else 1.0
         found = min(found, system.nics.rate * system.nics.per_node / away)

@@ -76,7 +76,7 @@ def launch(system: System, known: Constants = CONSTANTS) -> float:
 
 def shape(system: System, algorithm: str, protocol: str, known: Constants = CONSTANTS) -> tuple[float, float]:
     """(kappa, eta): what filling an algorithm's pipeline costs, and what it reaches of the rate taken for it."""
-    if system.fabric == "pcie" and system.nodes == 1:
+    if system.meets_over_pcie and system.nodes == 1:
         return (known.kappa_pcie, known.eta_pcie) if system.p2p else (known.kappa_host, known.eta_host)
     kind = algorithm if algorithm in ("nvls", "nvlstree") else "ring" if algorithm in ("ring", "pat") else "tree"
     place = "ring_net" if kind == "ring" and system.nodes > 1 else kind

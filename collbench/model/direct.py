@@ -26,14 +26,14 @@ def _per_byte(system: System, collective: str) -> float:
     ranks, gpus = system.ranks, system.gpus
     near = 1.0 / ranks * (gpus - 1)
     far = (ranks - gpus) / ranks
-    link, cards = 1 / system.gpu_rate, 0.0
+    link, cards = 1 / system.pace, 0.0
     if system.nics and system.nodes > 1:
         cards = 1 / (system.nics.rate * system.nics.per_node)
     if collective == "alltoall":
         return max(near * link / _inside(system), far * gpus * cards / ETA_NET)
     if collective == "sendrecv":
-        one = 1 / min(system.gpu_rate, system.nics.rate) if system.nics and cards else 0.0
-        return max(link / _inside(system), one / ETA_NET)
+        one = 1 / min(system.to_next, system.nics.rate) if system.nics and cards else 0.0
+        return max(1 / system.to_next / _inside(system), one / ETA_NET)
     own = max(cards, 1 / max(system.nics.rate, 1 / (gpus * cards))) if system.nics and cards else 0.0
     return max((near + far) * link / _inside(system), far * own / ETA_NET)
 

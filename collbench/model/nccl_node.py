@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from math import floor, inf
 
 from collbench.model.nccl_constants import INTEL_P2P_OVERHEAD, SOCKET_LINK
-from collbench.topology.architectures import ARCHITECTURES, pcie_rate
 from collbench.topology.system import CUBE_RINGS, Nics, System
 
 SLACK = 1e-6  # NCCL rounds what is left of a link to a thousandth
@@ -64,11 +63,11 @@ def node_of(system: System, merges_ports: bool) -> Node:
     if system.nodes == 1 or cards is None:
         return _FABRICS[system.fabric](system, False)
     number, rate = _seen(system.gpus, cards, merges_ports)
-    nic = min(rate, _slot(system))
+    nic = min(rate, system.pcie_rate / 1e9)
     node = _FABRICS[system.fabric](system, number % system.gpus == 0)
     if system.gpus == 1:
         node = replace(node, chains=lambda speed: PLENTY)
-    slots = system.gpus * _slot(system) if number >= system.gpus else inf
+    slots = system.gpus * system.pcie_rate / 1e9 if number >= system.gpus else inf
     return replace(node, nics=number, nic=nic, slots=slots, widest=nic)
 
 
@@ -78,11 +77,6 @@ def _seen(gpus: int, cards: Nics, merges_ports: bool) -> tuple[int, float]:
     if two_ports or (cards.transport == "efa" and cards.per_node > gpus):
         return gpus, cards.rate / 1e9 * cards.per_node / gpus
     return cards.per_node, cards.rate / 1e9
-
-
-def _slot(system: System) -> float:
-    """PCIe of a GPU; that of its architecture's time where the system does not say."""
-    return (system.pcie_rate or pcie_rate(ARCHITECTURES[system.arch].pcie)) / 1e9
 
 
 def _switch(system: System, spread: bool) -> Node:
@@ -132,7 +126,7 @@ def _pairs(system: System, spread: bool) -> Node:
 
 def _pcie(system: System, spread: bool) -> Node:
     """PCIe.  Without P2P, NCCL copies through the host: the same links, all the way up to the CPU."""
-    port = system.gpu_rate / 1e9 if system.fabric == "pcie" else _slot(system)
+    port = (system.gpu_rate if system.fabric == "pcie" else system.pcie_rate) / 1e9
     if not system.p2p:  # all the GPUs under a switch share its way up
         port /= max((len(group) for group in system.switches), default=1)
     load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and _meets_a_bridge(system) else 1.0

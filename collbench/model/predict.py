@@ -57,7 +57,7 @@ def regime(system: System) -> str:
     """Which of the bands a system's predictions have."""
     if system.nodes > 1:
         return "nodes over InfiniBand" if system.nics and system.nics.transport == "ib" else "nodes over others"
-    return "pcie" if system.fabric == "pcie" else "one node"
+    return "pcie" if system.meets_over_pcie else "one node"
 
 
 def band(system: System, nbytes: int, calibrated: bool) -> tuple[float, float]:

@@ -44,11 +44,11 @@ def copied(system: System) -> float:
 def described(system: System) -> Hardware:
     """What a rung finds inside one node of it, if it sends to all others at once."""
     base = hardware.gpus(system.gpus, system.gpus)
-    slower = PCIE_HOP if system.fabric == "pcie" else 1.0
-    packet = PCIE_PACKET if system.fabric == "pcie" else 1.0
+    slower = PCIE_HOP if system.meets_over_pcie else 1.0
+    packet = PCIE_PACKET if system.meets_over_pcie else 1.0
     waits = {wait: seconds * (packet if wait is Wait.PACKET else slower) for wait, seconds in base.waits.items()}
     memory = copied(system)
-    link = system.gpu_rate if system.gpus > 1 else base.link
+    link = system.pace if system.gpus > 1 else base.link
     packets = min(PACKETS.get(system.arch, NEWER), link / 2 if system.gpus > 1 else memory)
     return replace(base, waits=waits, link=link, memory=memory, packets=packets)
 
@@ -66,8 +66,7 @@ def _refuse(system: System, name: str) -> None:
 def _links(system: System, name: str) -> Hardware:
     """Where GPUs are joined pairwise, a rank that sends to one other has that pair's links."""
     found = described(system)
-    others = {"mesh": system.gpus - 1, "hybrid-cube": 6}.get(system.fabric, 1)
-    return replace(found, link=found.link / max(1, others)) if name in NEIGHBOUR_ONLY else found
+    return replace(found, link=system.to_next) if name in NEIGHBOUR_ONLY and system.gpus > 1 else found
 
 
 def ladder() -> dict[str, Implementation]:

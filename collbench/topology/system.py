@@ -6,7 +6,7 @@ Read from small TOML files (presets/*.toml).  Bytes, seconds, bytes per second o
 from dataclasses import dataclass, replace
 
 from collbench.errors import UsageError
-from collbench.topology.architectures import pcie_rate, pcie_spec
+from collbench.topology.architectures import ARCHITECTURES, pcie_rate, pcie_spec
 
 FABRICS = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie")
 """How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
@@ -105,8 +105,31 @@ class System:
 
     @property
     def pcie_rate(self) -> float:
-        """What a GPU can send over its slot, as NCCL counts it; 0 where the slot is unknown."""
-        return pcie_rate(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
+        """What a GPU can send over its slot, as NCCL counts it; unknown slots are of the architecture's time."""
+        return pcie_rate(self.pcie_generation or ARCHITECTURES[self.arch].pcie, self.pcie_lanes)
+
+    @property
+    def meets_over_pcie(self) -> bool:
+        """Whether some of a node's GPUs reach each other over PCIe, which then sets the pace of all."""
+        return self.fabric == "pcie" or (self.fabric == "nvlink-pairs" and self.gpus > 2)
+
+    @property
+    def pace(self) -> float:
+        """What each GPU can send at once where all of a node take part: `gpu_rate`, but between bridged pairs PCIe."""
+        return self.pcie_rate if self.fabric == "nvlink-pairs" and self.gpus > 2 else self.gpu_rate
+
+    @property
+    def to_next(self) -> float:
+        """What a GPU can send to the one after it alone: of links from each to each only those that lead there."""
+        apart = {"mesh": self.gpus - 1, "hybrid-cube": self.nvlinks}.get(self.fabric, 1)
+        return self.pace / max(1, apart)
+
+    @property
+    def promised(self) -> float:
+        """What data sheets promise of `pace`; that itself where they are not known."""
+        if self.pace == self.gpu_rate:
+            return self.spec_rate or self.gpu_rate
+        return pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else self.pace
 
     @property
     def sockets(self) -> int:

@@ -48,6 +48,29 @@ def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow(name: str
     assert (calibrated >= SIZES / busiest).all()
 
 
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("collective", NAMES)
+def test_a_large_message_comes_near_what_the_links_of_a_node_carry(name: str, collective: str) -> None:
+    """A sixth at least, through the host's memory and over sockets; a token rate for what fits no link is none."""
+    described = replace(load(name), nodes=1)
+    reached = (1 << 34) / predict(described, case(described.ranks, 1 << 34, collective)).seconds
+    bus = COLLECTIVES[collective].bus_factor(described.ranks)
+    assert reached * bus > described.to_next / 6
+    switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
+    assert reached * bus < described.pace * max(1.0, switched)
+
+
+def test_bridged_pairs_meet_over_pcie_and_a_mesh_has_a_part_of_its_links_for_each() -> None:
+    """Two GPUs have the bridge, eight the slots; a rank that sends to one other has the links to that one."""
+    pairs, mesh = load("h100-nvl"), load("hgx-a100-4")
+    for name in ("allreduce", "alltoall", "sendrecv"):
+        two, eight = (case(ranks, 1 << 32, name) for ranks in (2, 8))
+        assert predict(pairs.part(2), two).seconds < predict(pairs, eight).seconds / 2
+        factor = COLLECTIVES[name].bus_factor(8)
+        assert predict(pairs, eight).seconds > factor * (1 << 32) / pairs.pcie_rate
+    assert predict(mesh, case(4, 1 << 32, "sendrecv")).seconds > (1 << 32) / (mesh.gpu_rate / 3)
+
+
 @given(
     name=st.sampled_from([name for name in names() if load(name).nics]),
     collective=st.sampled_from(NAMES),
