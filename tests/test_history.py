@@ -589,7 +589,10 @@ def test_last_is_the_newest_before(folder: Path) -> None:
 def test_a_copy_of_the_run_is_not_its_baseline(folder: Path) -> None:
     """It started when the run did."""
     shutil.copytree(folder / "run3", folder / "copy")
-    assert picked("last", folder / "run3", folder) == "run2"
+    for nanoseconds in range(1_795_000_000_123_456_789, 1_795_000_000_123_458_000, 100):
+        for name in ("run3", "copy"):
+            os.utime(folder / name / "run.jsonl", ns=(nanoseconds, nanoseconds))
+        assert picked("last", folder / "run3", folder) == "run2"
     assert picked("best", folder / "run3", folder) == "run2"
 
 

@@ -48,7 +48,7 @@ class _Candidates:
         self._where = shown(history.folder)
         self._facts = facts_of(new)
         self._medians = medians_of(new.results)
-        modified = new.path.stat().st_mtime if new.path.exists() else math.inf
+        modified = new.path.stat().st_mtime_ns / 1e9 if new.path.exists() else math.inf  # rounded as entries are
         self._age = self._facts.when(modified), modified
 
     def last(self) -> Entry:

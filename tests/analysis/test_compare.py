@@ -142,13 +142,14 @@ def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty(me
 
 
 def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -> None:
-    """Thirteen sizes of which the upper half is 10 % off are two looks, and say nothing of the mean."""
+    """Thirteen sizes of which the upper half is 10 % off are few looks, and say nothing of the mean."""
     one = [measurement(nbytes=size) for size in SIZES]
     assert [len(curve) for curve in curves([*one, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
     steps, swings = ([0.1 * (place >= 7) for place in range(13)], [0.1 * (place % 2) for place in range(13)])
     stepped, swinging = (together(list(zip(one, logs, strict=True)), 0.95, 0.05) for logs in (steps, swings))
     assert (stepped.verdict, swinging.verdict) == (Verdict.INCONCLUSIVE, Verdict.SLOWER)
-    assert stepped.interval[0] < 1 / 1.05
+    wide, narrow = (math.log(each.interval[1] / each.interval[0]) for each in (stepped, swinging))
+    assert wide > 2 * narrow
 
 
 def interleaved(generator: np.random.Generator, change: float, rounds: int, drift: float) -> Comparison:
