@@ -36,22 +36,18 @@ __device__ inline void relax(u64, unsigned) {}
 __device__ inline void drain() {}
 #else
 #if !defined(PUBLISH_ORDER)  // tests weaken them, to see that the weakness is caught
-#define PUBLISH_ORDER std::memory_order_release
+#define PUBLISH_ORDER __ATOMIC_RELEASE
 #endif
 #if !defined(AWAIT_ORDER)
-#define AWAIT_ORDER std::memory_order_acquire
+#define AWAIT_ORDER __ATOMIC_ACQUIRE
 #endif
-inline void store_release(Flag* flag, unsigned value) { std::atomic_ref(*flag).store(value, PUBLISH_ORDER); }
+inline void store_release(Flag* flag, unsigned value) { __atomic_store_n(flag, value, PUBLISH_ORDER); }
 inline void store_release(Flag* one, unsigned value, Flag* other, unsigned other_value) {
   store_release(one, value);  // a thread fence would do for both, but race detectors do not understand fences
   store_release(other, other_value);
 }
-inline unsigned count_in(unsigned* counter) {
-  return std::atomic_ref(*counter).fetch_add(1, std::memory_order_acq_rel);
-}
-inline unsigned load_acquire(const Flag* flag) {
-  return std::atomic_ref(*const_cast<Flag*>(flag)).load(AWAIT_ORDER);
-}
+inline unsigned count_in(unsigned* counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL); }
+inline unsigned load_acquire(const Flag* flag) { return __atomic_load_n(flag, AWAIT_ORDER); }
 inline void fence_aliases() {}  // a host has one address for each place
 #endif
 

@@ -23,12 +23,12 @@ __device__ inline void load_packets(const Packets* from, u64& first, u64& second
 }
 #else
 inline void store_packets(Packets* to, u64 first, u64 second) {
-  std::atomic_ref(to->word[0]).store(first, std::memory_order_relaxed);
-  std::atomic_ref(to->word[1]).store(second, std::memory_order_relaxed);
+  __atomic_store_n(&to->word[0], first, __ATOMIC_RELAXED);
+  __atomic_store_n(&to->word[1], second, __ATOMIC_RELAXED);
 }
 inline void load_packets(const Packets* from, u64& first, u64& second) {
-  first = std::atomic_ref(const_cast<u64&>(from->word[0])).load(std::memory_order_relaxed);
-  second = std::atomic_ref(const_cast<u64&>(from->word[1])).load(std::memory_order_relaxed);
+  first = __atomic_load_n(&from->word[0], __ATOMIC_RELAXED);
+  second = __atomic_load_n(&from->word[1], __ATOMIC_RELAXED);
 }
 #endif
 

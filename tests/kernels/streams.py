@@ -55,8 +55,8 @@ _FOR_TESTS: tuple[Change, ...] = (
     # The two halves of a pair of packets arrive at different times, as they may.
     (
         "packets.cuh",
-        "std::atomic_ref(to->word[1]).store(second",
-        "stall(PACKETS);\n  std::atomic_ref(to->word[1]).store(second",
+        "__atomic_store_n(&to->word[1], second",
+        "stall(PACKETS);\n  __atomic_store_n(&to->word[1], second",
     ),
 )
 
@@ -253,8 +253,8 @@ _MET = "value, world, &mine->error.word[0]);\n    __syncthreads();\n"
 _AWAIT = "stamp(world, Phase::WAITED);\n  __syncthreads();\n"
 _EPOCH = "mine->channel[block].own.word[5]"
 
-_RELAXED_STORE = ("-DPUBLISH_ORDER=std::memory_order_relaxed",)
-_RELAXED_LOAD = ("-DAWAIT_ORDER=std::memory_order_relaxed",)
+_RELAXED_STORE = ("-DPUBLISH_ORDER=__ATOMIC_RELAXED",)
+_RELAXED_LOAD = ("-DAWAIT_ORDER=__ATOMIC_RELAXED",)
 
 
 def _without(file: str, text: str, part: str) -> Change:
@@ -365,7 +365,7 @@ BUGS = [
         "blocks counted relaxed",
         _ONE_SHOT,
         RACE,
-        (("flags.cuh", "std::memory_order_acq_rel", "std::memory_order_relaxed"),),
+        (("flags.cuh", "__ATOMIC_ACQ_REL", "__ATOMIC_RELAXED"),),
     ),
     Bug(
         "a call ended by its first block",

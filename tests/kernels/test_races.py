@@ -93,9 +93,9 @@ def test_one_weakened_word_fails_and_names_the_rung(tmp_path: Path) -> None:
     folder = tmp_path / "kernels"
     shutil.copytree(ROOT / "kernels", folder)
     flags = folder / "flags.cuh"
-    order = "#define PUBLISH_ORDER std::memory_order_release"
+    order = "#define PUBLISH_ORDER __ATOMIC_RELEASE"
     assert flags.read_text().count(order) == 1
-    flags.write_text(flags.read_text().replace(order, "#define PUBLISH_ORDER std::memory_order_relaxed"))
+    flags.write_text(flags.read_text().replace(order, "#define PUBLISH_ORDER __ATOMIC_RELAXED"))
     without = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", __file__, "-k", "streams_of_one_kernel and flags-2"],
