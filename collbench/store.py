@@ -7,14 +7,14 @@ History of the format number (readers refuse newer files, ignore fields they don
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import Result
+from collbench.measurement import Prediction, Result, Skipped
 from collbench.records import to_line, to_result
 
 FORMAT = 1
@@ -31,6 +31,17 @@ class Run:
     results: tuple[Result, ...]
     complete: bool
     status: int | None = None
+
+
+def why_none(runs: Sequence[Run]) -> str:
+    """Why none of these runs has a measurement that a command could use, for its error message."""
+    names = ", ".join(str(each.path) for each in runs)
+    kinds = {type(result) for run in runs for result in run.results}
+    if not kinds:
+        return f"{names}: no results"
+    if kinds <= {Prediction, Skipped}:
+        return f"{names}: predictions only; give a run that was measured, or imported"
+    return f"no measurement in {names} was right; its other rows say why"
 
 
 class TornLine(UserWarning):

@@ -64,11 +64,15 @@ def _fastest(session: Session) -> None:
     own = rivals(session.results)
     alone = len({each.implementation for each in own}) < 2
     for case, ranges in [] if alone else winners(own):
-        told = [f"{name} {format_size(first)} to {format_size(last)}" for first, last, name in ranges]
+        told = [f"{name} {_span(first, last)}" for first, last, name in ranges]
         click.echo(f"\nfastest, {title(case)}: {'; '.join(told)}")
         for contest in contests(own, libraries):
             if title(contest.case) == title(case):
                 click.echo(f"  {in_words(contest)}")
+
+
+def _span(first: int, last: int) -> str:
+    return format_size(first) if first == last else f"{format_size(first)} to {format_size(last)}"
 
 
 def close(session: Session, legend: str, plot: bool) -> None:

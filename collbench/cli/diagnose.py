@@ -43,7 +43,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     for each in measured([read]):
         curves.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
     if not curves:
-        raise UsageError(f"nothing to diagnose: no measurement in {run} was right; its other rows say why")
+        raise UsageError(f"nothing to diagnose: {store.why_none([read])}")
     whole, why = _system(read, name)
     facts = Facts(variables(read), remarks(read), why)
     for remark in (*facts.caveats, *(f"{each} was set" for each in settings(facts))):

@@ -38,7 +38,7 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
     read = [store.read(path) for path in runs]
     calibration = _calibrate(out, read, system)
     found = curves(read, _sizes(held_back))
-    _refuse(found, runs, held_back)
+    _refuse(found, read, held_back)
     crossed = all_crossings(found, read, [name for name, each in implementations().items() if each.library])
     if as_json:
         click.echo(
@@ -69,12 +69,14 @@ def _sizes(text: str | None) -> list[int]:
     return [parse_size(word) for word in text.split(",")] if text else []
 
 
-def _refuse(found: "Sequence[Curve]", runs: tuple[Path, ...], held_back: str | None) -> None:
-    names = ", ".join(map(str, runs))
+def _refuse(found: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
+    from collbench import store
+
     if not found:
-        raise UsageError(f"nothing to fit: no measurement in {names} was right; its other rows say why")
+        raise UsageError(f"nothing to fit: {store.why_none(runs)}")
     missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in found)]
     if missing:
+        names = ", ".join(str(run.path) for run in runs)
         sizes = sorted({size for curve in found for size in curve.samples})
         raise UsageError(
             f"--held-back {missing[0]}: no such size in {names}; choose from: {', '.join(map(str, sizes))}"

@@ -104,8 +104,7 @@ def command(
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
     if not written:
-        where = ", ".join(map(str, runs))
-        why = "; ".join(reasons) or f"no measurement in {where} was right; its other rows say why"
+        why = "; ".join(reasons) or store.why_none(found)
         raise UsageError(f"nothing to plot: {why}")
     for reason in reasons:
         click.echo(reason, err=True)

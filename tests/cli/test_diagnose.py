@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from collbench.cli.diagnose import command
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement
+from collbench.measurement import Measurement, Prediction
 from collbench.model.predict import curve
 from collbench.store import Writer
 from collbench.topology import presets
@@ -97,3 +97,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     with Writer(tmp_path / "empty") as writer:
         writer.header({})
     assert "nothing to diagnose" in refusal(diagnose(tmp_path / "empty"))
+    with Writer(tmp_path / "predicted") as writer:
+        writer.header({})
+        writer.append(Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6))
+    assert "predictions only" in refusal(diagnose(tmp_path / "predicted"))
