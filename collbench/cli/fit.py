@@ -74,9 +74,9 @@ def _refuse(found: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | No
 
     if not found:
         raise UsageError(f"nothing to fit: {store.why_none(runs)}")
+    names = ", ".join(str(run.path) for run in runs)
     missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in found)]
     if missing:
-        names = ", ".join(str(run.path) for run in runs)
         sizes = sorted({size for curve in found for size in curve.samples})
         raise UsageError(
             f"--held-back {missing[0]}: no such size in {names}; choose from: {', '.join(map(str, sizes))}"
