@@ -127,8 +127,9 @@ class _Log:
         code = whole(self._found.get("nccl_version") or self._found.get("rccl_version"))
         versions = {self._library: dotted(code or 0)}
         hosts = list(dict.fromkeys(each.host for each in devices)) or [""]
-        listed = [Device(rank, hosts[rank * len(hosts) // ranks], kinds[0]) for rank in range(ranks)]
-        found = machine_of(listed if len(kinds) == 1 else devices, ranks, versions, dict(self._variables))
+        if len(kinds) == 1:
+            devices = [Device(rank, hosts[rank * len(hosts) // ranks], kinds[0]) for rank in range(ranks)]
+        found = machine_of(devices, ranks, versions, dict(self._variables))
         return replace(found, platform=self._platform)
 
     @property

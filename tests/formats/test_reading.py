@@ -125,6 +125,13 @@ def test_ranks_are_never_those_of_the_listed_devices() -> None:
     assert test.layout["values"]["config"]["devices"][0]["rank"] == 0
 
 
+def test_a_report_without_devices_is_read_where_the_ranks_are_given() -> None:
+    """Nothing else needs them."""
+    name = "json_v1_misspelled.json"
+    (found,) = read_tests(decode(name, text_of(name).replace('"config"', '"onfig"').encode()), Hints(4))
+    assert {row.case.ranks for row in reported([found])} == {4}
+
+
 def test_single_operations_become_samples() -> None:
     """Of -I with -J; the printed mean stays beside them."""
     row = reported(golden_tests("json_v3_percentiles.json"))[0]
