@@ -127,7 +127,7 @@ def test_ranks_are_never_those_of_the_listed_devices() -> None:
 
 def test_a_report_without_devices_is_read_where_the_ranks_are_given() -> None:
     """Nothing else needs them."""
-    name = "json_v1_misspelled.json"
+    name = "json_v3_percentiles.json"
     (found,) = read_tests(decode(name, text_of(name).replace('"config"', '"onfig"').encode()), Hints(4))
     assert {row.case.ranks for row in reported([found])} == {4}
 
