@@ -6,11 +6,13 @@ import shlex
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 
-from collbench import worker
+from collbench import gate, store, worker
+from collbench.analysis.compare import compare
 from collbench.cli._options import cut_short, default_folder, left_aside, make_sweep
 from collbench.cli._report import draw_plots
 from collbench.cli._status import Status
@@ -20,8 +22,7 @@ from collbench.measurement import Measurement, Result, Skipped
 from collbench.paired import COPIES, PairedSession, ratios
 from collbench.platforms import PLATFORMS
 from collbench.session import exit_status
-from collbench.stats import median_interval, percentile
-from collbench.store import INTERRUPTED
+from collbench.store import INTERRUPTED, Run
 from collbench.sweep import Sweep
 from collbench.table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
 from collbench.world import launched
@@ -53,14 +54,14 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
     try:
         with session:
             _begin(session, texts, remarks)
-            pairs = _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])))
+            _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])))
     except KeyboardInterrupt:
         where = " and ".join(map(str, paths)) if session.sessions[0].results else ""
         click.echo(
             f"\ninterrupted: {f'what was measured is in {where}' if where else 'nothing was measured'}", err=True
         )
         return INTERRUPTED
-    _close(pairs, [path for path in paths if path], options["plot"])
+    _close([path for path in paths if path], options["plot"])
     return max(exit_status(each.results) for each in session.sessions)
 
 
@@ -124,13 +125,11 @@ def _begin(session: PairedSession, texts: Sequence[str], remarks: Iterable[str])
         click.echo(f"{letter}: {text or 'the environment as it is'}")
 
 
-def _show(session: PairedSession, labels: tuple[str, str]) -> list[tuple[Result, Result]]:
-    """The table, row by row as results arrive; all of them."""
+def _show(session: PairedSession, labels: tuple[str, str]) -> None:
+    """The table, row by row as results arrive."""
     status = Status(_count(session.sweep))
-    pairs: list[tuple[Result, Result]] = []
     above, said = "", set()
-    for pair in session.run():
-        pairs.append(pair)
+    for count, pair in enumerate(session.run(), 1):
         status.clear()
         if (this := title(pair[0].case)) != above:
             above = this
@@ -140,9 +139,8 @@ def _show(session: PairedSession, labels: tuple[str, str]) -> list[tuple[Result,
             said.add((above, pair[0].implementation, reasons))
             for line in paired_rows(pair, labels, _ratios(*pair)):
                 click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
-        status.show(len(pairs), above)
+        status.show(count, above)
     status.clear()
-    return pairs
 
 
 def _count(sweep: Sweep) -> int:
@@ -156,9 +154,10 @@ def _ratios(base: Result, other: Result) -> list[float]:
     return []
 
 
-def _close(pairs: Sequence[tuple[Result, Result]], paths: Sequence[Path], plot: bool) -> None:
+def _close(paths: Sequence[Path], plot: bool) -> None:
     """What came out, what the numbers mean, and where everything is."""
-    click.echo(f"\n{summary(pairs)}")
+    base, new = (store.read(path) for path in paths)
+    click.echo(f"\n{summary(base, new)}")
     click.echo(f"\n{PAIRED_LEGEND}", err=True)
     for path in paths:
         click.echo(f"run file: {path}")
@@ -168,17 +167,11 @@ def _close(pairs: Sequence[tuple[Result, Result]], paths: Sequence[Path], plot: 
     click.echo(f"more of it: {shlex.join(command)}")
 
 
-def summary(pairs: Sequence[tuple[Result, Result]]) -> str:
-    """How often B was faster or slower than A beyond doubt: where the 95 % interval of the ratio leaves out 1."""
-    found = [each for pair in pairs if (each := _ratios(*pair))]
-    if not found:
+def summary(base: Run, new: Run) -> str:
+    """What `collbench compare` finds: intervals for all rows together, not one doubt a row."""
+    found = compare(base, new)
+    if not found.rows:
         return "no row has a time under both settings"
-    intervals = [median_interval(each) for each in found]
-    faster = sum(high < 1 for _, high in intervals)
-    slower = sum(low > 1 for low, _ in intervals)
-    typical = percentile([percentile(each, 50) for each in found], 50)
-    rows = f"of {len(found)} row{'s' if len(found) > 1 else ''}"
-    return (
-        f"B against A: faster in {faster} and slower in {slower} {rows}, no difference seen in "
-        f"{len(found) - faster - slower}; typical B / A {typical:.3f}x"
-    )
+    rows = f"{len(found.rows)} row{'s' if len(found.rows) > 1 else ''}"
+    typical = median(row.ratio for row in found.rows)
+    return f"B against A, {rows}: {gate.tally(found)}; typical B / A {typical:.3f}x"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -16,12 +17,12 @@ import pytest
 from collbench.cli._ab import folders, summary, to_setting
 from collbench.environment import Setting
 from collbench.errors import CollbenchError
-from collbench.measurement import Failed, Measurement, Result, Skipped
+from collbench.measurement import Failed, Measurement
 from collbench.paired import LEAST, ROUNDS, ratios
 from collbench.platforms import cpu
 from collbench.store import Run, read
 from tests.cli.test_sweep import Start, alive, ranks_of, shared_files, wait_for
-from tests.conftest import ROOT, Command, case, measurement
+from tests.conftest import ROOT, Command, measurement
 
 MPI = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
 QUICK = ("sweep", "--on", "cpu", "-b", "1K", "-e", "1K", "--no-plot", "--out", "out")
@@ -297,26 +298,15 @@ def test_folders_are_names_that_every_file_system_takes() -> None:
     assert len(second) < 200
 
 
-def rounds(*seconds: float) -> Measurement:
-    """One sample in each round."""
-    from dataclasses import replace
-
-    return replace(measurement(seconds=seconds), rounds=(1,) * len(seconds))
-
-
-def test_the_summary_counts_what_is_beyond_doubt() -> None:
-    """Six rounds on one side of 1 are; five are too few, and one on the other side is doubt; no time, no ratio."""
-    base = rounds(*[1.0] * 6)
-    pairs: list[tuple[Result, Result]] = [
-        (base, rounds(*[2.0] * 6)),
-        (base, rounds(*[0.5] * 6)),
-        (base, rounds(0.5, 0.5, 0.5, 0.5, 0.5, 1.5)),
-        (rounds(*[1.0] * 5), rounds(*[2.0] * 5)),
-        (base, Skipped(case(), "mpi", "cpu", "no way")),
-    ]
-    assert summary(pairs) == (
-        "B against A: faster in 1 and slower in 1 of 4 rows, no difference seen in 2; typical B / A 1.250x"
-    )
+def test_the_summary_is_that_of_compare() -> None:
+    """Verdicts for all rows together; a row without a time under both settings is none."""
+    seconds = tuple(1e-6 * (1 + 0.001 * (sample % 7)) for sample in range(48))
+    base = replace(measurement(seconds=seconds), rounds=(6,) * 8)
+    new = replace(base, seconds=tuple(2 * each for each in seconds))
+    header = {"interleaved": {"id": "one"}}
+    a, b = Run(Path("a"), header, (base, measurement("ring")), True), Run(Path("b"), header, (new,), True)
+    assert summary(a, b) == "B against A, 1 row: 1 slower; typical B / A 2.000x"
+    assert summary(a, replace(b, results=())) == "no row has a time under both settings"
 
 
 def test_a_described_setting_does_not_slow_the_plain_command() -> None:
