@@ -4,7 +4,8 @@
 // thread, so indices are constants, a barrier is nothing, and loops vectorise.  With -DHOST_GRID every CUDA thread is
 // an operating-system thread with its own indices and a real barrier: for tests, where several ranks share a process.
 //
-// Atomics are the compiler's own (GCC and Clang have the same): <atomic> is a third of the time to compile a kernel.
+// Atomics are the compiler's own (GCC and Clang have the same) and threads are POSIX's: <atomic>, <thread> and <vector>
+// take longer to compile than most kernels.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -30,8 +31,6 @@ struct Dim { unsigned x; };
 
 #ifdef HOST_GRID
 #include <pthread.h>
-#include <thread>
-#include <vector>
 inline thread_local Dim threadIdx, blockIdx, blockDim, gridDim;
 inline thread_local pthread_barrier_t* block_barrier;
 inline void __syncthreads() { pthread_barrier_wait(block_barrier); }
@@ -123,20 +122,42 @@ void call(void (*kernel)(P...), void** arguments) {
   }(std::index_sequence_for<P...>{});
 }
 
+#ifdef HOST_GRID
+// One CUDA thread of a grid: where it is, and what it runs.
+template <class... P>
+struct Thread {
+  void (*kernel)(P...);
+  void** arguments;
+  Dim thread, block, threads, blocks;
+  unsigned launches;
+  pthread_barrier_t* barrier;
+  pthread_t handle;
+
+  static void* run(void* self) {
+    const Thread& here = *static_cast<Thread*>(self);
+    threadIdx = here.thread, blockIdx = here.block, blockDim = here.threads, gridDim = here.blocks;
+    block_barrier = here.barrier;
+    for (unsigned count = 0; count < here.launches; count++) call(here.kernel, here.arguments);
+    return nullptr;
+  }
+};
+#endif
+
 template <class... P>
 void launch(void (*kernel)(P...), void** arguments, unsigned blocks, unsigned threads, unsigned launches) {
 #ifdef HOST_GRID
-  std::vector<pthread_barrier_t> barriers(blocks);
-  for (auto& barrier : barriers) pthread_barrier_init(&barrier, nullptr, threads);
-  std::vector<std::thread> grid;
-  for (unsigned index = 0; index < blocks * threads; index++)
-    grid.emplace_back([=, &barriers] {
-      threadIdx.x = index % threads, blockIdx.x = index / threads, blockDim.x = threads, gridDim.x = blocks;
-      block_barrier = &barriers[index / threads];
-      for (unsigned count = 0; count < launches; count++) call(kernel, arguments);
-    });
-  for (auto& thread : grid) thread.join();
-  for (auto& barrier : barriers) pthread_barrier_destroy(&barrier);
+  auto* const barriers = new pthread_barrier_t[blocks];
+  auto* const grid = new Thread<P...>[blocks * threads];
+  for (unsigned block = 0; block < blocks; block++) pthread_barrier_init(&barriers[block], nullptr, threads);
+  for (unsigned index = 0; index < blocks * threads; index++) {
+    const unsigned block = index / threads;
+    grid[index] = {kernel, arguments, {index % threads}, {block}, {threads}, {blocks}, launches, &barriers[block], {}};
+    if (pthread_create(&grid[index].handle, nullptr, Thread<P...>::run, &grid[index])) __builtin_trap();
+  }
+  for (unsigned index = 0; index < blocks * threads; index++) pthread_join(grid[index].handle, nullptr);
+  for (unsigned block = 0; block < blocks; block++) pthread_barrier_destroy(&barriers[block]);
+  delete[] grid;
+  delete[] barriers;
 #else
   (void)blocks, (void)threads;
   for (unsigned count = 0; count < launches; count++) call(kernel, arguments);

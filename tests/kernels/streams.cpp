@@ -5,6 +5,7 @@
 // Nothing here may order the ranks: ThreadSanitizer would take it for part of the kernels.  So what they share is
 // either theirs, or set before they start, or relaxed atomic.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,9 @@
 #include <memory>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "host/cuda.hpp"
 

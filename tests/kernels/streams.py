@@ -45,7 +45,7 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     "nvls": "MULTIMEM",
     "": "DIRECT",
 }
-_FLAGS = ("-std=c++20", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
+_FLAGS = ("-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
 
 Change = tuple[str, str, str]  # of a file of the kernels: an old text, which stands there once, and a new one
 
