@@ -12,8 +12,9 @@ from statistics import fmean, median
 
 from collbench.analysis.bootstrap import FEWEST
 from collbench.analysis.differences import Difference, differences
-from collbench.analysis.estimate import Estimate, paired, pooled, scatter, separate
+from collbench.analysis.estimate import Estimate, paired, pooled, separate
 from collbench.analysis.judged import Row, Together, Verdict, curves, judged, together
+from collbench.analysis.scatter import Scatter, scatter
 from collbench.analysis.unmatched import Selected, Unmatched, latest, unmatched
 from collbench.measurement import Measurement, Observed, Prediction, Reported
 from collbench.store import Run
@@ -106,16 +107,16 @@ def _rows(
     interleaved = interleaved and bool(sampled) and all(_rounds_match(one, new) for one, new in sampled)
     if interleaved:
         estimates = pooled([paired(one.times, new.times, (one.rounds, new.rounds)) for one, new in sampled])  # type: ignore
-        extra, places, remarks = 0.0, 0, ["halves of one interleaved run: rounds are paired, so drift cancels"]
+        extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
     else:
         estimates = [separate(one.times, new.times) for one, new in sampled]
-        (extra, places), remarks = _scatter(sampled, estimates), []
-        remarks += [_in_words(extra)] if extra >= NOTABLE else []
+        extra = _scatter(sampled, estimates)
+        remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
     groups = curves([one for one, _ in sampled])
     each = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
     known = {id(one): found for (one, _), found in zip(sampled, estimates, strict=True)}
     rows = [
-        judged(one, new, known[id(one)].log, known[id(one)].interval(each, extra, places), margin)
+        judged(one, new, known[id(one)].log, known[id(one)].interval(each, *extra.at(one.case.nbytes)), margin)
         if id(one) in known
         else _unknown(one, new)
         for one, new in pairs
@@ -134,7 +135,7 @@ def _rounds_match(one: Observed, new: Observed) -> bool:
     )
 
 
-def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> tuple[float, int]:
+def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
     curves: dict[object, list[tuple[int, Estimate]]] = {}
     for (one, _), found in zip(pairs, estimates, strict=True):
         curves.setdefault((replace(one.case, nbytes=0), one.implementation), []).append((one.case.nbytes, found))

@@ -1,11 +1,8 @@
-"""The ratio of two medians as an estimate: how far off it may be, and how far two runs differ anyway.
+"""The ratio of two medians as an estimate: how far off it may be.
 
 Of two runs that follow each other each ratio has an error of its own (a block bootstrap of the samples of both), and
-one that no sample of either run shows: a machine is a little different from one minute to the next.  That one is seen
-in ratios of neighbouring sizes, which scatter more than their own errors explain.  What shifts all sizes alike, and
-for the whole of a run, nobody can tell from a change of what is measured.
-
-Of the halves of an interleaved run, rounds are paired: what is common to a round cancels in its ratio.
+one that no sample of either run shows (scatter.py).  Of the halves of an interleaved run, rounds are paired: what is
+common to a round cancels in its ratio.
 """
 
 import math
@@ -19,10 +16,7 @@ import numpy as np
 from collbench.analysis.bootstrap import Floats, log_medians
 from collbench.model.curve_fit import student
 
-_QUANTILE, _CAREFUL = 0.75, 1.0
-"""Scatter is read off three quarters of the sizes, so that the steps of a real change are left out.  Those of normal
-scatter reach 1.15 standard errors; asking for 1.0 overstates the scatter by a seventh, since it is known from few."""
-
+_QUANTILE = 0.75  # of all rows, so that the few that are far rougher do not speak for the others
 _FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one row of a hundred
 
 
@@ -63,40 +57,6 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     low, high = np.quantile(drawn_after - drawn_before, (0.025, 0.975))
     below, above = (max(0.0, float(each)) / 1.96 for each in (log - low, high - log))
     return Estimate(log, below, above, some + others - 2)
-
-
-def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> tuple[float, int]:
-    """How far ratios of neighbouring sizes scatter beyond their errors, and the number of sizes that this is from.
-
-    A curve is (nbytes, estimate) by size; each is held against the middle of its neighbours, so a change that comes
-    or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine did
-    to one it did to all, so a size counts once.
-    """
-    distances, errors, places = [], [], set()
-    for curve in curves:
-        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
-            distances.append(middle.log - (left.log + right.log) / 2)
-            errors.append(middle.error**2 + (left.error**2 + right.error**2) / 4)
-            places.add(nbytes)
-    return (_excess(np.array(distances), np.array(errors)), len(places)) if places else (0.0, 0)
-
-
-def _excess(distances: Floats, errors: Floats) -> float:
-    """The scatter of each size that, with its errors, explains the distances; a distance has 1.5 times its square."""
-
-    def too_little(square: float) -> bool:
-        explained = np.sqrt(errors + 1.5 * square)
-        return bool(np.quantile(np.abs(distances), _QUANTILE) > 0) and bool(
-            np.quantile(np.abs(distances) / np.maximum(explained, 1e-300), _QUANTILE) > _CAREFUL
-        )
-
-    if not too_little(0.0):
-        return 0.0
-    low, high = 0.0, float(np.abs(distances).max() ** 2)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if too_little(middle) else (low, middle)
-    return math.sqrt(high)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import pytest
 
 from collbench.analysis import bootstrap
 from collbench.analysis.compare import Comparison, compare
-from collbench.analysis.estimate import Estimate, Paired, pooled, scatter, separate
+from collbench.analysis.estimate import Estimate, Paired, pooled, separate
 from collbench.analysis.estimate import paired as pair_of
 from collbench.analysis.judged import Row, Together, Verdict, curves, together, verdict
+from collbench.analysis.scatter import Scatter, scatter
 from collbench.analysis.selection import Selection, selection
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
@@ -256,9 +257,19 @@ def test_scatter_is_that_of_neighbours_and_not_of_a_trend() -> None:
     """A change that grows with the size is no scatter; 10 % to and fro is."""
     trend = [(size, Estimate(0.1 * place, 0.01, 0.01, 20)) for place, size in enumerate(SIZES)]
     swings = [(size, Estimate(0.1 * (-1) ** place, 0.01, 0.01, 20)) for place, size in enumerate(SIZES)]
-    assert scatter([trend]) == (0.0, len(SIZES) - 2)
-    assert scatter([swings])[0] > 0.1
-    assert scatter([trend[:2]]) == (0.0, 0)
+    assert scatter([trend]).everywhere == (0.0, len(SIZES) - 2)
+    assert scatter([swings]).at(SIZES[0])[0] > 0.1
+    assert scatter([trend[:2]]).at(SIZES[0]) == Scatter().at(8) == (0.0, 0)
+
+
+def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
+    """Small messages may swing while large ones are steady; that all are not rough does not make these sure."""
+    sizes = [8 << place for place in range(25)]
+    logs = [0.1 * (-1) ** place if place < 5 else 0.0 for place in range(25)]
+    found = scatter([[(size, Estimate(log, 0.01, 0.01, 20)) for size, log in zip(sizes, logs, strict=True)]])
+    assert found.everywhere[0] < 0.01
+    assert found.at(sizes[1])[0] > 0.1
+    assert found.at(sizes[12]) == found.everywhere
 
 
 @pytest.mark.parametrize(
