@@ -49,6 +49,18 @@ def test_every_file_of_the_package_has_a_place_in_the_map() -> None:
             assert f"`{name}`" in page, name
 
 
+def test_the_readme_compares_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, verdicts and the gate, word for word."""
+    folder, arguments, shown = re.search(
+        r"\$ cd (\S+).*\n\$ collbench compare (.*)\n((?:.+\n|\n)+?)```", README
+    ).groups()  # type: ignore
+    monkeypatch.chdir(ROOT / folder)
+    outcome = CliRunner().invoke(cli.group.get_command(None, "compare"), arguments.split(), standalone_mode=False)  # type: ignore
+    assert outcome.return_value == 3
+    assert all(line in outcome.output.splitlines() for line in shown.splitlines())
+    assert shown.count("ring-flags") == 3
+
+
 def test_every_option_of_the_readme_exists() -> None:
     """No example teaches a word that is refused."""
     known = {option for parameter in cli.group.get_command(None, "sweep").params for option in parameter.opts}  # type: ignore
