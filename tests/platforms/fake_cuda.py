@@ -22,12 +22,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from collbench import kernels
+from collbench.leftovers import shared_files
 from collbench.platforms import WORLD, view
 from tests.platforms.fake_ipc import NO_PEER, NOT_SUPPORTED, SharedMemory
 from tests.platforms.fake_nccl import make_nccl
@@ -338,7 +340,7 @@ class Function:
             if self._entry == "nvls":
                 self._machine.switch.expect_multicast(world, *map(int, args[1:3]))
         if self._machine.dies:
-            return lambda: os.kill(os.getpid(), signal.SIGKILL)
+            return _die
         if self._device in self._machine.dead:
             return lambda: None
         return lambda: kernel(*args, blocks=blocks, threads=THREADS)
@@ -543,3 +545,10 @@ def make_cupy(machine: Machine) -> Any:
         get_elapsed_time=get_elapsed_time,
     )
     return SimpleNamespace(__version__="14.2.0", cuda=cuda, RawModule=module)
+
+
+def _die() -> None:
+    """As a crash, but for MPI's named shared memory, which mpirun would leave behind."""
+    for path in shared_files():
+        Path(path).unlink(missing_ok=True)
+    os.kill(os.getpid(), signal.SIGKILL)
