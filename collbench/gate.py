@@ -28,7 +28,7 @@ def status(found: Sequence[Comparison]) -> int:
 
 def in_words(found: Sequence[Comparison]) -> str:
     """The status as a sentence."""
-    regressions, hidden = (sum(len(part(each)) for each in found) for part in (_regressions, _hidden))
+    regressions, hidden = sum(len(each.regressions) for each in found), sum(len(each.hidden) for each in found)
     least = min(each.margin for each in found)
     if regressions:
         return f"gate: {_rows(regressions)} slower by more than {least:.0%}, or right no longer: regression"
@@ -41,14 +41,6 @@ def in_words(found: Sequence[Comparison]) -> str:
 
 def _rows(count: int) -> str:
     return f"{count} row{'s' if count > 1 else ''}"
-
-
-def _regressions(found: Comparison) -> Sequence[Judged]:
-    return found.regressions
-
-
-def _hidden(found: Comparison) -> Sequence[Judged]:
-    return found.hidden
 
 
 def span(row: Row | Together) -> str:

@@ -103,11 +103,6 @@ class Measurement(Observed):
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
 
     @property
-    def median(self) -> float:
-        """The figure to quote."""
-        return self.percentile(50)
-
-    @property
     def right(self) -> bool:
         """Whether it was timed, which what is wrong is not."""
         return bool(self.seconds) and not self.mismatch

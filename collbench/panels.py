@@ -5,7 +5,7 @@ A prediction of as many GPUs is laid over what was measured on them, since that 
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from collbench.analysis.bound import Bound, bound
 from collbench.errors import UsageError
@@ -177,14 +177,13 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
 
 
 def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]) -> Panel:
-    imported = run.header.get("imported")
-    tool = str(imported["tool"]) if isinstance(imported, dict) and "tool" in imported else ""
+    topology, tool = run.part("topology"), str(run.part("imported").get("tool", ""))
     return Panel(
-        topology=str(_topology(run).get("name", "unknown topology")),
+        topology=str(topology.get("name", "unknown topology")),
         ranks=ranks,
         origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
         factor=0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks),
-        platform=str(_topology(run).get("platform", right[0].platform)),
+        platform=str(topology.get("platform", right[0].platform)),
         results=right,
         wrong=wrong,
         libraries=tuple(result for result in right if result.implementation in _library_names()),
@@ -225,10 +224,4 @@ def _wrong(result: Drawn) -> bool:
 def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:
     """Whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
     noted = any(result.platform == "gpu" and "share" in result.note for result in results)
-    return noted or _topology(run).get("shared") is True
-
-
-def _topology(run: Run) -> dict[str, Any]:
-    """What the header says connects the ranks; files from elsewhere may say nothing."""
-    topology = run.header.get("topology")
-    return topology if isinstance(topology, dict) else {}
+    return noted or run.part("topology").get("shared") is True

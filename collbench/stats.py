@@ -1,8 +1,9 @@
-"""The statistics of samples whose distribution nobody knows: order statistics only."""
+"""Order statistics of samples whose distribution nobody knows, and Student's t for means of what is known to vary."""
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
@@ -31,7 +32,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 def _tail_count(count: int, doubt: float) -> int:
     """How many samples may be cut from each end so that the median is outside with at most `doubt`; -1 if none."""
     if count > 1000:  # the normal approximation is off by less than one order statistic here
-        return max(0, math.floor(count / 2 - _normal_quantile(1 - doubt / 2) * math.sqrt(count) / 2) - 1)
+        return max(0, math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1)
     probability, total, below = 0.5**count, 0.0, -1
     for cut in range(count // 2):
         total += probability
@@ -42,13 +43,23 @@ def _tail_count(count: int, doubt: float) -> int:
     return below
 
 
-def _normal_quantile(probability: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(probability)
-
-
 def relative_halfwidth(samples: Sequence[float]) -> float:
     """Half the median's 95 % interval over the median: what adaptive sampling drives below its precision."""
     low, high = median_interval(samples)
     return (high - low) / 2 / percentile(samples, 50)
+
+
+def student(probability: float, freedom: int) -> float:
+    """The quantile of Student's t: exact for 1 and 2 degrees of freedom, else G. W. Hill's expansion (1970)."""
+    if freedom == 1:
+        return math.tan(math.pi * (probability - 0.5))
+    if freedom == 2:
+        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return float(z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms)))

@@ -7,7 +7,7 @@ History of the format number (readers refuse newer files, ignore fields they don
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,11 @@ class Run:
     complete: bool
     status: int | None = None
 
+    def part(self, name: str) -> Mapping[str, Any]:
+        """A part of the header; empty where there is none, or something else stands there: files come from anywhere."""
+        found = self.header.get(name)
+        return found if isinstance(found, dict) else {}
+
 
 def why_none(runs: Sequence[Run]) -> str:
     """Why none of these runs has a measurement that a command could use, for its error message."""
@@ -39,7 +44,7 @@ def why_none(runs: Sequence[Run]) -> str:
     kinds = {type(result) for run in runs for result in run.results}
     if not kinds:
         return f"{names}: no results"
-    if kinds <= {Prediction, Skipped}:
+    if Prediction in kinds and kinds <= {Prediction, Skipped}:
         return f"{names}: predictions only; give a run that was measured, or imported"
     return f"no measurement in {names} was right; its other rows say why"
 

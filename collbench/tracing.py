@@ -33,9 +33,10 @@ def explain(
         progress(implementation.name)
         try:
             implementation.refuse(case)
-            plain = implementation.prepare(case, platform)
-            with _tracing(platform):
-                traced = implementation.prepare(case, platform)
+            with platform.agreeing():
+                plain = implementation.prepare(case, platform)
+                with _tracing(platform):
+                    traced = implementation.prepare(case, platform)
         except Unsupported as reason:
             yield Skipped(case, implementation.name, platform.name, str(reason))
             continue

@@ -52,7 +52,7 @@ def value(folder: Path, title: str) -> str:
 
 def time(result: Measurement | Explanation) -> float:
     """Seconds of an operation."""
-    return result.median if isinstance(result, Measurement) else result.seconds
+    return result.typical if isinstance(result, Measurement) else result.seconds
 
 
 def ratio(number: float) -> str:

@@ -280,7 +280,7 @@ def test_what_auto_picked_is_no_remark_but_what_else_it_says_is() -> None:
 def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], remark: str) -> None:
     """By which tool, and of which lines where others were measured here."""
     words = "mean of 20 operations"
-    rows = tuple(Reported(each.case, "nccl", "gpu", each.median, words) for each in sweep("nccl"))
+    rows = tuple(Reported(each.case, "nccl", "gpu", each.typical, words) for each in sweep("nccl"))
     imported = Run(Path("log.jsonl"), {"topology": {"name": "DGX", "platform": "gpu"}, **header}, rows, True)
     figure = drawn("latency", imported)
     assert lines(figure.axes[0])["nccl"][1] == [each.seconds for each in rows]

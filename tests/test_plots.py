@@ -52,7 +52,7 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
     results = []
     for of in (case(size, ranks=ranks) for size in SIZES):
         for name in implementations:
-            seconds = 2 * measured(name, of).median
+            seconds = 2 * measured(name, of).typical
             results.append(Prediction(of, name, seconds, seconds / 1.5, seconds * 1.5, "ring", "ll"))
     return run(*results, topology=system, name=system, platform=platform)
 
@@ -135,7 +135,7 @@ def test_lines_are_the_medians_against_size() -> None:
     results = sweep("nccl", "ring-flags")
     nccl = [result for result in results if result.implementation == "nccl"]
     shuffled = run(*reversed(results))
-    assert lines(figure("latency", shuffled).axes[0])["nccl"] == (list(SIZES), [each.median for each in nccl])
+    assert lines(figure("latency", shuffled).axes[0])["nccl"] == (list(SIZES), [each.typical for each in nccl])
     assert lines(figure("bandwidth", shuffled).axes[0])["nccl"] == (
         list(SIZES),
         pytest.approx([each.busbw for each in nccl]),
@@ -404,7 +404,7 @@ def test_an_expectation_lies_over_what_was_measured_on_as_many_ranks(order: int)
     assert len({line.get_color() for line in axes.lines if "nccl" in str(line.get_label())}) == 1
     assert axes.get_title(loc="left") == "2 sockets, 4 ranks\npredicted: DGX"
     assert drawn.get_suptitle() == "Latency of allreduce (float, sum)"
-    measured_ones = [each.median for each in sweep("nccl")]
+    measured_ones = [each.typical for each in sweep("nccl")]
     assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * each for each in measured_ones])
     assert lines(axes)["nccl"][1] == measured_ones
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from collbench.stats import median_interval, percentile, relative_halfwidth
+from collbench.stats import median_interval, percentile, relative_halfwidth, student
 
 
 @pytest.mark.parametrize("percent", [0, 5, 50, 95, 99, 100])
@@ -39,3 +39,9 @@ def test_the_halfwidth_is_relative_to_the_median() -> None:
     samples = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
     assert relative_halfwidth(samples) == pytest.approx(0.3 / 1.3)
     assert relative_halfwidth([10 * each for each in samples]) == pytest.approx(0.3 / 1.3)
+
+
+def test_student_is_the_tables() -> None:
+    """95th percentiles for 1, 2, 5, 12 and 100 degrees of freedom."""
+    for freedom, value in ((1, 6.314), (2, 2.920), (5, 2.015), (12, 1.782), (100, 1.660)):
+        assert student(0.95, freedom) == pytest.approx(value, rel=0.003)

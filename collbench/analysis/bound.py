@@ -44,8 +44,7 @@ def bound(run: Run, case: Case, name: str | None = None) -> Bound:
 
 def described(run: Run) -> System | None:
     """The system that a run was predicted for; None if it was measured."""
-    topology = run.header.get("topology")
-    record: Any = topology.get("system") if isinstance(topology, dict) else None
+    record: Any = run.part("topology").get("system")
     try:
         return from_record(System, record) if isinstance(record, dict) else None
     except (TypeError, ValueError):  # by a later collbench, perhaps

@@ -90,10 +90,8 @@ def _timed(result: object) -> bool:
 
 def _interleaved(base: Run, new: Run) -> bool:
     """Whether they are the halves of one run."""
-    one, other = ((run.header.get("interleaved") or {}) for run in (base, new))
-    return (
-        isinstance(one, dict) and isinstance(other, dict) and one.get("id") is not None and one["id"] == other.get("id")
-    )
+    one, other = (run.part("interleaved").get("id") for run in (base, new))
+    return one is not None and one == other
 
 
 def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:

@@ -14,7 +14,7 @@ from itertools import combinations, combinations_with_replacement, pairwise
 import numpy as np
 
 from collbench.analysis.bootstrap import Floats, log_medians
-from collbench.model.curve_fit import student
+from collbench.stats import student
 
 _QUANTILE = 0.75  # of all rows, so that the few that are far rougher do not speak for the others
 _FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one row of a hundred

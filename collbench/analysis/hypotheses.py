@@ -36,7 +36,7 @@ class Hypothesis:
 
 
 def _without_p2p(system: System) -> list[System]:
-    if system.gpus < 2 or (system.fabric == "pcie" and not system.p2p):
+    if system.gpus < 2 or (system.meets_over_pcie and not system.p2p):
         return []
     bare = replace(system, fabric="pcie", nvlinks=0, p2p=False, multicast=False, spec_rate=0.0)
     shares = (1, 0.5, 0.25)  # sockets apart, busy memory
@@ -65,7 +65,7 @@ def _halved(system: System) -> list[System]:
     """Half of the lanes' rate, of the cards' between nodes or of the GPUs' slots."""
     if system.nodes > 1 and system.nics:
         return [replace(system, nics=replace(system.nics, rate=system.nics.rate / 2))]
-    if system.fabric != "pcie":
+    if not system.meets_over_pcie:
         return []
     return [replace(system, gpu_rate=system.gpu_rate / 2, pcie_lanes=max(1, system.pcie_lanes // 2))]
 

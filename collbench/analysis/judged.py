@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean, stdev
 
 from collbench.measurement import Observed
-from collbench.model.curve_fit import student
+from collbench.stats import student
 from collbench.sweep import Case
 
 FEWEST_SIZES = 4  # that a mean over sizes is made of

@@ -1,7 +1,7 @@
 """What a foreign file tells: its tests, each with its rows, its machine, and what a run file cannot hold."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,8 +149,3 @@ def said_ranks(hints: Hints, found: int | None, name: str, why: str) -> int:
     if not 1 <= ranks <= MOST_RANKS:
         raise UsageError(f"{name}: {ranks} is no number of ranks; give --ranks N")
     return ranks
-
-
-def setting(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that are known."""
-    return {name: values[name] for name in names if values.get(name) is not None}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from collbench.formats import Format
 from collbench.formats._source import Source, clean, count, exact, microseconds
 from collbench.formats._table import Table, table
-from collbench.formats._test import Hints, Rows, Test, Unfit, known_collective, machine_of, make_case, said_ranks
+from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, known_collective, make_case, said_ranks
 from collbench.measurement import Reported
 
 NAME = "rccl-csv"
@@ -47,14 +47,13 @@ def _test(source: Source, found: Table, ranks: int, rows: list[tuple[int, str, M
             kept.results += list(_results(at, line, row, ranks))
         except Unfit as error:
             kept.leave(str(error))
-    machine = machine_of([], ranks, {}, {})
     name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
     return Test(
         format=NAME,
         tool="rccl-tests",
         version="CSV",
         file=source.file,
-        machine=type(machine)(ranks, name, nodes=nodes),
+        machine=Machine(ranks, name, nodes=nodes),
         results=tuple(kept.results),
         complete=not source.torn,
         layout={"header": found.header},

@@ -82,7 +82,7 @@ def _unreachable(error: RunFileError) -> bool:
 def facts_of(run: Run) -> Facts:
     """The facts of a run; nothing in the header is believed to be of any type."""
     environment, topology, sweep, imported, interleaved = (
-        _fields(run.header.get(name)) for name in ("environment", "topology", "sweep", "imported", "interleaved")
+        run.part(name) for name in ("environment", "topology", "sweep", "imported", "interleaved")
     )
     results = run.results
     return Facts(
@@ -136,10 +136,6 @@ def _words(values: Any) -> tuple[str, ...]:
         return tuple(dict.fromkeys(filter(None, map(word, values))))
     except TypeError:
         return ()
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _number(value: Any) -> tuple[int, ...]:

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from statistics import NormalDist
 
 import numpy as np
 
 from collbench.errors import CollbenchError
 from collbench.model.least_squares import Floats, solve
+from collbench.stats import student
 from collbench.units import format_size
 
 FEWEST = 4  # sizes: three numbers, and one more to tell whether they fit
@@ -134,22 +134,6 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 
     central = found[: terms.shape[1]]
     draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every, seed))
     return CurveFit(central, float(bend), size, seconds, draws, _left_out(size, seconds))
-
-
-def student(probability: float, freedom: int) -> float:
-    """The quantile of Student's t: exact for 1 and 2 degrees of freedom, else G. W. Hill's expansion (1970)."""
-    if freedom == 1:
-        return math.tan(math.pi * (probability - 0.5))
-    if freedom == 2:
-        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
-    z = NormalDist().inv_cdf(probability)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return float(z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms)))
 
 
 def _terms(nbytes: Floats, bend: float = math.inf) -> Floats:

@@ -1,14 +1,17 @@
 """`collbench diagnose`: its words, and how it says no."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
+from collbench import cli
 from collbench.cli.diagnose import command
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement, Prediction
+from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
 from collbench.store import Writer
 from collbench.topology import presets
@@ -101,3 +104,28 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         writer.header({})
         writer.append(Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6))
     assert "predictions only" in refusal(diagnose(tmp_path / "predicted"))
+
+
+ODD = ("x", ["x"], 7, None, {"name": 5, "variables": ["x"], "spin": [], "gpus": 7, "platform": "gpu", "ranks": "x"})
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+@pytest.mark.parametrize("name", ["diagnose", "fit"])
+def test_a_header_may_hold_anything(tmp_path: Path, name: str, value: object) -> None:
+    """A run file may come from anywhere: what is no part of a header counts as missing."""
+    lines = (ROOT / "results" / "cpu-2-ranks" / "run.jsonl").read_text().splitlines()
+    rows = [line for line in lines if '"implementation": "ring-flags"' in line]
+    parts = ("environment", "topology", "sweep", "imported", "interleaved")
+    header = {"kind": "header", "format": 1, **dict.fromkeys(parts, value)}
+    (tmp_path / "run.jsonl").write_text("\n".join([json.dumps(header), *rows]) + "\n")
+    result = CliRunner().invoke(cli.group.get_command(None, name), [str(tmp_path)])  # type: ignore[arg-type]
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert "ring-flags" in result.output
+
+
+def test_what_was_skipped_is_no_prediction(tmp_path: Path) -> None:
+    """Its reason is in the file."""
+    with Writer(tmp_path / "skipped") as writer:
+        writer.header({})
+        writer.append(Skipped(case(), "nvls", "gpu", "no switch"))
+    assert "its other rows say why" in refusal(diagnose(tmp_path / "skipped"))

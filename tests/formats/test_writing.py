@@ -115,7 +115,7 @@ def test_what_is_written_reads_back_to_the_same_values(name: str) -> None:
     assert {(row.case, row.implementation, row.platform) for row in read} == {
         (each.case, each.implementation, each.platform) for each in held
     }
-    expected = {each.case: each.median if name == "csv" else sum(each.seconds) / len(each.seconds) for each in held}
+    expected = {each.case: each.typical if name == "csv" else sum(each.seconds) / len(each.seconds) for each in held}
     for row in read:
         assert row.seconds == pytest.approx(expected[row.case], rel=0, abs=0.0051e-6)
         assert row.wrong in (0, None)

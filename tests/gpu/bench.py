@@ -45,7 +45,7 @@ def targets(platform: Platform, large: int, small: int, sampling: Sampling) -> I
         yield f"{result.implementation} at {format_size(large)}: {value}{_share(result, bandwidth)}"
     for result in sampled(platform, case(platform, nbytes=small), sampling):
         bound = f", at most {LATENCY * 1e6:.0f} us" if result.implementation == "one-shot-ll" else ""
-        yield f"{result.implementation} at {format_size(small)}: {result.median * 1e6:.2f} us{bound}"
+        yield f"{result.implementation} at {format_size(small)}: {result.typical * 1e6:.2f} us{bound}"
 
 
 def _share(result: Measurement, bandwidth: float) -> str:

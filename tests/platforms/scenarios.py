@@ -31,11 +31,13 @@ from collbench.platforms import (
     gpu_nccl,
     gpu_ranks,
     gpu_timing,
+    logs,
     needed_memory,
 )
 from collbench.platforms.processes import Processes
 from collbench.runner import measure
 from collbench.sweep import Case, Sampling, Sweep
+from collbench.tracing import explain
 from tests.platforms.among_processes import ON_GPU, ONE_PROCESS
 from tests.platforms.fake_cuda import ILLEGAL_ADDRESS, CUDARuntimeError, Machine
 from tests.platforms.fake_simulate import Simulation, build_extension
@@ -55,21 +57,21 @@ def scenario(function: Scenario) -> Scenario:
 
 
 @contextmanager
-def opened(devices: int = 2, **faults: Any) -> Iterator[Any]:
+def opened(devices: int = 2, traced: bool = False, **faults: Any) -> Iterator[Any]:
     """The platform on this process's view of the machine, given back at the end."""
     for name in gpu_nccl.sharing(1, 1):
         os.environ.pop(name, None)
     machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
     gpu_ranks.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
-    platform = gpu.open_platform(*wanted())
+    platform = gpu.open_platform(*wanted(traced))
     platform.machine = machine
     yield platform
     platform.close()
     machine.stop()
 
 
-def wanted() -> tuple[Any, ...]:
+def wanted(traced: bool = False) -> tuple[Any, ...]:
     sweep = Sweep(
         tuple(COLLECTIVES.values()),
         SIZES,
@@ -78,7 +80,7 @@ def wanted() -> tuple[Any, ...]:
         RANKS,
         tuple(each.name for each in ON_GPU),
     )
-    fifos = fifo_bytes(sweep.implementations, RANKS)
+    fifos = ({logs.FIFO: logs.NBYTES} if traced else {}) | fifo_bytes(sweep.implementations, RANKS)
     return sweep, needed_memory(sweep, fifos), fifo_starts(fifos)
 
 
@@ -200,6 +202,13 @@ def room_for_no_grid_on_one() -> Any:
     with opened(**on(1, blocks_each=0)) as platform:
         results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=1, region=0.0)))
     return {each.implementation: getattr(each, "reason", "measured") for each in results}
+
+
+@scenario
+def room_for_no_grid_on_one_explained() -> Any:
+    with opened(traced=True, **on(1, blocks_each=0)) as platform:
+        results = list(explain(a_case(), ON_GPU, platform, Sampling(region=0.0)))
+    return {each.implementation: getattr(each, "reason", "explained") for each in results}
 
 
 @scenario

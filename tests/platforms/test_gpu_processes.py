@@ -135,6 +135,13 @@ def test_a_grid_that_one_gpu_cannot_hold_is_skipped_by_all(two: Said) -> None:
     )
 
 
+def test_what_one_process_cannot_carry_out_is_explained_by_none(two: Said) -> None:
+    """As it is measured by none: the others would wait for it."""
+    found = same(two("room_for_no_grid_on_one_explained"))
+    assert found.pop("nccl") == found.pop("ring-host") == found.pop("auto") == "explained"
+    assert all(what.startswith("rank 1: ") and "cannot run at once" in what for what in found.values())
+
+
 def test_a_wrong_element_of_one_process_is_told_to_all(two: Said) -> None:
     assert same(two("a_wrong_element")).startswith("rank 1, element 3 (chunk 0): got 7.0, expected")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collbench.model.curve_crossing import crossings
-from collbench.model.curve_fit import CONFIDENCE, CurveFit, Unfit, fit, student
+from collbench.model.curve_fit import CONFIDENCE, CurveFit, Unfit, fit
 
 SIZES = [float(8 * 4**k) for k in range(13)]  # 8 B to 128 MiB
 
@@ -150,12 +150,6 @@ def test_the_same_samples_give_the_same_intervals() -> None:
     """The draws are seeded."""
     first, second = (fit(SIZES, samples(0, 1e-6, 1e-9, 1e-10)) for _ in range(2))
     assert (first.draws == second.draws).all()
-
-
-def test_student_is_the_tables() -> None:
-    """95th percentiles for 1, 2, 5, 12 and 100 degrees of freedom."""
-    for freedom, value in ((1, 6.314), (2, 2.920), (5, 2.015), (12, 1.782), (100, 1.660)):
-        assert student(0.95, freedom) == pytest.approx(value, rel=0.003)
 
 
 def test_the_order_of_sizes_does_not_matter() -> None:

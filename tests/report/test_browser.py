@@ -148,7 +148,7 @@ def test_pointing_shows_value_and_interval(opened: Page) -> None:
     opened.browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": marker[0], "y": marker[1]})
     label = wait(lambda: opened.run("return document.querySelector('#plot .hoverlayer .hovertext')?.textContent || ''"))
     low, high = map(format_seconds, row.interval)
-    assert f"{format_size(SIZES[8])}: {format_seconds(row.median)}" in label
+    assert f"{format_size(SIZES[8])}: {format_seconds(row.typical)}" in label
     assert f"95 % interval: {low} - {high}" in label
     assert "<b>bold</b>" in label
     assert opened.run("return document.querySelectorAll('#plot .hoverlayer a').length") == 0
