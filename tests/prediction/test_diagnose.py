@@ -59,6 +59,7 @@ def shared_memory(system: System) -> System:
     return replace(system, fabric="pcie", nvlinks=0, p2p=False, multicast=False, gpu_rate=system.pcie_rate)
 
 
+BRIDGED = replace(presets.load("h100-nvl"), per_socket=8)  # or the way between sockets is narrower than half a slot
 DEGRADED: list[tuple[str, System, Callable[[System], System]]] = [
     ("P2P is off", H100, shared_memory),
     ("P2P is off", PCIE, lambda system: replace(system, p2p=False)),
@@ -66,7 +67,7 @@ DEGRADED: list[tuple[str, System, Callable[[System], System]]] = [
     ("only some of the network cards", H100.of(4), lambda system: network(system, per_node=1)),
     ("a ring or tree instead of NVLS", H100, lambda system: replace(system, nvls=False)),
     ("PCIe of an older generation", PCIE.part(2), lambda system: replace(system, gpu_rate=system.gpu_rate / 2)),
-    ("PCIe of an older generation", presets.load("h100-nvl"), lambda system: replace(system, pcie_lanes=8)),
+    ("PCIe of an older generation", BRIDGED, lambda system: replace(system, pcie_lanes=8)),
 ]
 
 
