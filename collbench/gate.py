@@ -7,10 +7,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from collbench.analysis.compare import Comparison
-from collbench.analysis.differences import printable
 from collbench.analysis.judged import Row, Together
 from collbench.analysis.unmatched import Unmatched
 from collbench.errors import UsageError
+from collbench.foreign import printable
 from collbench.table import title
 from collbench.units import format_seconds, format_size
 

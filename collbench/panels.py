@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeGuard
 
 from collbench.analysis.bound import Bound, bound
 from collbench.errors import UsageError
+from collbench.implementations import libraries
 from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
 from collbench.store import NAME, Run
 
@@ -82,7 +83,7 @@ class Panel:
         None for that library itself, and where there is none.
         """
         same = [each for each in self.libraries if each.case == result.case and _predicted(each) == _predicted(result)]
-        found = min(reversed(same), key=lambda each: _library_names().index(each.implementation), default=None)
+        found = min(reversed(same), key=lambda each: libraries().index(each.implementation), default=None)
         return None if found and found.implementation == result.implementation else found
 
 
@@ -98,12 +99,6 @@ def _predicted(result: Drawn) -> bool:
 def _told(note: str) -> str:
     """A note without what `auto` picked: it does so anew at each size, and the table says it there."""
     return "; ".join(part for part in note.split("; ") if not part.startswith("picked "))
-
-
-def _library_names() -> list[str]:
-    from collbench.implementations import implementations
-
-    return [name for name, each in implementations().items() if each.library]
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
@@ -186,7 +181,7 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
         platform=str(topology.get("platform", right[0].platform)),
         results=right,
         wrong=wrong,
-        libraries=tuple(result for result in right if result.implementation in _library_names()),
+        libraries=tuple(result for result in right if result.implementation in libraries()),
         tools=frozenset(filter(None, [tool])),
     )
 

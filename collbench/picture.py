@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.styles import style
+from collbench.styles import FORMATS, UNDATED, style
 from collbench.topology.diagram import fabric_words, nic_words, tiers
 from collbench.topology.system import System
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
-UNDATED: dict[str, dict[str, str | None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 COLORS = {
     "gpu": "#9AD8C4",
     "fabric": "#F5CF7F",
@@ -45,11 +43,11 @@ def draw(system: System, path: Path) -> Path:
 
     The same system gives the same bytes, whatever the user's Matplotlib configuration.
     """
-    if path.suffix not in FORMATS:
-        raise UsageError(f"{path} is no picture's name; let it end in {', '.join(FORMATS)}")
+    if path.suffix[1:] not in FORMATS:
+        raise UsageError(f"{path} is no picture's name; let it end in .{', .'.join(FORMATS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with style():
-        figure(system).savefig(path, dpi=150, metadata=UNDATED.get(path.suffix))
+        figure(system).savefig(path, dpi=150, metadata=UNDATED.get(path.suffix[1:]))
     return path
 
 

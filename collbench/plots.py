@@ -13,14 +13,14 @@ import math
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from collbench import legends, scales
 from collbench.looks import Look, looks
 from collbench.overlay import Layer, alone, overlaid, place
 from collbench.panels import Combination, Line, Panel, only, panels
 from collbench.store import Run
-from collbench.styles import SCREEN, Style, letters_of, style
+from collbench.styles import SCREEN, UNDATED, Style, letters_of, style
 from collbench.views import DEFAULT, Quantity, chosen
 
 if TYPE_CHECKING:
@@ -63,12 +63,11 @@ def draw(
 
 def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
     """Write one figure in each format, and say which files."""
-    undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
         with style(of_style):
-            figure.savefig(path, dpi=of_style.dpi, metadata=undated.get(path.suffix[1:]))
+            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
     return paths
 
 

@@ -11,24 +11,22 @@ from collbench.analysis.judged import Row
 from collbench.errors import UsageError
 from collbench.looks import Look, looks
 from collbench.plots import save
-from collbench.scales import size_ticks
-from collbench.styles import style
+from collbench.scales import size_axis
+from collbench.styles import FORMATS, style
 from collbench.table import title
-from collbench.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = ("png", "svg", "pdf")
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
 
 
 def check(paths: Sequence[Path]) -> None:
-    """UsageError for a file whose suffix is none of SUFFIXES."""
+    """UsageError for a file whose suffix is none of FORMATS."""
     for path in paths:
-        if path.suffix[1:].lower() not in SUFFIXES:
-            choices = ", ".join(f".{each}" for each in SUFFIXES)
+        if path.suffix[1:].lower() not in FORMATS:
+            choices = ", ".join(f".{each}" for each in FORMATS)
             raise UsageError(f"cannot draw {path}: its suffix says no format; choose from: {choices}")
 
 
@@ -101,14 +99,11 @@ def _line(axes: "Axes", rows: Sequence[Row], look: Look, aside: float) -> None:
 
 
 def _axes(axes: "Axes", rows: Sequence[Row], margin: float) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     sizes = [row.base.case.nbytes for row in rows]
-    axes.set_xscale("log", base=2)
+    size_axis(axes, sizes, 6)
     axes.set_xlim(min(sizes) / 1.8, max(sizes) * 1.8)
-    axes.xaxis.set_major_locator(FixedLocator(size_ticks(min(sizes), max(sizes), 6)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_size(size)))
-    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("message size")
     low, high = _limits(rows, margin)
     axes.set_yscale("log")

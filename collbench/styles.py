@@ -12,6 +12,10 @@ from typing import Any
 
 from collbench.looks import Look
 
+FORMATS = ("png", "svg", "pdf")
+UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""What to tell Matplotlib, so that a file's bytes do not depend on the day."""
+
 
 @dataclass(frozen=True)
 class Style:

@@ -8,19 +8,38 @@ In the lesson a number is a link to the run that it comes from, whose title says
     A at SIZE               the time of A
     busbw of A at SIZE      in GB/s
     PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
+
+The table between the marks of BLOCK is computed from the textbooks' closed forms.
 """
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from collbench.measurement import PARTS, Explanation, Measurement
+from collbench.model import closed_forms as forms
 from collbench.store import read
-from collbench.units import format_rate, format_seconds, parse_size
+from collbench.units import format_rate, format_seconds, format_size, parse_size
 from tests.conftest import ROOT
 
 LESSON = ROOT / "docs" / "lesson.md"
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
+
+RANKS, GPUS = 64, 8  # in all, and of a node
+BETWEEN, INSIDE = (5e-6, 1 / 50e9), (1e-6, 1 / 370e9)  # seconds of a message and of a byte: a network card, NVLink
+TEXTBOOK: dict[str, Callable[[float], float]] = {
+    "ring": lambda size: forms.ring_allreduce(RANKS, size, *BETWEEN),
+    "recursive doubling": lambda size: forms.recursive_doubling(RANKS, size, *BETWEEN),
+    "halving-doubling": lambda size: forms.halving_doubling(RANKS, size, *BETWEEN),
+    "binomial tree, up and down": lambda size: forms.binomial_allreduce(RANKS, size, *BETWEEN),
+    "chain, pipelined": lambda size: forms.chain_allreduce(RANKS, size, *BETWEEN),
+    "two trees, pipelined": lambda size: forms.double_tree_allreduce(RANKS, size, *BETWEEN),
+    "parameter server, one": lambda size: forms.parameter_server(RANKS, 1, size, *BETWEEN),
+    "hierarchical": lambda size: forms.hierarchical(GPUS, RANKS // GPUS, size, INSIDE, BETWEEN),
+}
+BLOCK = re.compile(r"(<!-- textbook -->\n).*?(\n<!-- end -->)", re.DOTALL)
+TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 
 Found = dict[tuple[str, int], Measurement | Explanation]
 
@@ -60,8 +79,18 @@ def ratio(number: float) -> str:
     return f"{number:.2f}x" if number < 1 else f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
 
 
+def textbook() -> str:
+    """What the algorithms take by their closed forms, as a table."""
+    sizes = " | ".join(map(format_size, TEXTBOOK_SIZES))
+    lines = [f"| algorithm | {sizes} |", "|---|" + "---|" * len(TEXTBOOK_SIZES)]
+    for name, seconds in TEXTBOOK.items():
+        lines.append(f"| {name} | {' | '.join(format_seconds(seconds(size)) for size in TEXTBOOK_SIZES)} |")
+    return "\n".join(lines)
+
+
 def rewritten(text: str) -> str:
     """The lesson with every number as the runs have it."""
+    text = BLOCK.sub(lambda match: match[1] + textbook() + match[2], text)
     return NUMBER.sub(
         lambda match: f'[{value((LESSON.parent / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
     )

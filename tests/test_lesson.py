@@ -22,9 +22,24 @@ def test_every_number_is_what_its_run_says() -> None:
 
 def test_no_measured_number_stands_without_its_run() -> None:
     """Times, factors and shares outside of links are from elsewhere, and few."""
-    bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", TEXT)
+    bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", lesson.BLOCK.sub("", TEXT))
     found = set(re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare))
     assert found <= FROM_ELSEWHERE
+
+
+def test_the_textbooks_say_of_each_algorithm_what_the_lesson_says_of_it() -> None:
+    """Who is first and last at the smallest and the largest size, and by how much."""
+    small, large = (
+        sorted(lesson.TEXTBOOK, key=lambda name: lesson.TEXTBOOK[name](size))
+        for size in (lesson.TEXTBOOK_SIZES[0], lesson.TEXTBOOK_SIZES[-1])
+    )
+    assert (small[0], small[1]) == ("parameter server, one", "recursive doubling")
+    assert set(small[-2:]) == {"ring", "chain, pipelined"}
+    assert small[-1] == "chain, pipelined"
+    assert (large[0], large[1], large[-1]) == ("hierarchical", "chain, pipelined", "parameter server, one")
+    doubling, ring = lesson.TEXTBOOK["recursive doubling"], lesson.TEXTBOOK["ring"]
+    assert ring(lesson.TEXTBOOK_SIZES[0]) / doubling(lesson.TEXTBOOK_SIZES[0]) == pytest.approx(20, rel=0.1)
+    assert doubling(lesson.TEXTBOOK_SIZES[-1]) / ring(lesson.TEXTBOOK_SIZES[-1]) == pytest.approx(3, rel=0.05)
 
 
 def test_the_lesson_goes_up_the_ladder() -> None:

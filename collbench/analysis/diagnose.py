@@ -18,6 +18,7 @@ from collbench.units import format_size
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
 
 FEWEST = 3  # sizes that a verdict needs
+TOLD = 3  # reasons
 MARGIN = math.log(1.25)  # beyond the band: what a machine may be slower than others of its kind, and still be right
 LOOSE = math.log(2)  # the same for what NCCL's own table does not cost: operations made of sends and receives
 TABLED = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
@@ -65,6 +66,22 @@ class Diagnosis:
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
+
+    def likely(self) -> Iterator[tuple[str, str]]:
+        """The first reasons in words, each with what to do; those behind are hardly ever it."""
+        for each in self.reasons[:TOLD]:
+            facts = f"; {'; '.join(each.facts)}" if each.facts else ""
+            yield (
+                f"{each.hypothesis.name}: then {each.off:.2f}x off instead of {self.off:.2f}x{facts}",
+                each.hypothesis.fix,
+            )
+
+    @property
+    def unexplained(self) -> str:
+        """What to say of a slow curve without a reason; nothing of any other."""
+        if self.verdict is not Verdict.SLOW or self.reasons:
+            return ""
+        return f"reason: unknown; times are {self.off:.2f}x off, and nothing that the model can change explains them"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from collbench.foreign import printable
+
 _TOLD = (  # parts of a header, outermost first; what changes from run to run of itself is in none
     ("collbench",),
     ("environment",),
@@ -58,8 +60,3 @@ def _text(value: Any) -> str:
         return "-"
     text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-
-
-def printable(text: str) -> str:
-    """The same with whatever could move the cursor or break a line written as an escape."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -10,9 +10,9 @@ import click
 
 from collbench import gate
 from collbench.analysis.compare import Comparison
-from collbench.analysis.differences import printable
 from collbench.analysis.judged import Row, Together
 from collbench.analysis.unmatched import Unmatched
+from collbench.foreign import printable
 from collbench.records import case_fields
 from collbench.table import title
 from collbench.units import format_seconds, format_size

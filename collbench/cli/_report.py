@@ -7,7 +7,7 @@ import click
 
 from collbench.analysis.crossover import contests, in_words, rivals, winners
 from collbench.cli._status import Status
-from collbench.implementations import implementations
+from collbench.implementations import implementations, libraries
 from collbench.measurement import Measurement, Skipped
 from collbench.session import Session, exit_status
 from collbench.store import INTERRUPTED, read
@@ -35,7 +35,7 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
-    libraries = [name for name in session.sweep.implementations if implementations()[name].library]
+    compared = [name for name in session.sweep.implementations if name in libraries()]
     estimated = {each for name in session.sweep.implementations for each in implementations()[name].estimates}
     status = Status(len(list(session.sweep.cases())) * len(session.sweep.implementations))
     above, said = "", set()
@@ -45,14 +45,14 @@ def _show(session: Session, spread: bool) -> None:
         status.clear()
         estimates = result.case.collective.name in estimated
         if title(result.case) != above:
-            above, library = title(result.case), libraries[0] if libraries else ""
+            above, library = title(result.case), compared[0] if compared else ""
             names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
             click.echo(f"\n{above}\n{names}")
         if isinstance(result, Skipped) and (above, result.implementation, result.reason) in said:
             continue  # said once for all sizes; the run file has every one
         if isinstance(result, Skipped):
             said.add((above, result.implementation, result.reason))
-        line = row(result, library_of(session.results, libraries, result.case), spread, estimates)
+        line = row(result, library_of(session.results, compared, result.case), spread, estimates)
         click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
         status.show(len(session.results), above)
     status.clear()
@@ -60,13 +60,12 @@ def _show(session: Session, spread: bool) -> None:
 
 def _fastest(session: Session) -> None:
     """Who wins from which size on; one implementation alone has no rivals."""
-    libraries = [name for name, each in implementations().items() if each.library]
     own = rivals(session.results)
     alone = len({each.implementation for each in own}) < 2
     for case, ranges in [] if alone else winners(own):
         told = [f"{name} {_span(first, last)}" for first, last, name in ranges]
         click.echo(f"\nfastest, {title(case)}: {'; '.join(told)}")
-        for contest in contests(own, libraries):
+        for contest in contests(own, libraries()):
             if title(contest.case) == title(case):
                 click.echo(f"  {in_words(contest)}")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collbench.store import Run
     from collbench.topology.system import System
 
-REASONS = 3  # shown; those behind are hardly ever it
-
 
 @click.command("diagnose")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
@@ -99,16 +97,11 @@ def _table(found: "Diagnosis") -> Iterator[str]:
 
 
 def _reasons(found: "Diagnosis") -> Iterator[str]:
-    from collbench.analysis.diagnose import Verdict
-
-    if found.verdict is not Verdict.SLOW:
-        return
-    if not found.reasons:
-        yield f"  reason: unknown; times are {found.off:.2f}x off, and nothing that the model can change explains them"
-    for number, each in enumerate(found.reasons[:REASONS], 1):
-        facts = f"; {'; '.join(each.facts)}" if each.facts else ""
-        yield f"  {number}. {each.hypothesis.name}: then {each.off:.2f}x off instead of {found.off:.2f}x{facts}"
-        yield f"     {each.hypothesis.fix}"
+    if found.unexplained:
+        yield f"  {found.unexplained}"
+    for number, (why, fix) in enumerate(found.likely(), 1):
+        yield f"  {number}. {why}"
+        yield f"     {fix}"
 
 
 def _without_a_model(found: "Diagnosis") -> Iterator[str]:

@@ -33,13 +33,13 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
     """
     from collbench import store
     from collbench.analysis.fitted import all_crossings, curves, fields
-    from collbench.implementations import implementations
+    from collbench.implementations import libraries
 
     read = [store.read(path) for path in runs]
     calibration = _calibrate(out, read, system)
     found = curves(read, _sizes(held_back))
     _refuse(found, read, held_back)
-    crossed = all_crossings(found, read, [name for name, each in implementations().items() if each.library])
+    crossed = all_crossings(found, read, libraries())
     if as_json:
         click.echo(
             json.dumps(

@@ -114,13 +114,13 @@ def command(
 
 def _implementations(names: str, runs: "Sequence[Run]") -> Collection[str]:
     """Those of the runs that are meant; UsageError, listing what there is, for one that is not in them."""
-    from collbench.implementations import implementations
+    from collbench.implementations import implementations, libraries
 
     there = list(dict.fromkeys(result.implementation for run in runs for result in run.results))
     known = implementations()
     groups = {
-        "library": [name for name in there if name in known and known[name].library],
-        "ladder": [name for name in there if name in known and not known[name].library],
+        "library": [name for name in there if name in libraries()],
+        "ladder": [name for name in there if name in known and name not in libraries()],
     }
     chosen: list[str] = []
     for word in (word.strip() for word in names.split(",")):

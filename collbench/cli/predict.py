@@ -10,15 +10,23 @@ from collbench.cli.sweep import MEASURING
 _OPTIONS = shared(*(name for name in DEFAULTS if name not in (*MEASURING, "on", "impl")), impl="library")
 
 
-@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+class _Command(click.Command):
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every what-if, looked up for this help alone: the model takes a while to import."""
+        from collbench.model.what_if import WHAT_IFS
+
+        with formatter.section("What-ifs"):
+            formatter.write_dl([(each.form, each.meaning) for each in WHAT_IFS.values()])
+
+
+@click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
 @click.argument("system", metavar="SYSTEM|FILE.toml")
 @click.option(
     "--what-if",
     "what_ifs",
     multiple=True,
     metavar="CHANGE",
-    help="Change the network between nodes, and compare: link-down=leaf0:spine0, oversubscription=4, ecmp, ...; may be "
-    "given several times.",
+    help="Change the network between nodes, and compare (below); may be given several times.",
 )
 def command(system: str, what_ifs: tuple[str, ...], **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.

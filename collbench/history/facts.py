@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.errors import RunFileError
+from collbench.foreign import visible
 from collbench.measurement import Failed, Measurement, Reported, Result, Skipped, Timed, timed
 from collbench.records import case_fields
 from collbench.store import INTERRUPTED, NAME, Run, TornLine, read
@@ -121,13 +122,12 @@ def word(value: Any) -> str:
     """A text as it may stand on a terminal: no control characters, no lone surrogates, not too long."""
     if not isinstance(value, str):
         return ""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in value[:_LONGEST])
+    return visible(value[:_LONGEST])
 
 
 def shown(path: Path) -> str:
     """A path as it may stand on a terminal; all of it, since people copy it."""
-    text = os.fsencode(path).decode(errors="replace")
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return visible(os.fsencode(path).decode(errors="replace"))
 
 
 def _words(values: Any) -> tuple[str, ...]:

@@ -57,6 +57,11 @@ def implementations() -> dict[str, Implementation]:
     return {each.name: each for each in sorted(found, key=lambda each: (each.rung, each.name))}
 
 
+def libraries() -> list[str]:
+    """Those that the hand-written ones are compared with."""
+    return [name for name, each in implementations().items() if each.library]
+
+
 def fifo_bytes(names: Iterable[str], ranks: int) -> dict[str, int]:
     """Bytes that each wants in a window for its own: what one leaves there must not pass for another's packets."""
     known = implementations()
@@ -69,8 +74,8 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
     known = {name: each for name, each in implementations().items() if platform in each.platforms}
     groups = {
         "all": list(known),
-        "library": [name for name, each in known.items() if each.library],
-        "ladder": [name for name, each in known.items() if not each.library],
+        "library": [name for name in known if name in libraries()],
+        "ladder": [name for name in known if name not in libraries()],
     }
     chosen: list[str] = []
     for word in names.split(","):

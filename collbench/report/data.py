@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from collbench.implementations import implementations
+from collbench.implementations import libraries
 from collbench.looks import Look, looks
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
 from collbench.panels import share_a_device
@@ -39,11 +39,6 @@ AGAIN = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's l
 DARK = (0x16, 0x1A, 0x20)  # the page's background at night, as report.css has it
 READABLE = 4.5  # contrast with it
 KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
-
-
-def libraries() -> list[str]:
-    """What the others are compared with."""
-    return [name for name, each in implementations().items() if each.library]
 
 
 def curves(runs: Sequence[Sound]) -> dict[str, Any]:

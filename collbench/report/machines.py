@@ -3,15 +3,18 @@
 import io
 import re
 import tomllib
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from collbench.analysis.machine import discovered, machine
 from collbench.errors import CollbenchError, UsageError
-from collbench.report.sound import Sound, plain, visible
+from collbench.foreign import visible
+from collbench.report.sound import Sound, plain
 from collbench.topology import describe, diagram, presets
-from collbench.topology.system import Nics, System, Tier
+from collbench.topology.model import from_record
+from collbench.topology.system import System
 from collbench.topology.written import to_toml
 
 WIDEST = 84  # columns of a text
@@ -44,13 +47,8 @@ def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
 def _described(record: Any) -> System:
     """The system of a predicted run's header; it is read back like a user's file, so that it is no odder than one."""
     try:
-        parts = dict(record) | {
-            "nics": Nics(**record["nics"]) if record["nics"] else None,
-            "tiers": tuple(Tier(**tier) for tier in record["tiers"]),
-            "switches": tuple(tuple(group) for group in record["switches"]),
-            "calibration": "",  # names a file of the machine that the run comes from
-        }
-        text = to_toml(System(**{key: parts[key] for key in System.__dataclass_fields__ if key in parts}))
+        # A calibration would name a file of the machine that the run comes from.
+        text = to_toml(replace(from_record(System, record), calibration=""))
         return presets.parse(tomllib.loads(text), Path("the header"))
     except UsageError:
         raise
@@ -65,15 +63,15 @@ def picture(system: System, prefix: str) -> str:
     """
     import matplotlib
 
-    from collbench.picture import UNDATED, figure
-    from collbench.styles import style
+    from collbench.picture import figure
+    from collbench.styles import UNDATED, style
 
     file = io.StringIO()
     with style(), matplotlib.rc_context({"svg.fonttype": "none"}):
         drawn = figure(system)
         for text in drawn.findobj(lambda artist: hasattr(artist, "set_parse_math")):
             text.set_parse_math(False)  # type: ignore[attr-defined]
-        drawn.savefig(file, format="svg", transparent=True, metadata=UNDATED[".svg"])
+        drawn.savefig(file, format="svg", transparent=True, metadata=UNDATED["svg"])
     svg = re.sub(r"\A.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
     svg = re.sub(r' id="', f' id="{prefix}', svg)
     svg = re.sub(r'(url\(|xlink:href=")#', rf"\1#{prefix}", svg)

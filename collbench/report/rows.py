@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from collbench.implementations import libraries
 from collbench.measurement import (
     PARTS,
     Explanation,
@@ -16,7 +17,6 @@ from collbench.measurement import (
     Timed,
 )
 from collbench.panels import share_a_device
-from collbench.report.data import libraries
 from collbench.report.markup import Markup, tag
 from collbench.report.sound import Sound, plain
 from collbench.sweep import Case

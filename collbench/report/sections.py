@@ -5,8 +5,8 @@ from typing import Any
 
 from collbench.analysis import fitted
 from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.implementations import libraries
 from collbench.measurement import PARTS, Explanation
-from collbench.report.data import libraries
 from collbench.report.markup import Markup, joined, table, tag
 from collbench.report.rows import HEADING, Rows
 from collbench.report.seen import Seen, by_run, distinct, section

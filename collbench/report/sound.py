@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from collbench.foreign import visible
 from collbench.measurement import PARTS, Explanation, Failed, Measurement, Observed, Prediction, Result, Skipped
 from collbench.store import NAME, Run
 
@@ -38,14 +39,8 @@ def plain(value: object, longest: int = LONGEST) -> str:
         text = value if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):  # integers of more digits than Python writes; nests too deep
         return "(not shown)"
-    text = " ".join(text[: 2 * longest].split())
-    text = visible(text)
+    text = visible(" ".join(text[: 2 * longest].split()))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def visible(text: str) -> str:
-    """With a sign for each character that no text should hold: controls, halves of a pair, changes of direction."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def sound(runs: Sequence[Run]) -> list[Sound]:

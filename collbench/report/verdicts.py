@@ -16,7 +16,6 @@ from collbench.sweep import Case
 from collbench.table import title
 from collbench.topology.system import System
 
-REASONS = 3  # shown; those behind are hardly ever it
 MOST = 40  # curves of a run that are fitted and judged: each takes a part of a second
 
 
@@ -96,11 +95,10 @@ def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> Judged:
 def _because(found: Diagnosis, own: CurveFit | None) -> Iterator[str]:
     if found.remark:
         yield found.remark
-    for each in found.reasons[:REASONS]:
-        facts = f"; {'; '.join(each.facts)}" if each.facts else ""
-        yield f"likely: {each.hypothesis.name} (then {each.off:.2f}x off instead of {found.off:.2f}x){facts}"
-        yield f"to do: {each.hypothesis.fix}"
-    if found.verdict is Verdict.SLOW and not found.reasons:
-        yield f"reason unknown; times are {found.off:.2f}x off, and nothing that the model can change explains them"
+    for why, fix in found.likely():
+        yield f"likely: {why}"
+        yield f"to do: {fix}"
+    if found.unexplained:
+        yield found.unexplained
     if not found.expected:
         yield from own_remarks(found.measured, own)

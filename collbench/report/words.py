@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from collbench.analysis.crossover import Contest, contests, rivals, winners
 from collbench.analysis.fitted import Curve
+from collbench.implementations import libraries
 from collbench.measurement import Prediction, Timed
-from collbench.report.data import libraries
 from collbench.report.sound import Sound
 from collbench.sweep import Case
 from collbench.table import title

@@ -14,6 +14,7 @@ from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
 from collbench.implementations import choose
 from collbench.measurement import Prediction, Skipped
+from collbench.model.what_if import WHAT_IFS
 from collbench.store import Run, read
 from collbench.topology import presets
 from tests.conftest import Command
@@ -185,6 +186,12 @@ def test_what_says_how_to_measure_is_told_apart_from_what_says_which_cases() -> 
     assert mine >= set(MEASURING)
     assert theirs >= mine - {"on", *MEASURING}
     assert not theirs & set(MEASURING)
+
+
+def test_the_help_has_every_what_if(collbench: Command) -> None:
+    """With its meaning; nobody should have to provoke an error to see them."""
+    shown = " ".join(collbench("predict", "--help").stdout.split())
+    assert all(each.form in shown and each.meaning in shown for each in WHAT_IFS.values())
 
 
 def test_what_if_shows_before_and_after_and_says_why(collbench: Command, tmp_path: Path) -> None:

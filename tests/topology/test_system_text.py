@@ -9,7 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from collbench import cli
 from collbench.errors import UsageError
-from collbench.picture import FORMATS, draw, figure
+from collbench.picture import draw, figure
+from collbench.styles import FORMATS
 from collbench.topology import presets
 from collbench.topology.diagram import lines, tiers
 from collbench.topology.system import Tier
@@ -139,9 +140,9 @@ def test_what_the_command_cannot_do_is_an_error(arguments, message):
 def test_pictures_in_each_format_are_the_same_every_time(tmp_path, suffix):
     """And are what their names say."""
     system = presets.load("dgx-1v").of(3)
-    first, again = (draw(system, tmp_path / folder / f"a{suffix}").read_bytes() for folder in "xy")
+    first, again = (draw(system, tmp_path / folder / f"a.{suffix}").read_bytes() for folder in "xy")
     assert first == again
-    assert first.startswith({".png": PNG, ".svg": SVG, ".pdf": PDF}[suffix])
+    assert first.startswith({"png": PNG, "svg": SVG, "pdf": PDF}[suffix])
 
 
 @pytest.mark.parametrize("name", presets.names())
