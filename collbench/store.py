@@ -50,7 +50,7 @@ def why_none(runs: Sequence[Run]) -> str:
 
 
 class TornLine(UserWarning):
-    """The last line of a run file stops in the middle, as after a power cut."""
+    """The last line of a run file stops in the middle, as after a power cut, or kill -9 at the wrong moment."""
 
 
 class Writer:
