@@ -60,7 +60,8 @@ def main() -> None:
 def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
     first = _next(world, channel)
     sweep = to_sweep(first["sweep"])
-    platform = open_platform(sweep, fifo_bytes(sweep.implementations, sweep.ranks), os.environ[PLATFORM])
+    fifos = fifo_bytes(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
+    platform = open_platform(sweep, fifos, os.environ[PLATFORM])
     cores = world.pin() if first["pinned"] else []
     _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
     while case := _next(world, channel).get("case"):

@@ -11,7 +11,7 @@ from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.implementations import choose, fifo_bytes
-from collbench.platforms import PLATFORMS, Region, needed_memory, on_auto, platform_module
+from collbench.platforms import PLATFORMS, needed_memory, on_auto, platform_module
 from collbench.sweep import SPINS, Sampling, Sweep, geometric, linear
 from collbench.units import format_size, parse_size
 
@@ -33,12 +33,11 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
         sweep = make_cases(options, ranks, choose(options["impl"], platform), last)
         return replace(sweep, sampling=_sampling(options), spin=options["spin"])
 
-    module = platform_module(platform)
     if options["maxbytes"]:
         sweep = sweep_to(parse_size(options["maxbytes"]))
-        module.refuse_too_large(_memory(sweep, copies), ranks)
+        _refuse_too_large(sweep, platform, copies)
         return platform, sweep
-    return platform, _largest_that_fits(sweep_to, module, ranks, copies)
+    return platform, _largest_that_fits(sweep_to, platform, copies)
 
 
 def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[str, ...], last: int) -> Sweep:
@@ -57,25 +56,26 @@ def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[st
     )
 
 
-def _largest_that_fits(sweep_to: Callable[[int], Sweep], module: Any, ranks: int, copies: int) -> Sweep:
+def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
     """The default sweep, cut at what memory allows: the first command must work in a small container too."""
-    last = module.LAST
+    last: int = platform_module(platform).LAST
     while last > SMALLEST_DEFAULT:
         sweep = sweep_to(last)
         try:
-            module.refuse_too_large(_memory(sweep, copies), ranks)
+            _refuse_too_large(sweep, platform, copies)
         except PlatformError:
             last //= 4
         else:
             return sweep
     sweep = sweep_to(last)
-    module.refuse_too_large(_memory(sweep, copies), ranks)
+    _refuse_too_large(sweep, platform, copies)
     return sweep
 
 
-def _memory(sweep: Sweep, copies: int) -> dict[Region, int]:
-    need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks))
-    return {region: copies * nbytes for region, nbytes in need.items()}
+def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
+    need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks, platform))
+    wanted = {region: copies * nbytes for region, nbytes in need.items()}
+    platform_module(platform).refuse_too_large(wanted, sweep.ranks)
 
 
 def _refuse(options: Mapping[str, Any]) -> None:

@@ -49,6 +49,7 @@ class CpuPlatform:
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
+    region = 200e-6  # a clock's reading and a barrier take less than a microsecond
 
     def __init__(self, comm: Any, sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> None:
         from mpi4py import MPI
@@ -107,6 +108,9 @@ class CpuPlatform:
     def blocks(self, most: int) -> int:
         """A process is one block of one thread."""
         return 1
+
+    def cache(self) -> None:
+        """Ranks have caches of their own, and what else runs on a core is not known."""
 
     def bind(
         self, kernel: kernels.HostKernel, case: Case, blocks: int, threads: int, *arguments: Any

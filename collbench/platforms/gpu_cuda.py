@@ -87,6 +87,10 @@ class Cuda:
         """How many blocks a GPU runs at once, if each needs all of one."""
         return int(self.runtime.deviceGetAttribute(self.runtime.cudaDevAttrMultiProcessorCount, device))
 
+    def cache(self, device: int) -> int:
+        """Bytes of a GPU's L2 cache."""
+        return int(self.runtime.deviceGetAttribute(self.runtime.cudaDevAttrL2CacheSize, device))
+
     def resident_blocks(self, function: Any, device: int, threads: int) -> int:
         """How many blocks of a kernel a GPU holds at once."""
         self.runtime.setDevice(device)

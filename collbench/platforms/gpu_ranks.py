@@ -26,6 +26,7 @@ class Place:
     bus_id: str
     name: str
     multiprocessors: int
+    cache: int  # bytes of the L2 cache
 
     @property
     def gpu(self) -> tuple[tuple[str, str], str]:
@@ -74,6 +75,19 @@ class Ranks:
         return min(place.multiprocessors for place in self.places)
 
     @property
+    def cache(self) -> int:
+        """Bytes of the smallest GPU's L2 cache."""
+        return min(place.cache for place in self.places)
+
+    @property
+    def one_device(self) -> bool:
+        """Whether all ranks live on one GPU in one process, so that one program's threads wait for each other.
+
+        PTX's scope of a GPU is for threads of one program; that it serves processes which share a GPU, nothing says.
+        """
+        return self.processes == 1 and len(self.devices) == 1
+
+    @property
     def gpus(self) -> tuple[Place, ...]:
         """Every GPU once, node by node, as the place of the first rank on it."""
         first = {place.gpu: place for place in reversed(self.places)}
@@ -104,7 +118,7 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Ranks:
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}
     mine = [
-        Place(node, cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu), cuda.multiprocessors(gpu))
+        Place(node, cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu), cuda.multiprocessors(gpu), cuda.cache(gpu))
         for gpu in device.values()
     ]
     places = tuple(chain.from_iterable(team.exchange(mine)))

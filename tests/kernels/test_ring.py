@@ -51,6 +51,7 @@ class Ranks:
             self.world(),
             np.uint64(0),
             np.uint64(SLOT),
+            np.uint64(SLOT),
             np.uint64(self.case.block),
             np.uint64(chunk),
             blocks=self.blocks * self.case.ranks,

@@ -30,7 +30,7 @@ import numpy as np
 
 from collbench import kernels
 from collbench.leftovers import shared_files
-from collbench.platforms import WORLD, view
+from collbench.platforms import view
 from tests.platforms.fake_ipc import NO_PEER, NOT_SUPPORTED, SharedMemory
 from tests.platforms.fake_nccl import make_nccl
 
@@ -62,6 +62,7 @@ class Machine:
     devices: int = 1
     multiprocessors: int = 64
     blocks_each: int = 2  # blocks that a multiprocessor holds
+    cache: int = 2**19  # bytes of a device's L2: so few that pieces are small and chunks take several laps
     free: int = MEMORY
     nccl_version: int = 23007
     nvrtc_version: tuple[int, int] = (12, 9)
@@ -183,6 +184,12 @@ class Stream:
             self._waiting.append(Task(run, event))
         else:
             self._tasks.put(Task(run, event))
+
+    @property
+    def done(self) -> bool:
+        if self.machine.order is not None:
+            self.machine.run_in_order(self)
+        return self._tasks.unfinished_tasks == 0
 
     def synchronize(self) -> None:
         if self._capture is not None:
@@ -334,7 +341,7 @@ class Function:
 
     def _cooperative(self, blocks: int, args: tuple[Any, ...]) -> Callable[[], None]:
         kernel = kernels.host_kernel(self._file, self._entry, (*self._options, *GRID))
-        for world in (each for each in args if each.dtype == WORLD):
+        for world in (each for each in args if each.dtype.names and "window" in each.dtype.names):
             world["yield_after"] = 1
             self._refuse_strangers(world["window"][: int(world["ranks"])].tolist())
             if self._entry == "nvls":
@@ -389,6 +396,7 @@ class Runtime:
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDefault = 1, 2, 4
     hostAllocPortable, hostAllocMapped = 1, 2
     cudaDevAttrMultiProcessorCount = 16
+    cudaDevAttrL2CacheSize = 38
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -403,8 +411,11 @@ class Runtime:
         self._machine.current = device
 
     def deviceGetAttribute(self, attrib: int, device: int) -> int:
-        assert attrib == self.cudaDevAttrMultiProcessorCount
-        return self._machine.multiprocessors
+        answers = {
+            self.cudaDevAttrMultiProcessorCount: self._machine.multiprocessors,
+            self.cudaDevAttrL2CacheSize: self._machine.cache,
+        }
+        return answers[attrib]
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
         return {"name": b"Test GPU"}

@@ -76,7 +76,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         machines.append(machine)
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         wanted = sweep(**changes)
-        fifos = fifo_bytes(wanted.implementations, wanted.ranks)
+        fifos = fifo_bytes(wanted.implementations, wanted.ranks, "gpu")
         platforms.append(open_platform(wanted, fifos, "gpu"))
         return platforms[-1]
 
