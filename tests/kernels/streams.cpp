@@ -79,12 +79,13 @@ namespace flags {
 #if defined(WITH_PIPELINED)
 #undef SLOTS
 #undef IN_FLIGHT
-#define SLOTS 8
+#define SLOTS 2  // the fewest that any device gets: with as many as ranks, most waits for room would be idle
 #define IN_FLIGHT 2
 #define MERGED
 namespace pipelined {
 #include "ring.cu"
 }
+#undef IN_FLIGHT
 #endif
 #if defined(WITH_RING_LL)
 namespace packets {
@@ -156,7 +157,7 @@ struct Plan {
   // Where each kernel's FIFO starts behind the flags, and where they end.
   u64 flags_fifo() const { return 0; }
   u64 pipelined_fifo() const { return flags_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
-  u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 8 * SLOT_BYTES; }
+  u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 one_shot_ll_fifo() const { return ring_ll_fifo() + MOST_BLOCKS * slots * 2 * SLOT_BYTES; }
   u64 end() const { return one_shot_ll_fifo() + 2 * ranks * room() * sizeof(Packets); }
 };

@@ -169,7 +169,7 @@ def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None
         assert isinstance(result, Measurement)
         assert result.mismatch is None
         assert len(result.seconds) == 3
-        own = {"nccl": "; NCCL_MAX_CTAS=32", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
+        own = {"nccl": "; NCCL_MAX_CTAS=16", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
         assert result.note == f"2 ranks share 1 GPU{own}"
 
 
