@@ -113,8 +113,8 @@ def _discover(on: str, ranks: int | None) -> "Topology":
     except PlatformError as error:
         if on == "gpu":
             raise
-        if Path("/dev/nvidiactl").exists():
-            click.echo(f"collbench: showing the CPU only: {error}", err=True)
+        if import_module("collbench.platforms.gpu_probe").installed():
+            click.echo(f"collbench: showing the CPU only: {' '.join(str(error).split())}", err=True)
         return cpu.discover(ranks)
 
 

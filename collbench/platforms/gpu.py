@@ -34,14 +34,25 @@ from collbench.platforms import (
 from collbench.platforms.gpu_check import Checker
 from collbench.platforms.gpu_cuda import Cuda, GpuKernel, Queue, compile_kernel, load_cupy
 from collbench.platforms.gpu_launch import Launcher
-from collbench.platforms.gpu_probe import available, default_ranks, missing, refuse_too_large
+from collbench.platforms.gpu_probe import STARTUP, available, broken, default_ranks, missing, refusal, refuse_too_large
 from collbench.platforms.gpu_ranks import place_ranks
 from collbench.platforms.gpu_timing import Gate, Stopwatch
 from collbench.platforms.processes import Alone, Team
 from collbench.sweep import Case, Sweep
 from collbench.world import launched
 
-__all__ = ["LAST", "available", "default_ranks", "missing", "open_platform", "probe_peers", "refuse_too_large"]
+__all__ = [
+    "LAST",
+    "STARTUP",
+    "available",
+    "broken",
+    "default_ranks",
+    "missing",
+    "open_platform",
+    "probe_peers",
+    "refusal",
+    "refuse_too_large",
+]
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
 

@@ -2,11 +2,9 @@
 
 import inspect
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.implementations import Implementation, fifo_bytes, implementations
-from collbench.kernels import compiler, source
+from collbench.kernels import source
 from collbench.measurement import Measurement
 from collbench.platforms import (
     Region,
@@ -435,33 +433,6 @@ def test_ranks_are_dealt_to_gpus_when_memory_is_counted(monkeypatch: pytest.Monk
     gpu.refuse_too_large(need, 6)
     with pytest.raises(PlatformError, match="the ranks on GPU 0 need 4 GiB and it has 3 GiB: lower -e or --ranks"):
         gpu.refuse_too_large(need, 7)
-
-
-def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_probe, "_DRIVER", "libnosuchdriver.so.1")
-    assert gpu_probe.memories.__wrapped__() == ()
-
-
-@pytest.mark.parametrize(("devices", "status"), [(2, 0), (0, 0), (2, 100)])
-def test_the_driver_is_asked_for_its_gpus_by_a_child(
-    devices: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "driver.cpp").write_text(DRIVER)
-    library = tmp_path / "libcuda.so.1"
-    options = [f"-DDEVICES={devices}", f"-DSTATUS={status}", "-shared", "-fPIC", "-o", library]
-    subprocess.run([*compiler(), *options, tmp_path / "driver.cpp"], check=True)
-    monkeypatch.setattr(gpu_probe, "_DRIVER", str(library))
-    assert gpu_probe.memories.__wrapped__() == (() if status else tuple(2**33 + i for i in range(devices)))
-
-
-DRIVER = """
-extern "C" {
-int cuInit(unsigned) { return STATUS; }
-int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
-int cuDeviceGet(int* device, int index) { *device = index; return 0; }
-int cuDeviceTotalMem_v2(unsigned long* nbytes, int device) { *nbytes = (1UL << 33) + device; return 0; }
-}
-"""
 
 
 def _parameters(real: Any) -> list[str]:
