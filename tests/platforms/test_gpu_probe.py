@@ -56,7 +56,7 @@ def build(tmp_path: Path) -> Build:
 
 
 @pytest.fixture(autouse=True)
-def _no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No driver but the one that a test puts there, on whatever machine."""
     monkeypatch.setattr(gpu_probe, "_DRIVER", "libnosuchdriver.so.1")
     monkeypatch.setattr(gpu_probe, "_DEVICES", tmp_path)
