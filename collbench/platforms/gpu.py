@@ -52,6 +52,7 @@ __all__ = [
     "probe_peers",
     "refusal",
     "refuse_too_large",
+    "visible",
 ]
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
@@ -80,6 +81,8 @@ class GpuPlatform:
             self._devices, self.note = self._places.devices, self._places.note
             if self.note:
                 gpu_nccl.apply(gpu_nccl.sharing(self._places.multiprocessors, self._places.most_sharing))
+            elif self._places.sliced:
+                gpu_nccl.apply(gpu_nccl.SLICED)
             self._places.refuse_too_large(cuda, sum(need.values()))
             team.meet()  # all have looked at what is free before anyone takes of it
             self.hardware = gpus(sweep.ranks, len(self._places.gpus))
@@ -250,6 +253,14 @@ def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, 
                 "with CUDA_LAUNCH_BLOCKING a rank would wait for ever for one not yet launched: unset it"
             )
         return GpuPlatform(Cuda(load_cupy()), sweep, need, fifos, team)
+
+
+def visible() -> tuple[list[str], list[str]]:
+    """Bus ids and UUIDs of the GPUs, in CUDA's order and as CUDA_VISIBLE_DEVICES has it; PlatformError if none."""
+    cuda = Cuda(load_cupy())
+    with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
+        devices = range(cuda.count())
+        return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(each) for each in devices]
 
 
 def probe_peers(devices: Sequence[int]) -> gpu_peers.Probed:
