@@ -7,11 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
+
+from collbench.cli._patience import DRIVER, leads, said_if_long
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.implementations import choose, fifo_bytes
-from collbench.platforms import PLATFORMS, needed_memory, on_auto, platform_module
+from collbench.platforms import PLATFORMS, needed_memory, obstacle, on_auto, platform_module
 from collbench.sweep import SPINS, Sampling, Sweep, geometric, linear
 from collbench.units import format_size, parse_size
 
@@ -23,11 +26,14 @@ SMALLEST_DEFAULT = 2**20  # bytes: where memory is so short that the default swe
 def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, copies: int = 1) -> tuple[str, Sweep]:
     """Platform and sweep; `launched` is rank and size given by an outside launcher.
 
-    `copies` is how many sets of ranks will hold memory at the same time.
+    `copies` is how many sets of ranks will hold memory at once.  Where `auto` passes over GPUs, stderr says why.
     """
     _refuse(options)
-    platform = _platform(options["on"])
-    ranks = _ranks(options["ranks"], platform, launched)
+    with said_if_long(DRIVER):
+        platform = _platform(options["on"])
+        ranks = _ranks(options["ranks"], platform, launched)
+    if leads(launched) and (remark := left_aside(options["on"], platform)):
+        click.echo(remark, err=True)
 
     def sweep_to(last: int) -> Sweep:
         sweep = make_cases(options, ranks, choose(options["impl"], platform), last)
@@ -161,12 +167,10 @@ def new_folder(collectives: Sequence[str], where: str) -> Path:
 
 
 def left_aside(wanted: str, platform: str) -> str:
-    """A sentence for the user if `auto` passed over hardware that is there, else nothing."""
+    """A line for the user if `auto` passed over hardware whose driver is there, else nothing."""
     first = PLATFORMS[0]
-    if wanted != "auto" or platform == first or not platform_module(first).available():
-        return ""
-    wanted = platform_module(first).missing()
-    return f"there is a {first}, but not what it needs, so this is the {platform}; install {wanted}"
+    reason = obstacle(first) if wanted == "auto" and platform != first else ""
+    return f"collbench: the {first} cannot be used, so this is the {platform}: {reason}" if reason else ""
 
 
 def cut_short(sweep: Sweep, platform: str) -> str:

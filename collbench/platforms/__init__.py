@@ -224,9 +224,11 @@ def view(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def platform_module(name: str) -> Any:
     """The module of a platform, which has, besides `open_platform(sweep, need)`, what is known without opening it.
 
-    `available() -> bool`, whether the hardware is there; `missing() -> str`, what to install before it can be used, or
-    nothing; `default_ranks() -> int`; `LAST`, the largest size of a default sweep in bytes; and
-    `refuse_too_large(need, ranks)`, which raises PlatformError as early as it can.
+    `available() -> bool`, whether the hardware is there; `refusal() -> str`, why its driver shows none, or nothing
+    where it does or there is no driver; `missing() -> str`, what to install before it can be used, or nothing;
+    `broken() -> str`, why what is installed does not work; `default_ranks() -> int`; `LAST`, the largest size of a
+    default sweep in bytes; `STARTUP`, the seconds that ranks may take to get ready; and `refuse_too_large(need,
+    ranks)`, which raises PlatformError as early as it can.
     """
     if name not in PLATFORMS:
         raise unknown("platform", name, PLATFORMS)
@@ -235,7 +237,16 @@ def platform_module(name: str) -> Any:
 
 def on_auto() -> str:
     """The first platform that this machine has and that can be used."""
-    return next(name for name in PLATFORMS if platform_module(name).available() and not platform_module(name).missing())
+    return next(name for name in PLATFORMS if not obstacle(name) and platform_module(name).available())
+
+
+def obstacle(name: str) -> str:
+    """Why a platform cannot be used although its driver is there, in one line; nothing if it can, or has no driver."""
+    module = platform_module(name)
+    if (reason := module.refusal()) or not module.available():
+        return str(reason)
+    missing = module.missing()
+    return f"install {missing}" if missing else str(module.broken())
 
 
 def open_platform(sweep: Sweep, fifos: Mapping[str, int], name: str) -> Platform:

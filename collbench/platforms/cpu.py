@@ -38,6 +38,7 @@ from collbench.sweep import Case, Sweep
 from collbench.units import format_size
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
+STARTUP = 60.0  # seconds for ranks to get ready: kernels are compiled once for each machine
 SHARED_MEMORY = "/dev/shm"  # where MPI puts a shared window on Linux
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -249,8 +250,18 @@ def available() -> bool:
     return True
 
 
+def refusal() -> str:
+    """Nothing: no driver could refuse."""
+    return ""
+
+
 def missing() -> str:
     """Nothing: what it needs was installed with the package."""
+    return ""
+
+
+def broken() -> str:
+    """Nothing: what does not work is said when the platform is opened, since there is no other to choose."""
     return ""
 
 

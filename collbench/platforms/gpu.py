@@ -36,14 +36,26 @@ from collbench.platforms import (
 from collbench.platforms.gpu_check import Checker
 from collbench.platforms.gpu_cuda import Cuda, GpuKernel, Queue, compile_kernel, load_cupy
 from collbench.platforms.gpu_launch import Launcher
-from collbench.platforms.gpu_probe import available, default_ranks, missing, refuse_too_large
+from collbench.platforms.gpu_probe import STARTUP, available, broken, default_ranks, missing, refusal, refuse_too_large
 from collbench.platforms.gpu_ranks import place_ranks
 from collbench.platforms.gpu_timing import Gate, Stopwatch
 from collbench.platforms.processes import Alone, Team
 from collbench.sweep import Case, Sweep
 from collbench.world import launched
 
-__all__ = ["LAST", "available", "default_ranks", "missing", "open_platform", "probe_peers", "refuse_too_large"]
+__all__ = [
+    "LAST",
+    "STARTUP",
+    "available",
+    "broken",
+    "default_ranks",
+    "missing",
+    "open_platform",
+    "probe_peers",
+    "refusal",
+    "refuse_too_large",
+    "visible",
+]
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
 _SHARE = 0.8  # of --timeout that NCCL may take for something: then it is named before the supervisor's patience ends
@@ -73,6 +85,8 @@ class GpuPlatform:
             self._devices, self.note = self._places.devices, self._places.note
             if self.note:
                 gpu_nccl.apply(gpu_nccl.sharing(self._places.multiprocessors, self._places.most_sharing))
+            elif self._places.sliced:
+                gpu_nccl.apply(gpu_nccl.SLICED)
             self._places.refuse_too_large(cuda, sum(need.values()))
             team.meet()  # all have looked at what is free before anyone takes of it
             self.hardware = gpus(sweep.ranks, len(self._places.gpus))
@@ -253,6 +267,14 @@ def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, 
                 "with CUDA_LAUNCH_BLOCKING a rank would wait for ever for one not yet launched: unset it"
             )
         return GpuPlatform(Cuda(load_cupy()), sweep, need, fifos, team)
+
+
+def visible() -> tuple[list[str], list[str]]:
+    """Bus ids and UUIDs of the GPUs, in CUDA's order and as CUDA_VISIBLE_DEVICES has it; PlatformError if none."""
+    cuda = Cuda(load_cupy())
+    with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
+        devices = range(cuda.count())
+        return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(each) for each in devices]
 
 
 def probe_peers(devices: Sequence[int]) -> gpu_peers.Probed:

@@ -83,6 +83,15 @@ class Cuda:
         found = self.runtime.getDeviceProperties(device)["name"]
         return found.decode() if isinstance(found, bytes) else str(found)
 
+    def uuid(self, device: int) -> str:
+        """A GPU's UUID in hexadecimal, of a MIG slice its own; "" where CUDA is too old to say.
+
+        CUDA's runtime asks for the newest cuDeviceGetUuid, which tells slices apart since CUDA 11.4.  CuPy takes its 16
+        bytes for a string in C, which ends with the first zero: some UUIDs are cut short, others followed by more.
+        """
+        found: bytes = self.runtime.getDeviceProperties(device).get("uuid", b"")
+        return found[:16].hex()
+
     def multiprocessors(self, device: int) -> int:
         """How many blocks a GPU runs at once, if each needs all of one."""
         return int(self.runtime.deviceGetAttribute(self.runtime.cudaDevAttrMultiProcessorCount, device))

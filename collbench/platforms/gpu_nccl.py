@@ -71,7 +71,7 @@ class Communicators:
         if len(set(versions)) > 1:
             found = ", ".join(in_words(version) for version in sorted(set(versions)))
             raise Unsupported(f"the processes load different NCCLs ({found}): install the same on every node")
-        _refuse_old(versions[0], [place.gpu for place in self._places.places])
+        _refuse_old(versions[0], [place.slot for place in self._places.places])
 
     def _make(self) -> Sequence[Any]:
         """In one process all at once; processes find each other by the id that the first one makes."""
@@ -166,6 +166,10 @@ class Communicators:
             comm.destroy()
 
 
+SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+"""The environment for ranks on slices of one GPU, should NCCL take them for ranks that share it: only a permission."""
+
+
 def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
     """The environment that NCCL needs where so many ranks share a GPU.
 
@@ -174,7 +178,7 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
     """
     fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
     return {
-        "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+        **SLICED,
         _LIMIT: str(min(_MOST_CTAS, fair)),
         "NCCL_CGA_CLUSTER_SIZE": "0",
         "NCCL_NVLS_ENABLE": "0",
@@ -192,9 +196,9 @@ def in_words(version: int) -> str:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
-def _refuse_old(version: int, gpus: Sequence[Any]) -> None:
-    """`gpus` of all ranks, wherever they are."""
-    if version < _SHARING_SINCE and len(set(gpus)) < len(gpus):
+def _refuse_old(version: int, slots: Sequence[Any]) -> None:
+    """`slots` of all ranks, wherever they are: to an old NCCL, slices of one GPU are one GPU (src/init.cc)."""
+    if version < _SHARING_SINCE and len(set(slots)) < len(slots):
         raise Unsupported(
             f"NCCL {in_words(version)} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 (or -cu13), "
             f"or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"

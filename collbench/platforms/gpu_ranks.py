@@ -27,10 +27,16 @@ class Place:
     name: str
     multiprocessors: int
     cache: int  # bytes of the L2 cache
+    uuid: str = ""  # as far as CUDA says it; a MIG slice has its own, and the bus id of the GPU that it is a slice of
 
     @property
-    def gpu(self) -> tuple[tuple[str, str], str]:
-        """The same for two ranks if they share it; NCCL compares node and bus id too."""
+    def gpu(self) -> tuple[tuple[str, str], str, str]:
+        """The same for two ranks if they share it."""
+        return *self.slot, self.uuid
+
+    @property
+    def slot(self) -> tuple[tuple[str, str], str]:
+        """What NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
         return self.node, self.bus_id
 
 
@@ -68,6 +74,11 @@ class Ranks:
     def most_sharing(self) -> int:
         """How many ranks live on the most crowded GPU."""
         return max(Counter(place.gpu for place in self.places).values())
+
+    @property
+    def sliced(self) -> bool:
+        """Whether ranks live on MIG slices of one GPU."""
+        return len({place.slot for place in self.places}) < len(self.gpus)
 
     @property
     def multiprocessors(self) -> int:
@@ -118,7 +129,14 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Ranks:
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}
     mine = [
-        Place(node, cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu), cuda.multiprocessors(gpu), cuda.cache(gpu))
+        Place(
+            node,
+            cuda.runtime.deviceGetPCIBusId(gpu),
+            cuda.name(gpu),
+            cuda.multiprocessors(gpu),
+            cuda.cache(gpu),
+            cuda.uuid(gpu),
+        )
         for gpu in device.values()
     ]
     places = tuple(chain.from_iterable(team.exchange(mine)))

@@ -79,6 +79,8 @@ class Machine:
     host_delay: float = 0.0  # seconds that the host needs to launch a graph
     dead: set[int] = field(default_factory=set)  # devices whose cooperative kernels never start
     order: "Callable[[Stream], Any] | None" = None  # which stream goes first where several can; None: all at once
+    buses: dict[int, int] = field(default_factory=dict)  # of devices whose bus has not their number: MIG slices
+    uuids: dict[int, bytes | None] = field(default_factory=dict)  # of devices with another UUID than their own; or none
     current: int = 0
     enabled: set[tuple[int, int]] = field(default_factory=set)
     blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = field(default_factory=dict)  # address: device, bytes
@@ -418,10 +420,11 @@ class Runtime:
         return answers[attrib]
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
-        return {"name": b"Test GPU"}
+        uuid = self._machine.uuids.get(device, bytes([device + 1] * 16))
+        return {"name": b"Test GPU"} | ({} if uuid is None else {"uuid": uuid})
 
     def deviceGetPCIBusId(self, device: int) -> str:
-        return f"0000:{device:02x}:00.0"
+        return f"0000:{self._machine.buses.get(device, device):02x}:00.0"
 
     def runtimeGetVersion(self) -> int:
         return 12090
