@@ -3,7 +3,7 @@
 #include "prelude.cuh"
 
 // How many ranks a World has room for.  A World travels with every launch, so on a GPU its arrays are no longer than the
-// run needs: 240 bytes for 8 ranks where 128 take 3 KB.
+// run needs: 232 bytes for 8 ranks where 128 take 3 KB.
 #if !defined(MAX_RANKS)
 #define MAX_RANKS 128
 #endif

@@ -183,7 +183,7 @@ def test_it_takes_every_collective_of_a_rung_and_windows_with_room_for_all() -> 
     assert set(auto.IMPLEMENTATION.collectives) == {name for each in RUNGS for name in each.collectives}
     alone = fifo_bytes(["auto"], 4, "gpu")
     assert {name: alone[name] for name in fifo_bytes([each.name for each in RUNGS], 4, "gpu")} == fifo_bytes(
-        [each.name for each in RUNGS], 4
+        [each.name for each in RUNGS], 4, "gpu"
     )
     assert fifo_bytes(["auto", "ring-ll"], 4, "gpu") == alone
 
