@@ -10,6 +10,21 @@ access, a wait across the borders of a capture.  `Machine` also has the faults t
 A graph's nodes keep to its dependencies and to nothing else: they run one after the other, as CUDA may run them, the
 youngest stream's first.  With `Machine.order`, plain operations do the same: nothing runs until the host waits, and
 then whatever can, in that order of streams.  Then a missing dependency is no question of luck.
+
+It is held against CuPy 14.2 and what CUDA 12.9 documents: cupy/_core/raw.pyx (what compiles and loads, and when),
+cupy/cuda/function.pyx (arguments by value, the grid that is cut), stream.pyx and graph.pyx, compiler.py, and
+cupy_backends/cuda/api/runtime.pyx and driver.pyx.  test_fakes.py compares names, parameters, defaults and errors with
+the installed CuPy.  What differs on purpose:
+
+* It is stricter: whatever is enqueued, copies included, needs its stream's device to be current; every launch names its
+  stream; a stream must be non-blocking; an empty graph is no graph; what no machine of the tests should do is an
+  AssertionError.
+* A C++ compiler builds a kernel at its first launch, since only a launch says whether it runs as a grid.  What NVRTC or
+  the driver refuse, they refuse when the module is asked for a function, as the real ones do (`Machine.refusals`).
+* A stream lives as long as its machine, whoever forgets it; one that CuPy destroys waits for what is enqueued.
+* Illegal addresses are found at a launch's end, and after them nothing works any more, but they are found only where
+  kernels say what they touch: the windows of the ranks and the targets of kernels/check.cu.
+* The blocks of a grid that does not fit are cut with CuPy's warning, which the tests make an error.
 """
 
 import os
@@ -20,8 +35,9 @@ import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,28 +47,36 @@ import numpy as np
 from collbench import kernels
 from collbench.leftovers import shared_files
 from collbench.platforms import view
-from tests.platforms.fake_ipc import NO_PEER, NOT_SUPPORTED, SharedMemory
+from tests.platforms.fake_errors import (
+    ALREADY_ENABLED,
+    BAD_HANDLE,
+    CAPTURED_EVENT,
+    CAPTURING,
+    ILLEGAL_ADDRESS,
+    ILLEGAL_STATE,
+    INVALID,
+    ISOLATION,
+    MERGE,
+    NO_DEVICE,
+    NO_PEER,
+    NOT_A_DEVICE,
+    NOT_FOUND,
+    NOT_READY,
+    NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    UNJOINED,
+    UNMATCHED,
+    CompileException,
+    CUDADriverError,
+    CUDARuntimeError,
+)
+from tests.platforms.fake_ipc import SharedMemory
 from tests.platforms.fake_nccl import make_nccl
 
 GRID = ("-DHOST_GRID", "-O1")  # as threads; optimised for the compiler's time, not for theirs
 THREADS = 2  # of a block: enough to need every barrier
 MEMORY = 2**30
-BAD_HANDLE, ILLEGAL_ADDRESS, OUT_OF_MEMORY, NO_DEVICE, ALREADY_ENABLED = 400, 700, 2, 100, 704
-ILLEGAL_STATE, CAPTURING, MERGE, UNMATCHED, UNJOINED, ISOLATION, CAPTURED_EVENT = 401, 900, 902, 903, 904, 905, 907
-
-
-class CUDARuntimeError(RuntimeError):
-    def __init__(self, status: int) -> None:
-        self.status = status
-        super().__init__(f"cudaError{status}: the machine of the test says so")
-
-
-class CUDADriverError(RuntimeError):
-    pass
-
-
-class CompileException(Exception):
-    pass
+MOST_THREADS = 1024  # of a block
 
 
 @dataclass
@@ -81,7 +105,8 @@ class Machine:
     order: "Callable[[Stream], Any] | None" = None  # which stream goes first where several can; None: all at once
     buses: dict[int, int] = field(default_factory=dict)  # of devices whose bus has not their number: MIG slices
     uuids: dict[int, bytes | None] = field(default_factory=dict)  # of devices with another UUID than their own; or none
-    current: int = 0
+    refusals: dict[int, Exception] = field(default_factory=dict)  # devices for which nothing compiles, and why
+    broken: Exception | None = None  # what a kernel did; CUDA answers every later call with it
     enabled: set[tuple[int, int]] = field(default_factory=set)
     blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = field(default_factory=dict)  # address: device, bytes
     access: dict[int, set[int]] = field(
@@ -91,9 +116,34 @@ class Machine:
     graphs: "weakref.WeakSet[Graph]" = field(default_factory=weakref.WeakSet)
     captures: int = 0
     replays: int = 0
+    zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
 
     def __post_init__(self) -> None:
+        self._thread = threading.local()
         self.shared = None if self.process is None else SharedMemory(self, self.process)
+
+    @property
+    def current(self) -> int:
+        """The device that is current in this thread; the first one until it says another."""
+        return getattr(self._thread, "device", 0)
+
+    @current.setter
+    def current(self, device: int) -> None:
+        self._thread.device = device
+
+    def refuse_broken(self) -> None:
+        if self.broken:
+            raise self.broken
+
+    def settle(self, device: int) -> None:
+        """Carry out what the default stream of a device was given; no other stream waits for that."""
+        for run in self.zeroing.pop(device, []):
+            run()
+
+    def stream(self, ptr: int) -> "Stream":
+        if ptr not in self.streams:
+            raise CUDARuntimeError(BAD_HANDLE)
+        return self.streams[ptr]
 
     def device_of(self, address: int) -> int:
         """Which device's memory that is; -1 for the host's."""
@@ -150,7 +200,8 @@ class Stream:
     """A thread that does one thing after the other."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine, self.device = machine, machine.current
+        machine.refuse_broken()
+        self.machine, self.device_id = machine, machine.current
         self.ptr = len(machine.streams) + 1
         machine.streams[self.ptr] = self
         self._tasks: queue.Queue[Task | None] = queue.Queue()
@@ -171,13 +222,16 @@ class Stream:
             task()
         except Exception as error:
             self._failure = error
+            if isinstance(error, CUDARuntimeError):
+                self.machine.broken = error
 
     def stop(self) -> None:
         self._tasks.put(None)
         self._thread.join()
 
     def enqueue(self, run: Callable[[], None], event: threading.Event | None = None) -> None:
-        if self.device != self.machine.current:
+        self.machine.refuse_broken()
+        if self.device_id != self.machine.current:
             raise CUDARuntimeError(BAD_HANDLE)
         if self._capture is not None:
             assert event is None
@@ -196,6 +250,7 @@ class Stream:
     def synchronize(self) -> None:
         if self._capture is not None:
             raise CUDARuntimeError(CAPTURING)
+        self.machine.refuse_broken()
         self._tasks.join()
         if self.machine.order is not None:
             self.machine.run_in_order(self)
@@ -220,6 +275,8 @@ class Stream:
         self._tail |= after
 
     def begin_capture(self, mode: Any = None) -> None:
+        assert mode is None, "CuPy's own, relaxed: whatever allocates may do so meanwhile"
+        self.machine.refuse_broken()
         if self._capture is not None:
             raise CUDARuntimeError(ILLEGAL_STATE)
         self._capture = Graph(self.machine, self)
@@ -227,7 +284,9 @@ class Stream:
 
     def end_capture(self) -> "Graph":
         graph = self._capture
-        if graph is None or graph.origin is not self:
+        if graph is None:
+            raise CUDARuntimeError(ILLEGAL_STATE)
+        if graph.origin is not self:
             raise CUDARuntimeError(UNMATCHED)
         graph.ended = True
         joined = graph.reached(self._tail)
@@ -258,11 +317,13 @@ class Graph:
             left += new
         return seen == set(self._nodes)
 
-    def upload(self, stream: Stream) -> None:
+    def upload(self, stream: Stream | None = None) -> None:
         assert self._nodes, "nothing says that an empty graph can be launched"
-        assert stream.device == self._machine.current
+        assert stream is not None, "everything has its stream here"
+        assert stream.device_id == self._machine.current
 
-    def launch(self, stream: Stream) -> None:
+    def launch(self, stream: Stream | None = None) -> None:
+        assert stream is not None, "everything has its stream here"
         self._machine.replays += 1
         time.sleep(self._machine.host_delay)
         stream.enqueue(self._replay)
@@ -278,21 +339,24 @@ class Graph:
 
 
 class Event:
-    def __init__(self, machine: Machine) -> None:
-        self._device = machine.current
+    def __init__(self, machine: Machine, timed: bool) -> None:
+        machine.refuse_broken()
+        self._device, self._timed = machine.current, timed
         self._recorded = threading.Event()
         self._recorded.set()  # one that was never recorded holds nobody up
-        self._seconds = 0.0
+        self._seconds: float | None = None
         self._graph: Graph | None = None  # the capture that it was last recorded in, and after which nodes
         self._after: frozenset[Task] = frozenset()
 
-    def record(self, stream: Stream) -> None:
-        if stream.device != self._device:
+    def record(self, stream: Stream | None = None) -> None:
+        assert stream is not None, "everything has its stream here"
+        if stream.device_id != self._device:
             raise CUDARuntimeError(BAD_HANDLE)
         self._graph, self._after = stream._capture, stream._tail
         if self._graph is not None:
             return
         self._recorded = recorded = threading.Event()
+        self._seconds = 0.0
 
         def mark() -> None:
             self._seconds = time.perf_counter()
@@ -305,8 +369,12 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     """Milliseconds."""
     if start_event._graph or end_event._graph:
         raise CUDARuntimeError(CAPTURED_EVENT)
-    assert start_event._recorded.is_set()
-    assert end_event._recorded.is_set()
+    if not (start_event._timed and end_event._timed) or start_event._device != end_event._device:
+        raise CUDARuntimeError(BAD_HANDLE)
+    if start_event._seconds is None or end_event._seconds is None:
+        raise CUDARuntimeError(BAD_HANDLE)
+    if not (start_event._recorded.is_set() and end_event._recorded.is_set()):
+        raise CUDARuntimeError(NOT_READY)
     return 1e3 * (end_event._seconds - start_event._seconds)
 
 
@@ -316,6 +384,8 @@ class Function:
     def __init__(self, machine: Machine, file: str, entry: str, options: tuple[str, ...]) -> None:
         self._machine, self._device = machine, machine.current
         self._file, self._entry, self._options = file, entry, options
+        if entry not in kernels.entries(file):
+            raise CUDADriverError(NOT_FOUND)
         self.ptr = id(self)
 
     def __call__(
@@ -328,8 +398,12 @@ class Function:
         enable_cooperative_groups: bool = False,
     ) -> None:
         assert stream is not None, "everything has its stream here"
-        assert stream.device == self._device, "a kernel runs on the device that it was loaded on"
-        held = tuple(np.array(each) for each in args)  # by value, as of now
+        assert stream.device_id == self._device, "a kernel runs on the device that it was loaded on"
+        if not isinstance(grid, tuple) or not isinstance(block, tuple):
+            raise TypeError("grid and block are tuples")
+        if block[0] > MOST_THREADS:
+            raise CUDADriverError(INVALID)
+        held = tuple(map(by_value, args))
         if enable_cooperative_groups:
             stream.enqueue(self._cooperative(self._clamped(grid[0]), held))
         else:
@@ -338,39 +412,58 @@ class Function:
     def _clamped(self, blocks: int) -> int:
         room = self._machine.multiprocessors * self._machine.blocks_each
         if blocks > room:
-            warnings.warn(f"The grid size will be reduced from {blocks} to {room}", stacklevel=2)
+            exceeds = "as the specified grid size exceeds the limit."
+            warnings.warn(f"The grid size will be reduced from {blocks} to {room}, {exceeds}", stacklevel=2)
         return min(blocks, room)
 
     def _cooperative(self, blocks: int, args: tuple[Any, ...]) -> Callable[[], None]:
         kernel = kernels.host_kernel(self._file, self._entry, (*self._options, *GRID))
+        windows: list[int] = []
         for world in (each for each in args if each.dtype.names and "window" in each.dtype.names):
             world["yield_after"] = 1
-            self._refuse_strangers(world["window"][: int(world["ranks"])].tolist())
+            windows += world["window"][: int(world["ranks"])].tolist()
             if self._entry == "nvls":
                 self._machine.switch.expect_multicast(world, *map(int, args[1:3]))
         if self._machine.dies:
             return _die
         if self._device in self._machine.dead:
             return lambda: None
-        return lambda: kernel(*args, blocks=blocks, threads=THREADS)
+        return self._within_reach(windows, lambda: kernel(*args, blocks=blocks, threads=THREADS))
 
     def _single(self, args: tuple[Any, ...]) -> Callable[[], None]:
         kernel = kernels.host_kernel(self._file, self._entry, self._options)
         target = int(args[0])
-        self._refuse_strangers([target])
         if self._entry == "fill" and (self._device, self._machine.device_of(target)) in self._machine.losing_stores:
             return lambda: None
-        return lambda: kernel(*args)
+        return self._within_reach([target], lambda: kernel(*args))
 
-    def _refuse_strangers(self, addresses: list[int]) -> None:
-        if not all(self._machine.reaches(self._device, address) for address in addresses):
+    def _within_reach(self, addresses: Sequence[int], run: Callable[[], None]) -> Callable[[], None]:
+        """What runs later: the kernel, or what it comes to if it touches memory that its device may not."""
+        if all(self._machine.reaches(self._device, address) for address in addresses):
+            return run
+
+        def fault() -> None:
             raise CUDARuntimeError(ILLEGAL_ADDRESS)
+
+        return fault
+
+
+def by_value(argument: Any) -> np.ndarray[Any, Any]:
+    """A kernel's argument as of now: an array of one element, or a number that NumPy knows."""
+    if isinstance(argument, np.ndarray):
+        if argument.size != 1:
+            raise TypeError(f"You are trying to pass a numpy.ndarray of shape {argument.shape} as a kernel parameter.")
+    elif not isinstance(argument, int | float | complex | np.number | np.bool_):
+        raise TypeError(f"Unsupported type {type(argument)}")
+    return np.array(argument)
 
 
 class RawModule:
     """Finds the file that a source text came from, to compile that for the host."""
 
     def __init__(self, machine: Machine, code: str, options: tuple[str, ...]) -> None:
+        if not isinstance(options, tuple):
+            raise TypeError(f"Argument 'options' has incorrect type (expected tuple, got {type(options).__name__})")
         assert "-std=c++17" in options
         files = [path.name for path in kernels.folder().glob("*.cu")]
         self._file = next(file for file in files if kernels.source(file) == code)
@@ -378,17 +471,38 @@ class RawModule:
         self._options = tuple(option for option in options if option.startswith("-D"))
 
     def get_function(self, name: str) -> Any:
-        return RawKernel(self, name)
+        """Compiled for the current device and loaded there, before it is returned."""
+        found = RawKernel(self, name)
+        assert found.kernel
+        return found
 
 
 class RawKernel:
     def __init__(self, module: RawModule, name: str) -> None:
         self._module, self._name = module, name
+        self._loaded: dict[int, Function] = {}
 
     @property
     def kernel(self) -> Function:
-        module = self._module
-        return Function(module._machine, module._file, self._name, module._options)
+        """On the current device, for which it is compiled and loaded at the first request."""
+        module, machine = self._module, self._module._machine
+        machine.refuse_broken()
+        if machine.current not in self._loaded:
+            if machine.current in machine.refusals:
+                raise machine.refusals[machine.current]
+            self._loaded[machine.current] = Function(machine, module._file, self._name, module._options)
+        return self._loaded[machine.current]
+
+
+def alive(function: Any) -> Any:
+    """A function of the runtime, which does nothing once a kernel has broken the device."""
+
+    @wraps(function)
+    def call(runtime: "Runtime", *arguments: Any, **named: Any) -> Any:
+        runtime._machine.refuse_broken()
+        return function(runtime, *arguments, **named)
+
+    return call
 
 
 class Runtime:
@@ -408,11 +522,17 @@ class Runtime:
             raise CUDARuntimeError(NO_DEVICE)
         return self._machine.devices
 
+    @alive
     def setDevice(self, device: int) -> None:
-        assert 0 <= device < self._machine.devices
+        self._refuse_unknown(device)
         self._machine.current = device
 
+    def _refuse_unknown(self, device: int) -> None:
+        if not 0 <= device < self._machine.devices:
+            raise CUDARuntimeError(NOT_A_DEVICE)
+
     def deviceGetAttribute(self, attrib: int, device: int) -> int:
+        self._refuse_unknown(device)
         answers = {
             self.cudaDevAttrMultiProcessorCount: self._machine.multiprocessors,
             self.cudaDevAttrL2CacheSize: self._machine.cache,
@@ -420,10 +540,12 @@ class Runtime:
         return answers[attrib]
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
+        self._refuse_unknown(device)
         uuid = self._machine.uuids.get(device, bytes([device + 1] * 16))
         return {"name": b"Test GPU"} | ({} if uuid is None else {"uuid": uuid})
 
     def deviceGetPCIBusId(self, device: int) -> str:
+        self._refuse_unknown(device)
         return f"0000:{self._machine.buses.get(device, device):02x}:00.0"
 
     def runtimeGetVersion(self) -> int:
@@ -432,13 +554,17 @@ class Runtime:
     def driverGetVersion(self) -> int:
         return 12080
 
+    @alive
     def memGetInfo(self) -> tuple[int, int]:
         opened = self._machine.shared.opened if self._machine.shared else {}
         own = [block for address, block in self._machine.blocks.items() if address not in opened]
         used = sum(block.nbytes for device, block in own if device == self._machine.current)
         return self._machine.free - used, MEMORY
 
+    @alive
     def malloc(self, size: int) -> int:
+        if not size:
+            return 0
         if size > self.memGetInfo()[0]:
             raise CUDARuntimeError(OUT_OF_MEMORY)
         return self._allocate(self._machine.current, size)
@@ -453,40 +579,58 @@ class Runtime:
         self._machine.blocks[address] = device, block[address - block.ctypes.data :][:size]
         return address
 
+    @alive
     def free(self, ptr: int) -> None:
+        if not ptr:
+            return
+        if ptr not in self._machine.blocks:
+            raise CUDARuntimeError(INVALID)
+        for device in range(self._machine.devices):
+            self._machine.settle(device)
         del self._machine.blocks[ptr]
         if self._machine.shared:
             self._machine.shared.free(ptr)
 
+    @alive
     def hostAlloc(self, size: int, flags: int) -> int:
         assert flags == self.hostAllocPortable | self.hostAllocMapped
         return self._allocate(-1, size)
 
     freeHost = free
 
+    @alive
     def memset(self, ptr: int, value: int, size: int) -> None:
-        view(ptr, size)[:] = value
+        """On the device's default stream, for which neither the host waits nor any other stream."""
+        waiting = self._machine.zeroing.setdefault(self._machine.current, [])
+        waiting.append(lambda: _fill(ptr, value, size))
 
     def memsetAsync(self, ptr: int, value: int, size: int, stream: int) -> None:
-        self._machine.streams[stream].enqueue(lambda: self.memset(ptr, value, size))
+        self._machine.stream(stream).enqueue(lambda: _fill(ptr, value, size))
 
+    @alive
     def memcpy(self, dst: int, src: int, size: int, kind: int) -> None:
-        if size:
-            view(dst, size)[:] = view(src, size).copy()
+        """Behind what the device's default stream was given; the host waits."""
+        self._machine.settle(self._machine.current)
+        _copy(dst, src, size)
 
     def memcpyAsync(self, dst: int, src: int, size: int, kind: int, stream: int) -> None:
+        found = self._machine.stream(stream)
         if (self._machine.device_of(src), self._machine.device_of(dst)) not in self._machine.losing_copies:
-            self._machine.streams[stream].enqueue(lambda: self.memcpy(dst, src, size, kind))
+            found.enqueue(lambda: _copy(dst, src, size))
 
+    @alive
     def ipcGetMemHandle(self, devPtr: int) -> bytes:
         if not self._machine.shares_memory:
             raise CUDARuntimeError(NOT_SUPPORTED)
         assert self._machine.shared
         return self._machine.shared.handle(devPtr)
 
+    @alive
     def ipcOpenMemHandle(self, handle: bytes, flags: int = 1) -> int:
         assert self._machine.shared
         assert flags == 1, "peer access is not switched on otherwise"
+        if not isinstance(handle, bytes):
+            raise TypeError("a handle is of bytes")
         address, owner, block = self._machine.shared.open(handle)
         pair = self._machine.current, owner
         if pair in self._machine.without_peers:
@@ -496,22 +640,42 @@ class Runtime:
         self._machine.blocks[address] = owner, block
         return address
 
+    @alive
     def ipcCloseMemHandle(self, devPtr: int) -> None:
         assert self._machine.shared
         del self._machine.blocks[devPtr]
         self._machine.shared.close(devPtr)
 
+    @alive
     def deviceSynchronize(self) -> None:
-        pass
+        """For all of the current device; while any of its streams is captured that cannot be."""
+        here = [stream for stream in self._machine.streams.values() if stream.device_id == self._machine.current]
+        if any(stream._capture for stream in here):
+            raise CUDARuntimeError(CAPTURING)
+        self._machine.settle(self._machine.current)
+        for stream in here:
+            stream.synchronize()
 
     def deviceCanAccessPeer(self, device: int, peerDevice: int) -> int:
-        return (device, peerDevice) not in self._machine.without_peers
+        return int((device, peerDevice) not in self._machine.without_peers)
 
+    @alive
     def deviceEnablePeerAccess(self, peerDevice: int) -> None:
         pair = self._machine.current, peerDevice
+        if pair in self._machine.without_peers:
+            raise CUDARuntimeError(NO_PEER)
         if pair in self._machine.enabled:
             raise CUDARuntimeError(ALREADY_ENABLED)
         self._machine.enabled.add(pair)
+
+
+def _fill(address: int, value: int, size: int) -> None:
+    view(address, size)[:] = value
+
+
+def _copy(target: int, source: int, size: int) -> None:
+    if size:
+        view(target, size)[:] = view(source, size).copy()
 
 
 class Driver:
@@ -523,7 +687,8 @@ class Driver:
         self._machine = machine
 
     def occupancyMaxActiveBlocksPerMultiprocessor(self, func: int, blockSize: int, dynamicSMemSize: int) -> int:
-        assert blockSize <= 1024
+        if blockSize > MOST_THREADS:
+            raise CUDADriverError(INVALID)
         return self._machine.blocks_each
 
 
@@ -538,12 +703,14 @@ class Nvrtc:
 
 
 def make_cupy(machine: Machine) -> Any:
-    def stream(non_blocking: bool = False) -> Stream:
+    def stream(null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None) -> Stream:
         assert non_blocking, "others wait for the default stream"
+        assert (null, ptds, priority) == (False, False, None)
         return Stream(machine)
 
-    def event(disable_timing: bool = False) -> Event:
-        return Event(machine)
+    def event(block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> Event:
+        assert not interprocess
+        return Event(machine, timed=not disable_timing)
 
     def module(*, code: str, options: tuple[str, ...] = ()) -> RawModule:
         return RawModule(machine, code, options)

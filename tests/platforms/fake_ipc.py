@@ -21,7 +21,6 @@ from collbench.kernels import compiler
 BEFORE = 3 * 256  # bytes of somebody else in front of each piece
 PAGE = mmap.PAGESIZE
 HANDLE = struct.Struct("=qqqq")  # process, file, bytes, device
-NO_PEER, NOT_SUPPORTED, INVALID = 217, 801, 1
 
 
 class Allocation:

@@ -2,6 +2,10 @@
 """NCCL on the machine of fake_cuda.py: it moves and reduces the bytes with NumPy, once every rank's stream is there.
 
 Between processes the bytes pass through files of a folder, whose name is the unique id.
+
+It is held against CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx), by test_fakes.py, and NCCL 2.30.  What differs on
+purpose: groups are not nested, calls outside a group are refused, and a status beyond CuPy's list is not made up (CuPy
+itself ends in a KeyError there).  Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
 """
 
 import os
@@ -11,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,32 +30,46 @@ ID_BYTES = 128
 PATIENCE = 30.0  # seconds for another process
 
 
+NAMES = (  # as CuPy writes them, by status
+    "NCCL_ERROR_SUCCESS",
+    "NCCL_ERROR_UNHANDLED_CUDA_ERROR",
+    "NCCL_ERROR_SYSTEM_ERROR",
+    "NCCL_ERROR_INTERNAL_ERROR",
+    "NCCL_ERROR_INVALID_ARGUMENT",
+    "NCCL_ERROR_INVALID_USAGE",
+    "NCCL_ERROR_REMOTE_ERROR",
+)
+
+
 class NcclError(RuntimeError):
     def __init__(self, status: int) -> None:
         self.status = status
-        super().__init__(f"NCCL_ERROR_{status}: the NCCL of the test says so")
+        super().__init__(f"{NAMES[status]}: the NCCL of the test says so")
 
 
 class Nccl:
     """What cupy.cuda.nccl offers."""
 
     NcclError = NcclError
+    available = True
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
-        self.available = machine.has_nccl
         self._calls: list[Call] | None = None
         self._left: list[Call] = []
 
         class NcclCommunicator(Communicator):
             @staticmethod
             def initAll(devices: list[int]) -> list[Communicator]:
-                assert isinstance(devices, list), "CuPy takes no other sequence"
+                if not isinstance(devices, list):
+                    raise ValueError('"devices" should be an int or a list of int.')
                 refuse_sharing(machine, devices)
                 return [Communicator(self, rank, len(devices)) for rank in range(len(devices))]
 
-            def __init__(comm, ndev: int, commId: bytes, rank: int) -> None:  # noqa: N803, N805
+            def __init__(comm, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:  # noqa: N803, N805
+                assert isinstance(commId, bytes)
                 assert len(commId) == ID_BYTES
+                assert config is None
                 meeting = Meeting(Path(commId.rstrip(b"\0").decode()), rank, ndev)
                 refuse_sharing(machine, meeting.exchange((machine.node, machine.current)))
                 Communicator.__init__(comm, self, rank, ndev, meeting)
@@ -78,11 +97,12 @@ class Nccl:
         assert calls is not None, "the group was closed before"
         if not calls:
             return
-        group = Group(calls)
+        group, current = Group(calls), self._machine.current
         for stream in group.streams:
-            real = self._machine.streams[stream]
-            self._machine.current = real.device
+            real = self._machine.stream(stream)
+            self._machine.current = real.device_id
             real.enqueue(group.run)
+        self._machine.current = current
 
     def _simulate_end(self) -> int:
         """Collectives are dropped; of sends and receives the real one loses count, and finds them in the next group."""
@@ -96,7 +116,9 @@ class Nccl:
         return 0
 
 
-make_nccl = Nccl
+def make_nccl(machine: Any) -> Any:
+    """Without the library CuPy's module has nothing but the word that it is not available."""
+    return Nccl(machine) if machine.has_nccl else SimpleNamespace(available=False)
 
 
 def refuse_sharing(machine: Any, devices: list[Any]) -> None:

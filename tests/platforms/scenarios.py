@@ -39,7 +39,8 @@ from collbench.runner import measure
 from collbench.sweep import Case, Sampling, Sweep
 from collbench.tracing import explain
 from tests.platforms.among_processes import ON_GPU, ONE_PROCESS
-from tests.platforms.fake_cuda import ILLEGAL_ADDRESS, CUDARuntimeError, Machine
+from tests.platforms.fake_cuda import Machine
+from tests.platforms.fake_errors import ILLEGAL_ADDRESS, CUDARuntimeError
 from tests.platforms.fake_simulate import Simulation, build_extension
 
 COMM = MPI.COMM_WORLD

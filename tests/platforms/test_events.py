@@ -19,8 +19,17 @@ from collbench.implementations.ring_host import Action
 from collbench.measurement import MOVED
 from collbench.platforms import Prepared, Region, buffers, gpu, needed_memory
 from collbench.sweep import Case, Sampling, Sweep
-from tests.platforms import fake_cuda
-from tests.platforms.fake_cuda import CUDARuntimeError, Machine
+from tests.platforms.fake_cuda import Machine
+from tests.platforms.fake_errors import (
+    CAPTURED_EVENT,
+    CAPTURING,
+    ISOLATION,
+    MERGE,
+    RUNTIME,
+    UNJOINED,
+    UNMATCHED,
+    CUDARuntimeError,
+)
 
 RING = implementations()["ring-events"]
 PLACES = [(1, 2), (1, 3), (1, 4), (2, 2), (2, 4), (3, 5)]  # devices, ranks
@@ -210,7 +219,7 @@ def streams() -> Iterator[tuple[Machine, Any, Any]]:
 
 
 def refused(status: int) -> Any:
-    return pytest.raises(CUDARuntimeError, match=f"cudaError{status}:")
+    return pytest.raises(CUDARuntimeError, match=f"^{RUNTIME[status][0]}: ")
 
 
 def recorded(cuda: Any, stream: Any) -> Any:
@@ -224,10 +233,10 @@ def test_captures_of_their_own_cannot_wait_for_each_other(streams: Any) -> None:
     _, cuda, (one, two) = streams
     outside = recorded(cuda, two)
     one.begin_capture()
-    with refused(fake_cuda.ISOLATION):
+    with refused(ISOLATION):
         one.wait_event(outside)
     two.begin_capture()
-    with refused(fake_cuda.MERGE):
+    with refused(MERGE):
         two.wait_event(recorded(cuda, one))
 
 
@@ -237,11 +246,11 @@ def test_a_capture_is_ended_where_it_began_and_with_all_that_joined_it(streams: 
     one.begin_capture()
     two.wait_event(recorded(cuda, one))
     two.enqueue(lambda: None)
-    with refused(fake_cuda.UNMATCHED):
+    with refused(UNMATCHED):
         two.end_capture()
-    with refused(fake_cuda.CAPTURING):
+    with refused(CAPTURING):
         two.synchronize()
-    with refused(fake_cuda.UNJOINED):
+    with refused(UNJOINED):
         one.end_capture()
 
 
@@ -251,9 +260,9 @@ def test_an_event_of_a_capture_is_of_no_use_outside(streams: Any) -> None:
     one.begin_capture()
     event = recorded(cuda, one)
     one.end_capture()
-    with refused(fake_cuda.CAPTURED_EVENT):
+    with refused(CAPTURED_EVENT):
         two.wait_event(event)
-    with refused(fake_cuda.CAPTURED_EVENT):
+    with refused(CAPTURED_EVENT):
         cuda.get_elapsed_time(event, event)
 
 
