@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,6 @@ from collbench.errors import CollbenchError, PlatformError, UsageError
 if TYPE_CHECKING:
     from collbench.topology import Topology
     from collbench.topology.system import System
-
-NEEDS_CUPY = "needs CuPy: pip install 'collbench[cuda12]'"
 
 
 @click.command("topo")
@@ -104,6 +101,7 @@ def _draw(system: "System", output: Path) -> None:
 
 
 def _discover(on: str, ranks: int | None) -> "Topology":
+    from collbench.platforms import gpu_probe
     from collbench.topology import cpu
 
     if on == "cpu":
@@ -113,24 +111,25 @@ def _discover(on: str, ranks: int | None) -> "Topology":
     except PlatformError as error:
         if on == "gpu":
             raise
-        if import_module("collbench.platforms.gpu_probe").installed():
+        if gpu_probe.installed():
             click.echo(f"collbench: showing the CPU only: {' '.join(str(error).split())}", err=True)
         return cpu.discover(ranks)
 
 
 def _gpus(ranks: int | None) -> "Topology":
     """The GPUs in CUDA's order with peer access probed if CuPy is there to ask; else in NVML's order."""
+    from collbench.platforms import gpu as platform
     from collbench.topology import gpu
 
     listed = found = gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
-    try:
-        platform = import_module("collbench.platforms.gpu")
-        found = gpu.discover(ranks, *platform.visible())
-        return found.probed(platform.probe_peers(range(len(found.gpus))))
-    except ImportError:
-        why = NEEDS_CUPY
-    except (CollbenchError, RuntimeError) as error:  # CuPy's errors are RuntimeErrors
-        why = f"{error}"
+    if needed := platform.missing():
+        why = f"needs {needed}"
+    else:
+        try:
+            found = gpu.discover(ranks, *platform.visible())
+            return found.probed(platform.probe_peers(range(len(found.gpus))))
+        except (CollbenchError, RuntimeError) as error:  # CuPy's errors are RuntimeErrors
+            why = f"{error}"
     if found is listed and os.environ.get("CUDA_VISIBLE_DEVICES"):
         click.echo(f"collbench: CUDA_VISIBLE_DEVICES is not applied ({why})", err=True)
     return found.probed({}, otherwise=why)

@@ -197,7 +197,7 @@ def test_this_machine_can_be_drawn_too(tmp_path, monkeypatch, dgx_h100):
     import sys
 
     monkeypatch.setitem(sys.modules, "pynvml", dgx_h100)
-    monkeypatch.setitem(sys.modules, "collbench.platforms.gpu", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     topo("-o", str(tmp_path / "here.svg"))
     assert "8 x NVIDIA H100 80GB HBM3, NVSwitch" in (tmp_path / "here.svg").read_text()

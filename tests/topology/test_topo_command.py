@@ -1,22 +1,20 @@
+"""`collbench topo` on a made-up NVML, and on the made-up CUDA of tests/platforms."""
+
 import json
 import sys
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from collbench.cli.topo import command
 from collbench.errors import PlatformError
-from collbench.platforms import gpu as platform
+from collbench.platforms import gpu
 from collbench.topology import Topology
 from tests.platforms.fake_cuda import Machine
 from tests.topology.conftest import FakeGpu, FakeNvml, bus
 
 NO_DRIVER = 9  # NVML_ERROR_DRIVER_NOT_LOADED
-
-
-class CudaError(RuntimeError):
-    """Stands for cupy's CUDARuntimeError."""
+TWO = ("0000:2a:00.0", "0000:0a:00.0")  # of dgx_h100's GPUs, as CUDA writes them, and in another order than NVML's
 
 
 def topo(*arguments):
@@ -27,15 +25,25 @@ def topo(*arguments):
 def nvml(monkeypatch, dgx_h100):
     """Eight GPUs in the driver, and no CuPy."""
     monkeypatch.setitem(sys.modules, "pynvml", dgx_h100)
-    monkeypatch.setitem(sys.modules, "collbench.platforms.gpu", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return dgx_h100
 
 
-def cuda(monkeypatch, bus_ids, probe):
-    """The GPU platform, as far as it is asked here; `bus_ids` are the GPUs that CUDA shows."""
-    asked = SimpleNamespace(visible=lambda: (bus_ids, []), probe_peers=probe)
-    monkeypatch.setitem(sys.modules, "collbench.platforms.gpu", asked)
+@pytest.fixture
+def cuda(nvml, monkeypatch):
+    """CuPy on a machine of which CUDA shows what it is told to."""
+    machines = []
+
+    def show(**changes):
+        machines.append(Machine(**changes))
+        monkeypatch.setattr(gpu, "missing", lambda: "")
+        monkeypatch.setattr(gpu, "load_cupy", machines[-1].cupy)
+        return machines[-1]
+
+    yield show
+    for machine in machines:
+        machine.stop()
 
 
 def test_the_cpu_can_be_asked_for(nvml):
@@ -70,7 +78,7 @@ def test_json_is_the_header_of_a_run_file(nvml):
 def test_without_cupy_peer_access_is_unprobed(nvml):
     """The text names the package to install."""
     shown = " ".join(topo().output.split())
-    assert "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]')" in shown
+    assert "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]' (or cuda13))" in shown
 
 
 def test_without_cupy_a_choice_of_gpus_is_not_silently_ignored(nvml, monkeypatch):
@@ -79,46 +87,47 @@ def test_without_cupy_a_choice_of_gpus_is_not_silently_ignored(nvml, monkeypatch
     assert "CUDA_VISIBLE_DEVICES is not applied" in topo().stderr
 
 
-def test_gpus_are_probed_in_the_order_of_cuda(nvml, monkeypatch):
-    """Numbers in the probe's answer are CUDA's."""
-    asked = []
-
-    def probe(devices):
-        asked.extend(devices)
-        return {(0, 1): (True, ""), (1, 0): (False, "read back zeros")}
-
-    cuda(monkeypatch, ["0000:2a:00.0", "0000:0a:00.0"], probe)
+def test_gpus_are_probed_in_the_order_of_cuda(cuda):
+    """Numbers in the probe's answer are CUDA's: its GPU 1 is another one than NVML's."""
+    cuda(devices=2, buses={0: 0x2A, 1: 0x0A}, losing_copies={(1, 0)})
     shown = Topology.from_json(json.loads(topo("--json").output))
-    assert asked == [0, 1]
-    assert [gpu.bus_id for gpu in shown.gpus] == ["0000:2a:00.0", "0000:0a:00.0"]
-    assert (shown.links[0].p2p, shown.links[0].reason) == ("no", "read back zeros")
+    assert tuple(gpu.bus_id for gpu in shown.gpus) == TWO
+    assert (shown.links[0].p2p, shown.links[0].reason) == ("no", "a copy gave wrong data")
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """Two made-up GPUs, which the real platform finds by its own way."""
-    made = Machine(2)
-    monkeypatch.setattr(platform, "load_cupy", made.cupy)
+def test_peer_access_that_was_proved_is_shown_as_such(cuda):
+    """By the real probe, on every pair."""
+    machine = cuda(devices=2, buses={0: 0x2A, 1: 0x0A})
+    assert Topology.from_json(json.loads(topo("--json").output)).links[0].p2p == "yes"
+    assert not machine.blocks, "the probe's buffers are given back"
+
+
+def test_every_gpu_that_both_show_is_listed_and_probed(cuda, monkeypatch):
+    """By the numbers that CUDA gives them."""
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([FakeGpu("Test GPU", bus(i)) for i in range(2)]))
-    yield made
-    made.stop()
-
-
-def test_the_real_platform_lists_and_probes_the_gpus(machine):
-    """What the command asks of it, it has."""
+    cuda(devices=2)
     shown = Topology.from_json(json.loads(topo("--on", "gpu", "--json").output))
     assert [gpu.bus_id for gpu in shown.gpus] == ["0000:00:00.0", "0000:01:00.0"]
     assert [link.p2p for link in shown.links] == ["yes"]
 
 
-def test_a_probe_that_fails_is_the_reason(nvml, monkeypatch):
-    """CUDA that does not start leaves the driver's facts, and says so."""
+def test_cuda_that_shows_no_gpu_is_the_reason(cuda, monkeypatch):
+    """It leaves the driver's facts, and says so; also that a choice of GPUs was not applied."""
+    cuda(devices=0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = topo()
+    assert result.stdout.startswith("8 x NVIDIA H100 80GB HBM3")
+    assert "peer access unprobed (no GPU found (cudaErrorNoDevice: " in " ".join(result.stdout.split())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert "CUDA_VISIBLE_DEVICES is not applied (no GPU found" in topo().stderr
 
-    def probe(devices):
-        raise CudaError("cudaErrorSystemNotReady")
 
-    cuda(monkeypatch, ["0000:2a:00.0", "0000:0a:00.0"], probe)
-    assert "peer access unprobed (cudaErrorSystemNotReady)" in " ".join(topo().output.split())
+def test_a_gpu_that_nvml_does_not_show_is_the_reason(cuda):
+    """As with the driver of another container; the probe is left out, since nobody could say which GPUs it meant."""
+    machine = cuda(devices=2, buses={0: 0x99, 1: 0x0A})
+    shown = " ".join(topo().stdout.split())
+    assert "peer access unprobed (CUDA uses the GPU at 0000:99:00.0, which NVML does not show" in shown
+    assert not machine.streams
 
 
 def test_an_unknown_place_lists_the_choices(nvml):
