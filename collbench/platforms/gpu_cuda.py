@@ -5,8 +5,8 @@ COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it 
 """
 
 import ctypes
-import importlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,24 @@ _MOST_CONNECTIONS = "32"
 waits for it.  CUDA reads it once, when it starts; the default is 8."""
 
 
+_NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
+_HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
+_CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
+_MISMATCH = f"update the driver, or pip install --upgrade {_NVRTC}"
+_CURES = {  # by words of CuPy, NVRTC or the driver
+    "--gpu-architecture": f"it does not know this GPU (sm_70: CUDA 12's does): pip install --upgrade {_NVRTC}",
+    "libnvrtc": f"it compiles the kernels: pip install {_NVRTC}",
+    "CUDA root directory": f"CuPy looks for CUDA's headers: pip install {_HEADERS}",
+    "open source file": f"CUDA's headers are missing: pip install {_HEADERS}",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": _MISMATCH,
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _MISMATCH,
+    "CUDA_ERROR_INVALID_PTX": _MISMATCH,
+    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
+    "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
+}
+_COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and lines of the source
+
+
 def load_cupy() -> Any:
     """The module cupy; PlatformError, with what to install, where it cannot be imported."""
     os.environ.setdefault(_CONNECTIONS, _MOST_CONNECTIONS)
@@ -33,16 +51,23 @@ def load_cupy() -> Any:
         except OSError as error:
             raise PlatformError(f"{NCCL_LIBRARY}={library} cannot be loaded ({error}): correct or unset it") from error
     try:
-        cupy = importlib.import_module("cupy")
-        importlib.import_module("cupy.cuda.nccl")
+        import cupy
+        import cupy.cuda.nccl
     except ModuleNotFoundError as error:
-        if error.name != "cupy":
-            raise
-        raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
+        if error.name == "cupy":
+            raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
+        raise _unusable(error) from error
     except ImportError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA") from error
+        raise _unusable(error) from error
+    except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
+        raise PlatformError(f"CuPy cannot be imported ({error}): {_CACHE}") from error
     return cupy
+
+
+def _unusable(error: ImportError) -> PlatformError:
+    """CuPy is there, and something that it needs is not."""
+    reason = str(error).strip().splitlines()[-1]
+    return PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA")
 
 
 class Cuda:
@@ -77,6 +102,14 @@ class Cuda:
         if not devices:
             raise PlatformError(f"no GPU found ({reason}): use --on cpu")
         return devices
+
+    def compiler_version(self) -> tuple[int, int]:
+        """NVRTC's; PlatformError, with what to install, where it cannot be loaded."""
+        try:
+            major, minor = self.cupy.cuda.nvrtc.getVersion()
+        except (RuntimeError, OSError) as error:
+            raise PlatformError(_why(error)) from error
+        return major, minor
 
     def name(self, device: int) -> str:
         """What the driver calls a GPU."""
@@ -183,20 +216,36 @@ def compile_kernel(
     redop: Reduction,
     more: Sequence[str] = (),
 ) -> GpuKernel:
-    """An entry of kernels/<file> through NVRTC.
+    """An entry of kernels/<file> through NVRTC, for each device's architecture, and loaded on each.
+
+    PlatformError in one line: no rung is measured by a machine that cannot compile the project's own sources, and a row
+    that said `skipped` would hide it.
 
     CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
     only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.
     """
     options = (*kernels.defines(dtype, redop), *more, "-std=c++17")
-    raw = cuda.cupy.RawModule(code=kernels.source(file), options=options).get_function(entry)
+    compiler = cuda.cupy.cuda.compiler
     functions = []
     try:
+        cuda.runtime.setDevice(devices[0])  # get_function compiles for the current device, and makes a context there
+        raw = cuda.cupy.RawModule(code=kernels.source(file), options=options).get_function(entry)
         for device in devices:
             cuda.runtime.setDevice(device)
-            functions.append(raw.kernel)
-    except (cuda.cupy.cuda.compiler.CompileException, RuntimeError) as error:
-        lines = str(error).strip().splitlines()
-        reason = next((line for line in lines if "error" in line), lines[0] if lines else type(error).__name__)
-        raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {reason}") from error
+            functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
+    except (compiler.CompileException, RuntimeError, OSError) as error:
+        raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {_why(error)}") from error
     return GpuKernel(entry, tuple(functions))
+
+
+def _why(error: Exception) -> str:
+    """What CuPy, NVRTC or the driver said, in one line, and what helps."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    log = (
+        () if isinstance(error, RuntimeError | OSError) else lines
+    )  # CuPy's and CUDA's own errors begin with what is wrong
+    reason = next((line for line in log if _COMPLAINT.search(line)), lines[0]).strip()
+    cure = next((cure for words, cure in _CURES.items() if words in reason), "")
+    if not cure and isinstance(error, OSError):
+        cure = _CACHE
+    return f"{reason}: {cure}" if cure else reason

@@ -110,8 +110,8 @@ def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
         raise Unsupported("a switch adds what is on two GPUs or more, and the ranks are on one")
     if len(set(devices)) < len(devices):
         raise Unsupported(f"ranks share a GPU, and a switch adds one input of each: use --ranks {len(set(devices))}")
-    compiler = cuda.cupy.cuda.nvrtc.getVersion()
-    if tuple(compiler) < _OLDEST_COMPILER:
+    compiler = cuda.compiler_version()
+    if compiler < _OLDEST_COMPILER:
         raise Unsupported(
             f"NVRTC {'.'.join(map(str, compiler))} lacks the instructions: use the one of CUDA 12.2 or newer"
         )

@@ -46,5 +46,5 @@ def versions(cuda: Cuda, places: Ranks) -> dict[str, str]:
     found = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(dict.fromkeys(place.name for place in places.gpus))}
     for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):
         found[name] = f"{number // 1000}.{number % 1000 // 10}"
-    found["nvrtc"] = ".".join(map(str, cuda.cupy.cuda.nvrtc.getVersion()))
+    found["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
     return found | ({"nccl": gpu_nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})

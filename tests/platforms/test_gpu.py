@@ -43,7 +43,6 @@ SIZES = (4, 1000, 70000)
 
 OWN = (
     "machine",
-    "device",
     "enqueue",
     "stop",
     "add",
@@ -51,7 +50,7 @@ OWN = (
     "ended",
     "reached",
 )  # what the made-up streams have besides
-ON_INSTANCES = ("ptr",)  # and what the real ones have once there is a driver
+ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver
 
 Open = Callable[..., Any]
 
@@ -345,7 +344,7 @@ def test_old_nccl_is_skipped_only_where_ranks_share_a_gpu(opened: Open) -> None:
 def test_an_nccl_that_does_not_start_is_skipped_with_its_reason(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "0")  # the user's word counts
     platform = opened(Machine(1), ranks=2)
-    with pytest.raises(Unsupported, match=r"NCCL could not start .*: NCCL_ERROR_5"):
+    with pytest.raises(Unsupported, match=r"NCCL could not start .*: NCCL_ERROR_INVALID_USAGE: "):
         prepare(implementations()["nccl"], a_case(), platform)
 
 
@@ -411,8 +410,14 @@ def test_surroundings_that_would_hang_are_refused(
 
 
 def test_no_gpu_is_said_in_one_line(opened: Open) -> None:
-    with pytest.raises(PlatformError, match=r"no GPU found \(cudaError100: .*\): use --on cpu"):
+    with pytest.raises(PlatformError, match=r"no GPU found \(cudaErrorNoDevice: .*\): use --on cpu"):
         opened(Machine(0))
+
+
+def test_a_platform_whose_kernels_do_not_compile_does_not_open(opened: Open) -> None:
+    """Its own gate is the first of them."""
+    with pytest.raises(PlatformError, match=r"^gate\.cu could not be compiled for float none: Permission denied: set"):
+        opened(Machine(1, refusals={0: OSError("Permission denied")}))
 
 
 def test_no_cupy_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
