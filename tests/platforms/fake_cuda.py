@@ -712,7 +712,8 @@ def make_cupy(machine: Machine) -> Any:
         assert not interprocess
         return Event(machine, timed=not disable_timing)
 
-    def module(*, code: str, options: tuple[str, ...] = ()) -> RawModule:
+    def module(*, code: str | None = None, options: tuple[str, ...] = ()) -> RawModule:
+        assert code is not None, "everything is compiled here"
         return RawModule(machine, code, options)
 
     cuda = SimpleNamespace(

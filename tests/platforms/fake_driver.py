@@ -1,9 +1,12 @@
-# ruff: noqa: N802 - the names are those of the library
+# ruff: noqa: N802, N803 - the names are those of the library
 """libcuda for the machine that tests make up (fake_cuda.py): virtual memory and multicast objects, on host memory.
 
 Physical memory is an anonymous file and an address a mapping of it, so that two addresses of one place are aliases.  A
 multicast address cannot be touched: a kernel that took it for an ordinary one would crash.  What the driver would wait
 for, for ever, or leave undefined, is an AssertionError.
+
+It is held against cuda.h of CUDA 12.9, by test_fakes.py: functions, parameters and words of errors.  It is stricter on
+purpose: a handle is released only once nothing is mapped or bound, and every size is a multiple of what was said.
 """
 
 import ctypes
@@ -110,26 +113,26 @@ class Library:
                 assert self.behind(multicast, rank) == self.behind(int(own[rank]), rank)
                 assert self.behind(multicast, rank)[0].device == rank
 
-    def _cuGetErrorString(self, status: Any, text: Any) -> int:
-        text._obj.value = WORDS.get(status.value)
-        return 0 if status.value in WORDS else INVALID
+    def _cuGetErrorString(self, error: Any, pStr: Any) -> int:
+        pStr._obj.value = WORDS.get(error.value)
+        return 0 if error.value in WORDS else INVALID
 
     def _cuDeviceGet(self, device: Any, ordinal: Any) -> None:
         assert ordinal.value < self.machine.devices
         device._obj.value = ordinal.value
 
-    def _cuDeviceGetAttribute(self, value: Any, which: Any, device: Any) -> None:
-        value._obj.value = {
+    def _cuDeviceGetAttribute(self, pi: Any, attrib: Any, dev: Any) -> None:
+        pi._obj.value = {
             gpu_driver.COMPUTE_CAPABILITY_MAJOR: self.capability[0],
             gpu_driver.COMPUTE_CAPABILITY_MINOR: self.capability[1],
-            gpu_driver.MULTICAST_SUPPORTED: device.value not in self.without_multicast,
-        }[which.value]
+            gpu_driver.MULTICAST_SUPPORTED: dev.value not in self.without_multicast,
+        }[attrib.value]
 
-    def _cuMemGetAllocationGranularity(self, grain: Any, prop: Any, option: Any) -> None:
-        grain._obj.value = GRAIN
+    def _cuMemGetAllocationGranularity(self, granularity: Any, prop: Any, option: Any) -> None:
+        granularity._obj.value = GRAIN
 
-    def _cuMulticastGetGranularity(self, grain: Any, prop: Any, option: Any) -> None:
-        grain._obj.value = TEAM_GRAIN
+    def _cuMulticastGetGranularity(self, granularity: Any, prop: Any, option: Any) -> None:
+        granularity._obj.value = TEAM_GRAIN
 
     def _keep(self, handle: Any, what: Part | Team) -> None:
         self.made += 1
@@ -156,66 +159,68 @@ class Library:
             assert all(handle.value not in team.bound.values() for team in teams)
             os.close(what.file)
 
-    def _cuMemAddressReserve(self, address: Any, size: Any, alignment: Any, wanted: Any, flags: Any) -> None:
-        assert size.value % GRAIN == alignment.value % GRAIN == wanted.value == flags.value == 0
+    def _cuMemAddressReserve(self, ptr: Any, size: Any, alignment: Any, addr: Any, flags: Any) -> None:
+        assert size.value % GRAIN == alignment.value % GRAIN == addr.value == flags.value == 0
         found = _mapping(0, size.value, _NOTHING, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
         self.reserved[found] = size.value
-        address._obj.value = found
+        ptr._obj.value = found
 
-    def _cuMemAddressFree(self, address: Any, size: Any) -> None:
-        assert address.value not in self.mapped
-        assert self.reserved.pop(address.value) == size.value
-        _libc.munmap(address.value, size.value)
+    def _cuMemAddressFree(self, ptr: Any, size: Any) -> None:
+        assert ptr.value not in self.mapped
+        assert self.reserved.pop(ptr.value) == size.value
+        _libc.munmap(ptr.value, size.value)
 
-    def _cuMemMap(self, address: Any, size: Any, offset: Any, handle: Any, flags: Any) -> None:
+    def _cuMemMap(self, ptr: Any, size: Any, offset: Any, handle: Any, flags: Any) -> None:
         what = self.handles[handle.value]
-        assert self.reserved[address.value] == size.value == what.size
+        assert self.reserved[ptr.value] == size.value == what.size
         assert offset.value == flags.value == 0
         assert not isinstance(what, Team) or len(what.devices) == what.expected, "the driver would wait for ever"
-        self.mapped[address.value] = handle.value
+        self.mapped[ptr.value] = handle.value
 
-    def _cuMemUnmap(self, address: Any, size: Any) -> None:
-        del self.mapped[address.value]
-        self.machine.blocks.pop(address.value, None)
-        self.machine.access.pop(address.value, None)
-        _mapping(address.value, size.value, _NOTHING, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+    def _cuMemUnmap(self, ptr: Any, size: Any) -> None:
+        del self.mapped[ptr.value]
+        self.machine.blocks.pop(ptr.value, None)
+        self.machine.access.pop(ptr.value, None)
+        _mapping(ptr.value, size.value, _NOTHING, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
 
-    def _cuMemSetAccess(self, address: Any, size: Any, descriptions: Any, count: Any) -> None:
-        what = self.handles[self.mapped[address.value]]
-        assert count.value == len(descriptions._obj)
-        assert all((each.location.type, each.flags) == (1, 3) for each in descriptions._obj)
+    def _cuMemSetAccess(self, ptr: Any, size: Any, desc: Any, count: Any) -> None:
+        what = self.handles[self.mapped[ptr.value]]
+        assert count.value == len(desc._obj)
+        assert all((each.location.type, each.flags) == (1, 3) for each in desc._obj)
         if isinstance(what, Part):
-            _mapping(address.value, size.value, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, what.file)
-            self.machine.blocks[address.value] = what.device, view(address.value, size.value)
-            self.machine.access[address.value] = {each.location.id for each in descriptions._obj}
-            view(address.value, size.value)[:] = 0xEE
+            _mapping(ptr.value, size.value, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, what.file)
+            self.machine.blocks[ptr.value] = what.device, view(ptr.value, size.value)
+            self.machine.access[ptr.value] = {each.location.id for each in desc._obj}
+            view(ptr.value, size.value)[:] = 0xEE
 
-    def _cuMulticastCreate(self, handle: Any, prop: Any) -> None:
+    def _cuMulticastCreate(self, mcHandle: Any, prop: Any) -> None:
         wanted = prop._obj
         assert (wanted.handleTypes, wanted.flags) == (1, 0)
         assert wanted.numDevices > 1
         assert wanted.size % TEAM_GRAIN == 0
-        self._keep(handle, Team(wanted.numDevices, wanted.size))
+        self._keep(mcHandle, Team(wanted.numDevices, wanted.size))
 
     def _team(self, handle: Any) -> Team:
         found = self.handles[handle.value]
         assert isinstance(found, Team)
         return found
 
-    def _cuMulticastAddDevice(self, team: Any, device: Any) -> None:
-        assert device.value not in self._team(team).devices
-        self._team(team).devices.append(device.value)
+    def _cuMulticastAddDevice(self, mcHandle: Any, dev: Any) -> None:
+        assert dev.value not in self._team(mcHandle).devices
+        self._team(mcHandle).devices.append(dev.value)
 
-    def _cuMulticastBindMem(self, team: Any, at: Any, memory: Any, offset: Any, size: Any, flags: Any) -> None:
-        part, whole = self.handles[memory.value], self._team(team)
+    def _cuMulticastBindMem(
+        self, mcHandle: Any, mcOffset: Any, memHandle: Any, memOffset: Any, size: Any, flags: Any
+    ) -> None:
+        part, whole = self.handles[memHandle.value], self._team(mcHandle)
         assert isinstance(part, Part)
         assert len(whole.devices) == whole.expected, "the driver would wait for ever"
         assert part.device in whole.devices
         assert part.device not in whole.bound
-        assert at.value == offset.value == flags.value == 0
+        assert mcOffset.value == memOffset.value == flags.value == 0
         assert size.value == part.size == whole.size
-        whole.bound[part.device] = memory.value
+        whole.bound[part.device] = memHandle.value
 
-    def _cuMulticastUnbind(self, team: Any, device: Any, at: Any, size: Any) -> None:
-        assert (at.value, size.value) == (0, self._team(team).size)
-        del self._team(team).bound[device.value]
+    def _cuMulticastUnbind(self, mcHandle: Any, dev: Any, mcOffset: Any, size: Any) -> None:
+        assert (mcOffset.value, size.value) == (0, self._team(mcHandle).size)
+        del self._team(mcHandle).bound[dev.value]

@@ -4,7 +4,9 @@ CuPy and pynvml can be imported.  CuPy's module for NCCL needs that library: a p
 functions do nothing, and tells what the module has.  libcuda is cuda.h of the wheel nvidia-cuda-runtime-cu12.
 """
 
+import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,7 +34,10 @@ json.dump({"module": told(nccl), "communicator": told(nccl.NcclCommunicator), "e
 
 
 def cupy() -> Any:
-    """CuPy, or the test is skipped."""
+    """CuPy, or the test is skipped; but not where nothing may be."""
+    assert "CI" not in os.environ or importlib.util.find_spec("cupy"), (
+        "the extra `names` is among what `make test` installs"
+    )
     return pytest.importorskip("cupy", exc_type=ImportError)
 
 

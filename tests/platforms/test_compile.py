@@ -14,6 +14,7 @@ from collbench.errors import PlatformError
 from collbench.kernels import entries
 from collbench.platforms import gpu_multicast
 from collbench.platforms.gpu_cuda import Cuda, GpuKernel, compile_kernel
+from tests.platforms import real_names
 from tests.platforms.fake_cuda import Machine
 from tests.platforms.fake_errors import NO_BINARY, OLD_DRIVER, CUDADriverError
 
@@ -70,7 +71,7 @@ def test_what_keeps_a_kernel_from_its_gpu_is_said_in_one_line(error: Exception, 
 @pytest.mark.parametrize(("source", "arch", "reason", "cure"), SOURCES)
 def test_the_line_of_a_log_that_says_what_is_wrong_is_shown(source: str, arch: str, reason: str, cure: str) -> None:
     """Not the warnings before it, nor the counts behind; as the installed NVRTC and CuPy word it."""
-    compiler = pytest.importorskip("cupy.cuda.compiler", exc_type=ImportError)
+    compiler = real_names.cupy().cuda.compiler
     with pytest.raises(compiler.CompileException) as caught:
         compiler._NVRTCProgram(source, "kernel.cu", method="cubin").compile(("-std=c++17", arch))
     made_up = Machine().cupy().cuda.compiler.CompileException(str(caught.value), source, "kernel.cu", (arch,))
@@ -130,7 +131,7 @@ def test_nvrtc_that_is_missing_is_named_by_whoever_asks_for_its_version(monkeypa
 )
 def test_a_cupy_that_cannot_be_imported_is_said_in_one_line(surroundings: str, said: str) -> None:
     """The real one, in a process of its own: it makes its folder and imports its libraries as it is imported."""
-    pytest.importorskip("cupy", exc_type=ImportError)
+    real_names.cupy()
     program = f"import os, sys; {surroundings}\n" + LOAD
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

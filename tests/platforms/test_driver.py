@@ -58,10 +58,11 @@ CALLS = {  # as Driver makes them
 
 
 def header() -> Path:
-    """cuda.h of the wheel nvidia-cuda-runtime-cu12 (or its successors), or of a toolkit on this machine."""
+    """cuda.h of the wheel nvidia-cuda-runtime-cu12, else of its successors, else of a toolkit on this machine."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
     found = [path for folder in wheels for path in sorted(folder.glob("*/include/cuda.h"))]
+    found.sort(key=lambda path: "cuda_runtime" not in path.parts)  # CUDA 12's, which the drivers of both know
     found += sorted(Path("/usr/local").glob("cuda*/include/cuda.h"))
     if not found:
         assert "CI" not in os.environ, "the wheel nvidia-cuda-runtime-cu12 is among the development requirements"
