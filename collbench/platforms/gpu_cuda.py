@@ -65,8 +65,8 @@ def load_cupy() -> Any:
 
 
 def _unusable(error: ImportError) -> PlatformError:
-    """CuPy is there, and something that it needs is not."""
-    reason = str(error).strip().splitlines()[-1]
+    """CuPy is there, and something that it needs is not: its own error is a page of advice, raised from what failed."""
+    reason = str(error.__cause__ or error).strip().splitlines()[0]
     return PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA")
 
 

@@ -243,9 +243,12 @@ class Stream:
 
     @property
     def done(self) -> bool:
+        """CuPy compares what cudaStreamQuery answers with success: after an error, and in a capture, it is never so."""
+        if self._capture is not None or self.machine.broken:
+            return False
         if self.machine.order is not None:
             self.machine.run_in_order(self)
-        return self._tasks.unfinished_tasks == 0
+        return self._tasks.unfinished_tasks == 0 and not self._failure
 
     def synchronize(self) -> None:
         if self._capture is not None:

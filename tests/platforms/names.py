@@ -39,7 +39,12 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
         "_on()": "cupy.cuda.Function",
     },
     "collbench/platforms/gpu_driver.py": {"library": "libcuda", "_library": "libcuda"},
-    "collbench/platforms/gpu_nccl.py": {"comm": "nccl.NcclCommunicator", "ranks()": "", "_make()": ""},
+    "collbench/platforms/gpu_nccl.py": {
+        "comm": "nccl.NcclCommunicator",
+        "join()": "nccl.NcclCommunicator",
+        "ranks()": "",
+        "_make()": "",
+    },
     "collbench/platforms/gpu_simulate.py": {"function": ""},
     "collbench/topology/gpu.py": {"nvml": "pynvml", "library": "pynvml", "session()": "pynvml"},
     "collbench/topology/nvml.py": {"nvml": "pynvml", "session()": "pynvml", "_load()": "pynvml"},
@@ -48,7 +53,7 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
 OPAQUE = {  # what is annotated Any and only handed on
     *("arguments", "changes", "rest", "options", "token", "mine", "gather()", "topology()", "estimate.calls", "Call"),
     *("_recipe()", "_refuse_old.gpus", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
-    *("_handles()", "ask()", "comm"),
+    *("_handles()", "ask()", "comm", "action", "_bounded()", "outcome"),
 }
 RESULTS = {  # what functions, their items and attributes are
     "cupy.cuda.runtime.getDeviceProperties()[]": "bytes",

@@ -125,7 +125,11 @@ def test_nvrtc_that_is_missing_is_named_by_whoever_asks_for_its_version(monkeypa
     ("surroundings", "said"),
     [
         ("os.environ['CUPY_CACHE_DIR'] = '/dev/null/cache'", f"CuPy cannot be imported (*/dev/null*): {CACHE}"),
-        ("sys.modules['cuda'] = None", "CuPy cannot be imported (*): install the one CuPy of*"),
+        (
+            "sys.modules['cupy_backends.cuda.libs.nvrtc'] = None",
+            "CuPy cannot be imported (import of cupy_backends.cuda.libs.nvrtc halted*): install the one CuPy of*",
+        ),
+        ("sys.modules['cupy_backends'] = None", "CuPy cannot be imported (*): install the one CuPy of your CUDA"),
         ("sys.modules['cupy'] = None", "platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)"),
     ],
 )

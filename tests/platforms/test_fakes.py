@@ -116,7 +116,7 @@ def test_the_made_up_cupy_has_the_names_parameters_defaults_and_numbers_of_the_r
     real = real_names.cupy()
     compared = []
     for name, mine, theirs in offered(machine, real):
-        if isinstance(mine, int):
+        if isinstance(theirs, int):
             assert mine == theirs, name
         elif callable(theirs) and not name.endswith("Error"):
             expect_the_same(name, signature(mine), signature(theirs), real.cuda.runtime)
@@ -261,6 +261,17 @@ def test_a_device_is_not_waited_for_while_a_stream_of_it_is_captured(machine: Ma
         cuda.runtime.deviceSynchronize()
     cuda.runtime.setDevice(1)
     cuda.runtime.deviceSynchronize()
+
+
+def test_a_stream_is_done_once_it_has_nothing_left_and_nothing_failed(machine: Machine) -> None:
+    """CuPy: whatever cudaStreamQuery answers but success is no; an error too, which only synchronizing tells."""
+    stream = machine.cupy().cuda.Stream(non_blocking=True)
+    assert stream.done
+    stream.begin_capture()
+    assert not stream.done
+    stream.end_capture()
+    machine.broken = CUDARuntimeError(ILLEGAL_ADDRESS)
+    assert not stream.done
 
 
 def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(machine: Machine) -> None:
