@@ -66,7 +66,7 @@ def load_cupy() -> Any:
 
 def _unusable(error: ImportError) -> PlatformError:
     """CuPy is there, and something that it needs is not: its own error is a page of advice, raised from what failed."""
-    reason = str(error.__cause__ or error).strip().splitlines()[0]
+    reason = str(error.__cause__ or error).strip().splitlines()[-1]
     return PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA")
 
 

@@ -52,11 +52,13 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
 }
 OPAQUE = {  # what is annotated Any and only handed on
     *("arguments", "changes", "rest", "options", "token", "mine", "gather()", "topology()", "estimate.calls", "Call"),
-    *("_recipe()", "_refuse_old.gpus", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
+    *("_recipe()", "_refuse_old.slots", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
     *("_handles()", "ask()", "comm", "action", "_bounded()", "outcome"),
 }
 RESULTS = {  # what functions, their items and attributes are
-    "cupy.cuda.runtime.getDeviceProperties()[]": "bytes",
+    "cupy.cuda.runtime.getDeviceProperties()": "properties",
+    "properties[]": "bytes",
+    "properties.get()": "bytes",
     "cupy.cuda.nccl": "nccl",  # a module of its own, which load_cupy imports
     "cupy.RawModule.get_function()": "cupy.RawKernel",
     "cupy.RawKernel.kernel": "cupy.cuda.Function",
@@ -150,8 +152,11 @@ class Reader:
     def _annassign(self, node: ast.AnnAssign, names: dict[str, Thing]) -> None:
         if "Any" in _words(node.annotation):
             self._annotated(node, _last(node.target))
-        if node.value is not None:
-            self._bind(node.target, node.value, names)
+            if node.value is not None:
+                self._bind(node.target, node.value, names)
+        elif node.value is not None:  # the type checker knows it by its annotation
+            self._value(node.value, names)
+            self._bind_to(node.target, None, names)
 
     def _for(self, node: ast.For, names: dict[str, Thing]) -> None:
         self._bind_to(node.target, self._item(self._value(node.iter, names)), names)
