@@ -43,7 +43,7 @@ struct World {
   u64 spins;             // a wait that takes more tries gives up
   u64 trace;             // where the logs of kernels/trace.cuh start, in bytes behind the flags
 #if defined(RANKS)  // known when the kernel is compiled: loops over the others are unrolled, and remainders cheap
-  static const unsigned ranks = RANKS;
+  static constexpr unsigned ranks = RANKS;
   unsigned also_ranks;
 #else
   unsigned ranks;
