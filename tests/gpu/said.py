@@ -1,0 +1,52 @@
+# ruff: noqa: T201 - what its programs print
+"""How a program of this folder tells its outcome to who started it: exit status, and lines that begin with a sign.
+
+Exit status 0 good, 1 something is wrong, 2 no GPU or a usage error, SKIPPED this machine cannot do it.  A line that
+begins with KEY is a number for the page; one that begins with WRONG or SKIP is the reason.
+"""
+
+import re
+import sys
+
+GOOD, BAD, NO_GPU, SKIPPED = 0, 1, 2, 77
+KEY, WRONG, SKIP = "= ", "FAILED: ", "skipped: "
+_REASON = re.compile(r"FAILED: |NOT clean|\berror: |^\w*(Error|Exception)\b")
+
+
+def key(text: str) -> None:
+    """A number for the page."""
+    print(f"{KEY}{text}", flush=True)
+
+
+def wrong(reason: str) -> int:
+    """Why this program failed; the exit status to end with."""
+    print(f"{WRONG}{reason}", flush=True)
+    return BAD
+
+
+def skip(reason: object) -> int:
+    """Why nothing was done; the exit status to end with."""
+    print(f"{SKIP}{reason}", flush=True)
+    return SKIPPED
+
+
+def no_gpu(undone: str) -> int:
+    """What was not done for want of a GPU; the exit status to end with."""
+    print(f"collbench: error: no GPU here, so nothing was {undone}: run this where nvidia-smi shows one", file=sys.stderr)
+    return NO_GPU
+
+
+def keys(log: str) -> list[str]:
+    """The numbers for the page in what a program printed."""
+    return [line.removeprefix(KEY) for line in log.splitlines() if line.startswith(KEY)]
+
+
+def reason(log: str) -> str:
+    """The first line that says what went wrong, else the last one of all."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if _REASON.search(line)), lines[-1] if lines else "nothing was printed")
+
+
+def why_skipped(log: str) -> str:
+    """The reason of a program that skipped itself."""
+    return next((line.removeprefix(SKIP) for line in log.splitlines() if line.startswith(SKIP)), "no reason was printed")
