@@ -8,7 +8,7 @@ CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/
 EXTRA := $(if $(CUDA),$(if $(filter-out 9 10 11 12,$(CUDA)),cuda13,cuda12))
 ARGS ?=
 
-.PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu cupy compiler clean
+.PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -39,13 +39,17 @@ model-report: $(VENV)/.dev
 
 # On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
 test-gpu: cupy
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.run
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.sanitize || [ $$? -eq 2 ]
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
+	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.campaign --stage tests,sweeps --budget 7200
 
 bench-gpu: cupy
 	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.bench
+	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.nccl_arrangements || [ $$? -eq 77 ]
 	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
+
+# All that a lent GPU is to show, in order of value, in the time of one command (BUDGET=540 seconds).  The same command
+# again does what is left.  OUT=FOLDER, STAGE=name[,name] (what tests.gpu.stages lists), LIMIT=seconds for any stage.
+gpu-campaign: cupy
+	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.campaign
 
 cupy:
 	@$(GPU_PYTHON) -c 'import cupy, click' 2>/dev/null || \

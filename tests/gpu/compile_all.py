@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -84,10 +85,13 @@ def carry_out(work: Work) -> str:
     return ""
 
 
+_open = ExitStack()  # until the process ends
+
+
 @cache
 def _platform() -> gpu.GpuPlatform:
-    """One a process, which ends with it."""
-    return opened(Place(1, 2), largest=ODD).__enter__()
+    """One a process."""
+    return _open.enter_context(opened(Place(1, 2), largest=ODD))
 
 
 def _kept() -> str:

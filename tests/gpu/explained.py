@@ -1,4 +1,4 @@
-"""`python -m tests.gpu.explained --ranks 4 --out FOLDER`: `collbench explain` on a GPU says of every rung where time goes."""
+"""`python -m tests.gpu.explained --ranks 4 --out FOLDER`: `collbench explain` says of every rung where time goes."""
 
 import argparse
 import sys
@@ -17,10 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, default=4, help="that share the first GPU")
     parser.add_argument("--out", type=Path, required=True, help="folder to make")
     chosen = parser.parse_args(arguments)
+    ranks = scale.chosen().ranks(chosen.ranks)
     if not gpu_probe.available():
         return said.no_gpu("explained")
     try:
-        found = sweeps.run(("explain", "--impl", "ladder", *scale.chosen().explained), chosen.out, chosen.ranks)
+        found = sweeps.run(("explain", *scale.chosen().explained), chosen.out, ranks)
     except CollbenchError as error:
         return said.wrong(str(error))
     explained = sweeps.explanations(found)
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         most = max(PARTS, key=each.share)
         took = f"{each.seconds * 1e6:.2f} us, {each.overhead:+.0%} with a log"
         said.key(f"{each.implementation}, {format_size(each.case.nbytes)}: {took}; {each.share(most):.0%} {most}")
-    defects = sweeps.defects(found, chosen.ranks) or ([] if explained else ["nothing was explained"])
+    defects = sweeps.defects(found, ranks) or ([] if explained else ["nothing was explained"])
     return said.wrong("; ".join(defects)) if defects else said.GOOD
 
 

@@ -21,7 +21,7 @@ NAME = "ring-host"
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.host_alone", description="ring-host alone and among all.")
     parser.add_argument("--ranks", type=int, default=4, help="that share the first GPU")
-    ranks: int = parser.parse_args(arguments).ranks
+    ranks = scale.chosen().ranks(parser.parse_args(arguments).ranks)
     if not gpu_probe.available():
         return said.no_gpu("measured")
     command = ("sweep", "--op", "allreduce", "--no-plot", *scale.chosen().few, "--impl")
@@ -33,8 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ]
     except CollbenchError as error:
         return said.wrong(str(error))
-    first, full, again = runs
-    alone = {each: (first[each] + again[each]) / 2 for each in first if each in again}
+    alone, full = sweeps.mean([runs[0], runs[2]]), runs[1]
     for name, nbytes in alone:
         both = f"{alone[name, nbytes] * 1e6:.1f} us alone, {full.get((name, nbytes), 0) * 1e6:.1f} us among all"
         said.key(f"{NAME}, {name} of {format_size(nbytes)}: {both}")

@@ -24,14 +24,19 @@ OPTIONS = ("--op", "allreduce,broadcast,allgather")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.measure", description="Sweeps of a GPU.")
-    parser.add_argument("--ranks", type=int, help="that share the first GPU; 0: one on every GPU; default: 2, 4, 8, all")
+    parser.add_argument(
+        "--ranks", type=int, help="that share the first GPU; 0: one on every GPU; default: 2, 4, 8, all"
+    )
     parser.add_argument("--out", type=Path, help="folder to make; default: one under results/")
     chosen = parser.parse_args(arguments)
     gpus = len(gpu_probe.memories())
     if not gpus:
         return said.no_gpu("measured")
     several = [0] if gpus > 1 else []
+    if chosen.ranks == 0 and gpus < 2:
+        return said.skip("there is one GPU only")
     arrangements = [chosen.ranks] if chosen.ranks is not None else [2, 4, 8, *several]
+    arrangements = [*dict.fromkeys(map(scale.chosen().ranks, arrangements))]
     return max(sweep(ranks, chosen.out or named(ranks or gpus, 1 if ranks else gpus)) for ranks in arrangements)
 
 

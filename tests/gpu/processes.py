@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return said.no_gpu("tested")
     try:
         with server() if chosen.mps else _none() as environment:
-            found = outcomes(chosen.ranks, environment)
+            found = outcomes(scale.chosen().ranks(chosen.ranks), environment)
     except Unsupported as reason:
         return said.skip(reason)
     for name, outcome in found.items():
@@ -72,7 +72,9 @@ def outcomes(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:
             return {"collbench sweep": f"{said.WRONG}exit status {done.returncode}: {said.reason(done.stdout)}"}
         run = read(folder)
     here = here_of(run, gpus=1 if ranks else count, processes=count)
-    return {each.name: _verdict([row for row in run.results if row.implementation == each.name], here) for each in ON_GPU}
+    return {
+        each.name: _verdict([row for row in run.results if row.implementation == each.name], here) for each in ON_GPU
+    }
 
 
 def launcher(processes: int) -> list[str]:
@@ -148,7 +150,13 @@ def _answers(control: str, environment: Mapping[str, str]) -> bool:
     ask = [control]
     for _ in range(20):
         done = subprocess.run(
-            ask, input="get_server_list\n", env=dict(environment), text=True, capture_output=True, timeout=20, check=False
+            ask,
+            input="get_server_list\n",
+            env=dict(environment),
+            text=True,
+            capture_output=True,
+            timeout=20,
+            check=False,
         )
         if done.returncode == 0:
             return True

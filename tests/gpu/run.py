@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - a program of its own, which prints
-"""`python -m tests.gpu.run --ranks 4 --launches` from a checkout: every check of checks.py on one arrangement of ranks.
+"""`python -m tests.gpu.run --ranks 4 --how launches` from a checkout: every check on one arrangement of ranks.
 
 One process an arrangement, since NCCL reads its environment once.  Needs no pytest.  Exit status: said.py.
 """
@@ -14,24 +14,33 @@ from collbench.errors import CollbenchError, PlatformError, Unsupported
 from collbench.implementations import Implementation, choose, implementations
 from collbench.platforms import gpu, gpu_probe
 from tests.gpu import refusals, said
-from tests.gpu.checks import CHECKS, Place, nccl_settings, opened
+from tests.gpu.checks import CHECKS, SCALE, Place, nccl_settings, opened
 
+HOW = {"launches": False, "graphs": True}
 PATIENCE = 200  # seconds for one check before all threads' stacks are shown and the process ends
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.run", description="The checks on one arrangement of ranks.")
     parser.add_argument("--ranks", type=int, default=0, help="that share the first GPU; 0: a rank on every GPU")
-    parser.add_argument("--launches", action="store_true", help="plain launches instead of graphs")
+    parser.add_argument(
+        "--how", choices=HOW, action="append", help="one of them only; default: first one, then the other"
+    )
     parser.add_argument("--impl", default="all", help="implementations, as in collbench sweep")
     chosen = parser.parse_args(arguments)
     if not gpu_probe.available():
         return said.no_gpu("tested")
-    place = Place(1 if chosen.ranks else None, chosen.ranks, graph=not chosen.launches)
+    places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
+    ways = [implementations()[name] for name in choose(chosen.impl, "gpu")]
     try:
-        return run_place(place, [implementations()[name] for name in choose(chosen.impl, "gpu")])
+        return worst([run_place(place, ways) for place in places])
     except PlatformError as error:
         return said.wrong(str(error))
+
+
+def worst(statuses: Sequence[int]) -> int:
+    """Of several parts: wrong if one is, skipped if all are."""
+    return max((each for each in statuses if each != said.SKIPPED), default=said.SKIPPED)
 
 
 def run_place(place: Place, chosen: Sequence[Implementation]) -> int:

@@ -32,7 +32,9 @@ def skip(reason: object) -> int:
 
 def no_gpu(undone: str) -> int:
     """What was not done for want of a GPU; the exit status to end with."""
-    print(f"collbench: error: no GPU here, so nothing was {undone}: run this where nvidia-smi shows one", file=sys.stderr)
+    print(
+        f"collbench: error: no GPU here, so nothing was {undone}: run this where nvidia-smi shows one", file=sys.stderr
+    )
     return NO_GPU
 
 
@@ -49,4 +51,11 @@ def reason(log: str) -> str:
 
 def why_skipped(log: str) -> str:
     """The reason of a program that skipped itself."""
-    return next((line.removeprefix(SKIP) for line in log.splitlines() if line.startswith(SKIP)), "no reason was printed")
+    return next(
+        (line.removeprefix(SKIP) for line in log.splitlines() if line.startswith(SKIP)), "no reason was printed"
+    )
+
+
+def last(log: str) -> str:
+    """The last line that a program printed."""
+    return next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "nothing was printed")

@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = toolkit("compute-sanitizer")
     if not program:
         return said.skip("there is no compute-sanitizer on the path: it comes with the CUDA toolkit")
-    return max(_under([program, "--tool", chosen.tool, "--error-exitcode", "9"], chosen.tool, ranks) for ranks in RANKS)
+    return max(
+        _under([program, "--tool", chosen.tool, "--error-exitcode", "9"], chosen.tool, ranks)
+        for ranks in dict.fromkeys(map(SCALE.ranks, RANKS))
+    )
 
 
 def toolkit(program: str) -> str | None:

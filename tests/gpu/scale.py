@@ -17,13 +17,16 @@ VARIABLE = "COLLBENCH_GPU_SCALE"
 class Scale:
     """Sizes in bytes, times in seconds."""
 
+    most_ranks: int = 8
     calls: int = 200  # with changing data, of a small message
+    launches: int = 20  # back to back, in a sample
     large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
     dtypes: tuple[str, ...] = tuple(DATATYPES)
     redops: tuple[str, ...] = tuple(REDUCTIONS)
     sweep: tuple[str, ...] = ("-b", "8", "-e", "256M", "-f", "4")
     few: tuple[str, ...] = ("-b", "4K", "-e", "64M", "-f", "128")  # sizes where two runs are compared
-    explained: tuple[str, ...] = ("-b", "64K", "-e", "16M", "-f", "256")
+    tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
+    explained: tuple[str, ...] = ("--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256")
     processes: tuple[str, ...] = ("-b", "4", "-e", "256K", "-f", "60", "-n", "2")
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # for a size of the bench
@@ -39,16 +42,23 @@ class Scale:
     agreement_of_tools: float = 0.02  # the same between nccl-tests and `nccl`
     compilers: int = 16  # processes, at most
 
+    def ranks(self, wanted: int) -> int:
+        """So many, or as many as there may be."""
+        return min(wanted, self.most_ranks)
+
 
 FULL = Scale()
 SMALL = Scale(
+    most_ranks=3,
     calls=2,
+    launches=2,
     large=1244,
     dtypes=("float",),
     redops=("sum",),
-    sweep=("-b", "64", "-e", "1K", "-f", "16", "-n", "2"),
+    sweep=("-b", "64", "-e", "64", "-n", "2"),
     few=("-b", "64", "-e", "64", "-n", "2"),
-    explained=("-b", "4K", "-e", "4K"),
+    tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
+    explained=("--impl", "ring-host,one-shot", "-b", "4K", "-e", "4K"),
     processes=("-b", "64", "-e", "64", "-n", "2"),
     bench=(4096, 64),
     budget=0.0,

@@ -13,6 +13,9 @@ from collbench.store import Run, read
 from tests.gpu import refusals
 from tests.gpu.processes import first_gpu, here_of
 
+Times = dict[tuple[str, int], float]
+"""Seconds of an operation by collective and size in bytes."""
+
 
 def run(
     command: Sequence[str],
@@ -50,10 +53,21 @@ def defects(found: Run, ranks: int = 0, processes: int = 1) -> list[str]:
     return said + refusals.unjust_of(found.results, here_of(found, gpus, processes))
 
 
-def medians(found: Run, implementation: str) -> dict[tuple[str, int], float]:
-    """Seconds of one implementation's operations by collective and size."""
-    rows = [each for each in found.results if isinstance(each, Measurement) and each.right]
-    return {(each.case.collective.name, each.case.nbytes): each.typical for each in rows if each.implementation == implementation}
+def require_right(found: Run, processes: int = 1) -> None:
+    """CaseFailed, with the first defect, unless all rows of a run on every GPU are right."""
+    if said := defects(found, processes=processes):
+        raise CaseFailed(said[0])
+
+
+def medians(found: Run, implementation: str) -> Times:
+    """Seconds of one implementation's operations."""
+    rows = [each for each in found.results if isinstance(each, Measurement) and each.implementation == implementation]
+    return {(each.case.collective.name, each.case.nbytes): each.typical for each in rows if each.right}
+
+
+def mean(runs: Sequence[Times]) -> Times:
+    """Of the cases that all runs have."""
+    return {each: sum(run[each] for run in runs) / len(runs) for each in runs[0] if all(each in run for run in runs)}
 
 
 def explanations(found: Run) -> list[Explanation]:
@@ -61,9 +75,7 @@ def explanations(found: Run) -> list[Explanation]:
     return [each for each in found.results if isinstance(each, Explanation)]
 
 
-def disagreements(
-    one: Mapping[tuple[str, int], float], other: Mapping[tuple[str, int], float], most: float
-) -> list[str]:
+def disagreements(one: Times, other: Times, most: float) -> list[str]:
     """Cases whose two times differ by more than a share of the second one, or that only one of two runs has."""
     said = [f"{name} of {nbytes} B is in one run only" for name, nbytes in sorted(set(one) ^ set(other))]
     for name, nbytes in sorted(set(one) & set(other)):

@@ -407,7 +407,7 @@ class Runtime:
         return self._machine.multiprocessors
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
-        return {"name": b"Test GPU"}
+        return {"name": b"Test GPU", "l2CacheSize": 2**20}
 
     def deviceGetPCIBusId(self, device: int) -> str:
         return f"0000:{device:02x}:00.0"
