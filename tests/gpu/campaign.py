@@ -47,6 +47,7 @@ class Campaign:
     named: bool  # whether they were asked for by name, and so run even where they have passed
     budget: float
     limit: float  # seconds, the most for any stage
+    package: str = __package__  # of the programs
     start: float = field(default_factory=time.monotonic)
     why_left: dict[str, str] = field(default_factory=dict)
 
@@ -78,7 +79,7 @@ class Campaign:
         command = tuple(word.format(folder=folder) for word in stage.command)
         begun = page.Outcome(stage.name, page.BEGUN, command, datetime.now(UTC).isoformat(timespec="seconds"))
         page.save(self.folder, stage, replace(begun, reason="the campaign was ended while it ran"))
-        program = [sys.executable, "-m", f"{__package__}.{command[0]}", *command[1:]]
+        program = [sys.executable, "-m", f"{self.package}.{command[0]}", *command[1:]]
         log = folder / page.LOG
         ended = bounded.run(program, log, limit, self._environment(), show)
         outcome = judged(begun, ended, log.read_text(encoding="utf-8", errors="replace"))
@@ -92,8 +93,8 @@ class Campaign:
 
     def page(self) -> str:
         """What came of the stages that were asked for, now or before, as far as they have come."""
-        known = page.load(self.folder, STAGES)
-        stages = [each for each in STAGES if each in self.stages or each.name in known]
+        known, asked = page.load(self.folder, STAGES), {each.name for each in self.stages}
+        stages = [each for each in STAGES if each.name in asked or each.name in known]
         return page.page(stages, known, self.why_left)
 
     def status(self) -> int:

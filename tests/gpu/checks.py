@@ -60,7 +60,7 @@ class Place:
         return f"{where}, {'graphs' if self.graph else 'launches'}"
 
 
-ON_GPU = [each for each in implementations().values() if "gpu" in each.platforms]
+ON_GPU = [implementations()[name] for name in SCALE.implementations]
 
 
 @contextmanager

@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not gpu_probe.available():
         return said.no_gpu("explained")
     try:
-        found = sweeps.run(("explain", *scale.chosen().explained), chosen.out, ranks)
+        found = sweeps.run(
+            ("explain", "--impl", sweeps.names(library=False), *scale.chosen().explained), chosen.out, ranks
+        )
     except CollbenchError as error:
         return said.wrong(str(error))
     explained = sweeps.explanations(found)

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             runs = [
                 sweeps.medians(sweeps.run((*command, impl), Path(folder, str(number)), ranks), NAME)
-                for number, impl in enumerate((NAME, "all", NAME))
+                for number, impl in enumerate((NAME, sweeps.names(), NAME))
             ]
     except CollbenchError as error:
         return said.wrong(str(error))

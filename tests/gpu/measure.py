@@ -19,8 +19,6 @@ from collbench.store import Run
 from collbench.units import format_rate, format_size
 from tests.gpu import said, scale, sweeps
 
-OPTIONS = ("--op", "allreduce,broadcast,allgather")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.measure", description="Sweeps of a GPU.")
@@ -43,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def sweep(ranks: int, folder: Path) -> int:
     """One run file with its plots."""
     try:
-        found = sweeps.run(("sweep", *OPTIONS, *scale.chosen().sweep), folder, ranks)
+        found = sweeps.run(
+            ("sweep", "--op", scale.chosen().swept, "--impl", sweeps.names(), *scale.chosen().sweep), folder, ranks
+        )
     except CollbenchError as error:
         return said.wrong(str(error))
     for line in best(found):

@@ -57,7 +57,16 @@ def outcomes(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:
         raise Unsupported("there is one GPU only")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "run")
-        command = [*launcher(count), "sweep", "--on", "gpu", *OPTIONS, *scale.chosen().processes]
+        command = [
+            *launcher(count),
+            "sweep",
+            "--on",
+            "gpu",
+            *OPTIONS,
+            "--impl",
+            ",".join(scale.chosen().implementations),
+            *scale.chosen().processes,
+        ]
         done = subprocess.run(
             [*command, "--no-plot", "--out", str(folder)],
             env={**os.environ, **environment, **(first_gpu() if ranks else {})},

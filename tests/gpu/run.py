@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 
 from collbench.errors import CollbenchError, PlatformError, Unsupported
-from collbench.implementations import Implementation, choose, implementations
+from collbench.implementations import Implementation, choose
 from collbench.platforms import gpu, gpu_probe
 from tests.gpu import refusals, said
-from tests.gpu.checks import CHECKS, SCALE, Place, nccl_settings, opened
+from tests.gpu.checks import CHECKS, ON_GPU, SCALE, Place, nccl_settings, opened
 
 HOW = {"launches": False, "graphs": True}
 PATIENCE = 200  # seconds for one check before all threads' stacks are shown and the process ends
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not gpu_probe.available():
         return said.no_gpu("tested")
     places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
-    ways = [implementations()[name] for name in choose(chosen.impl, "gpu")]
+    ways = [each for each in ON_GPU if each.name in choose(chosen.impl, "gpu")]
     try:
         return worst([run_place(place, ways) for place in places])
     except PlatformError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import unknown
+from collbench.implementations import implementations
 from collbench.platforms import gpu_launch
 
 VARIABLE = "COLLBENCH_GPU_SCALE"
@@ -18,6 +19,10 @@ class Scale:
     """Sizes in bytes, times in seconds."""
 
     most_ranks: int = 8
+    implementations: tuple[str, ...] = tuple(
+        name for name, each in implementations().items() if "gpu" in each.platforms
+    )
+    swept: str = "allreduce,broadcast,allgather"
     calls: int = 200  # with changing data, of a small message
     launches: int = 20  # back to back, in a sample
     large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
@@ -26,7 +31,7 @@ class Scale:
     sweep: tuple[str, ...] = ("-b", "8", "-e", "256M", "-f", "4")
     few: tuple[str, ...] = ("-b", "4K", "-e", "64M", "-f", "128")  # sizes where two runs are compared
     tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
-    explained: tuple[str, ...] = ("--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256")
+    explained: tuple[str, ...] = ("-b", "64K", "-e", "16M", "-f", "256")
     processes: tuple[str, ...] = ("-b", "4", "-e", "256K", "-f", "60", "-n", "2")
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # for a size of the bench
@@ -50,6 +55,14 @@ class Scale:
 FULL = Scale()
 SMALL = Scale(
     most_ranks=3,
+    implementations=(
+        "nccl",
+        "ring-host",
+        "ring-flags",
+        "one-shot-ll",
+        "nvls",
+    ),  # a library, each kind of rung, a refusal
+    swept="allreduce",
     calls=2,
     launches=2,
     large=1244,
@@ -58,7 +71,7 @@ SMALL = Scale(
     sweep=("-b", "64", "-e", "64", "-n", "2"),
     few=("-b", "64", "-e", "64", "-n", "2"),
     tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
-    explained=("--impl", "ring-host,one-shot", "-b", "4K", "-e", "4K"),
+    explained=("-b", "4K", "-e", "4K"),
     processes=("-b", "64", "-e", "64", "-n", "2"),
     bench=(4096, 64),
     budget=0.0,

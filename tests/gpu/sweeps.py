@@ -11,6 +11,7 @@ from collbench.measurement import Explanation, Failed, Measurement
 from collbench.platforms import gpu_probe
 from collbench.store import Run, read
 from tests.gpu import refusals
+from tests.gpu.checks import ON_GPU
 from tests.gpu.processes import first_gpu, here_of
 
 Times = dict[tuple[str, int], float]
@@ -51,6 +52,11 @@ def defects(found: Run, ranks: int = 0, processes: int = 1) -> list[str]:
         elif isinstance(each, Measurement) and each.mismatch:
             said.append(f"{where}: {each.mismatch}")
     return said + refusals.unjust_of(found.results, here_of(found, gpus, processes))
+
+
+def names(library: bool = True) -> str:
+    """For --impl: all that run on a GPU, with libraries or without."""
+    return ",".join(each.name for each in ON_GPU if library or not each.library)
 
 
 def require_right(found: Run, processes: int = 1) -> None:
