@@ -32,7 +32,18 @@ class Scale:
     few: tuple[str, ...] = ("-b", "4K", "-e", "64M", "-f", "128")  # sizes where two runs are compared
     tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
     explained: tuple[str, ...] = ("-b", "64K", "-e", "16M", "-f", "256")
-    processes: tuple[str, ...] = ("-b", "4", "-e", "256K", "-f", "60", "-n", "2")
+    processes: tuple[str, ...] = (
+        "--op",
+        "allreduce,broadcast,allgather,reducescatter",
+        "-b",
+        "4",
+        "-e",
+        "256K",
+        "-f",
+        "60",
+        "-n",
+        "2",
+    )
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # for a size of the bench
     iters: int | None = None  # samples of the bench, instead of as many as are needed
@@ -72,7 +83,7 @@ SMALL = Scale(
     few=("-b", "64", "-e", "64", "-n", "2"),
     tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
     explained=("-b", "4K", "-e", "4K"),
-    processes=("-b", "64", "-e", "64", "-n", "2"),
+    processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "2"),
     bench=(4096, 64),
     budget=0.0,
     iters=2,

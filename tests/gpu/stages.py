@@ -59,7 +59,7 @@ STAGES = (
         ("measure", "--ranks", "0", "--out", "{folder}/run"),
         part="sweeps",
     ),
-    Stage("bench", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
+    Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
     Stage("host-alone", "ring-host takes the same time alone and among all", ("host_alone",), 180, "bench"),
     Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 180),
     *(Stage(tool, f"every rung under compute-sanitizer's {tool}", ("sanitize", "--tool", tool)) for tool in TOOLS),

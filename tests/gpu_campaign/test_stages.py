@@ -116,6 +116,8 @@ def test_a_signal_that_ends_a_command_is_its_status_as_a_shell_counts_it(tmp_pat
 
 def test_stages_have_names_of_their_own_and_bounds_that_fit_a_command(tmp_path: Path) -> None:
     assert len({each.name for each in STAGES}) == len(STAGES)
+    assert not {each.name for each in STAGES} & {each.part for each in STAGES}
+    assert not {each.name for each in STAGES} & {each.part for each in STAGES}
     assert all(0 < each.limit <= MOST for each in STAGES)
     assert campaign.BUDGET + campaign.RESERVE < 600, "seconds that a command on a lent machine has"
     programs = Path(campaign.__file__).parent
@@ -123,7 +125,7 @@ def test_stages_have_names_of_their_own_and_bounds_that_fit_a_command(tmp_path: 
 
 
 def test_stages_are_chosen_by_name_and_by_part_in_their_own_order() -> None:
-    assert [each.name for each in choose(["bench", "facts"])][:2] == ["facts", "bench"]
+    assert [each.name for each in choose(["bench", "facts"])][:2] == ["facts", "targets"]
     assert {each.part for each in choose(["sweeps"])} == {"sweeps"}
 
 
