@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 GPU_PYTHON ?= python3
+CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
 # With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.
 CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p')
 EXTRA := $(if $(CUDA),$(if $(filter-out 9 10 11 12,$(CUDA)),cuda13,cuda12))
@@ -39,17 +40,17 @@ model-report: $(VENV)/.dev
 
 # On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
 test-gpu: cupy
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.campaign --stage tests,sweeps --budget 7200
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign --stage tests,sweeps --budget 7200
 
 bench-gpu: cupy
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.bench
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.nccl_arrangements || [ $$? -eq 77 ]
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.bench
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.nccl_arrangements || [ $$? -eq 77 ]
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.measure
 
 # All that a lent GPU is to show, in order of value, in the time of one command (BUDGET=540 seconds).  The same command
 # again does what is left.  OUT=FOLDER, STAGE=name[,name] (what tests.gpu.stages lists), LIMIT=seconds for any stage.
 gpu-campaign: cupy
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.campaign
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign
 
 cupy:
 	@$(GPU_PYTHON) -c 'import cupy, click' 2>/dev/null || \

@@ -43,9 +43,11 @@ ROWS
 END
 chmod +x "$2"
 """
-MAKEFILE = (
-    "$(BUILDDIR)/all_reduce_perf: all_reduce.cu\n\tmkdir -p $(BUILDDIR)\n\t$(NVCC) -I$(NCCL_HOME)/include -o $@ $<\n"
-)
+MAKEFILE = """$(BUILDDIR)/all_reduce_perf: all_reduce.cu
+\tmkdir -p $(BUILDDIR)
+\tcat $(NCCL_HOME)/include/nccl.h $(NCCL_HOME)/lib/libnccl.so > /dev/null
+\t$(NVCC) -I$(NCCL_HOME)/include -L$(NCCL_HOME)/lib -o $@ $< -lnccl
+"""
 
 
 @cache

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu import bounded, campaign, page, said
+from collbench.errors import UsageError
+from tests.gpu import bounded, campaign, page, said, scale
 from tests.gpu.campaign import Campaign
 from tests.gpu.stages import MOST, STAGES, Stage, choose
 from tests.gpu_campaign import toys
@@ -127,6 +128,14 @@ def test_stages_have_names_of_their_own_and_bounds_that_fit_a_command(tmp_path: 
 def test_stages_are_chosen_by_name_and_by_part_in_their_own_order() -> None:
     assert [each.name for each in choose(["bench", "facts"])][:2] == ["facts", "targets"]
     assert {each.part for each in choose(["sweeps"])} == {"sweeps"}
+
+
+def test_a_gpu_is_measured_in_full_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(scale.VARIABLE, raising=False)
+    assert scale.chosen() is scale.FULL
+    monkeypatch.setenv(scale.VARIABLE, "tiny")
+    with pytest.raises(UsageError, match="unknown COLLBENCH_GPU_SCALE 'tiny'; choose from: full, small"):
+        scale.chosen()
 
 
 def test_the_reason_is_the_first_line_that_says_what_is_wrong() -> None:

@@ -1,14 +1,17 @@
 """The whole GPU campaign on a made-up machine: every stage, one that hangs, one that fails, one that is killed."""
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.gpu.stages import STAGES
-from tests.gpu_campaign.made_up import CLEAN, HANGING, UNCLEAN, MadeUp
+from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
 
 SEVERAL_GPUS = {"rungs-every-gpu", "processes-every-gpu", "nccl-every-gpu", "sweep-every-gpu", "nccl-arrangements"}
 PARTS = 4  # of the stages, so that the tests of several cores share them
@@ -89,6 +92,34 @@ def test_a_stage_that_does_not_exist_is_named_with_those_that_do(machine: MadeUp
     status, output = machine.run("campaign", STAGE="facts,fancy")
     assert status == 2
     assert "collbench: error: unknown stage 'fancy'; choose from: tests, sweeps, bench, facts, " in output
+
+
+def test_make_gpu_campaign_takes_its_stage_and_folder(machine: MadeUp) -> None:
+    command = ["make", "gpu-campaign", f"GPU_PYTHON={sys.executable}", "STAGE=facts", f"OUT={machine.folder / 'own'}"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=machine.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed, 0 left." in (machine.folder / "own" / "summary.md").read_text()
+
+
+def test_a_clock_that_differs_from_that_of_nccl_tests_is_found(machine: MadeUp) -> None:
+    """By more than even a made-up machine is allowed."""
+    machine.provide("nvcc", NVCC.replace(" 50.00 ", "  0.01 "))
+    status, output = machine.run("nccl_tests", "--out", str(machine.folder / "apart"))
+    assert status == 1, output
+    assert "FAILED: nccl and nccl-tests: allreduce of 64 B: " in output
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [("", "NCCL_TESTS names no folder"), ("/nowhere", "NCCL_TESTS=/nowhere is not the source of nccl-tests")],
+)
+def test_without_the_source_of_nccl_tests_they_are_skipped(missing: str, reason: str, machine: MadeUp) -> None:
+    status, output = machine.run("campaign", STAGE="nccl-tests", NCCL_TESTS=missing)
+    assert status == 0, output
+    assert "## Not possible here\n\n- **nccl-tests** (" in machine.page()
+    assert reason in machine.page()
 
 
 def test_two_gpus_are_compared_in_one_process_and_in_two(tmp_path: Path) -> None:
