@@ -28,6 +28,7 @@ from tests.gpu import bounded, page, said, scale
 from tests.gpu.compile_all import CACHE
 from tests.gpu.stages import STAGES, Stage, choose
 
+RUNS = Path("results", "runs")
 BUDGET = 540.0  # seconds, of the ten minutes that a command on a lent machine has
 RESERVE = bounded.GRACE + 3.0  # seconds of them to end what will not end, and to write the page
 LEFT = 3  # the exit status where nothing failed and stages are left
@@ -87,8 +88,8 @@ class Campaign:
         print(f"{stage.name}: {outcome.outcome} after {ended.seconds:.0f} s {outcome.reason}".rstrip(), flush=True)
 
     def _environment(self) -> Mapping[str, str]:
-        """That of this command, unbuffered, with a kernel cache that all stages share."""
-        cache = os.environ.get(CACHE) or str(self.folder.absolute() / "kernel-cache")
+        """That of this command, unbuffered, with a kernel cache that stages share and later campaigns too."""
+        cache = os.environ.get(CACHE) or str(RUNS.absolute() / "kernel-cache")
         return {**os.environ, "PYTHONUNBUFFERED": "1", CACHE: cache}
 
     def page(self) -> str:
@@ -137,14 +138,12 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.campaign", description="All that a lent GPU is to show.")
-    today = Path("results", "runs", f"gpu-campaign-{date.today()}")
+    today = RUNS / f"gpu-campaign-{date.today()}"
     given = os.environ.get
     parser.add_argument("--out", type=Path, default=Path(given("OUT") or today), help="folder, made or gone on with")
     parser.add_argument("--stage", default=given("STAGE", ""), help="names or parts with commas between; default: all")
-    parser.add_argument("--budget", type=float, default=float(given("BUDGET") or BUDGET), help="seconds for all")
-    parser.add_argument(
-        "--limit", type=float, default=float(given("LIMIT") or 1e9), help="seconds for any stage, at most"
-    )
+    parser.add_argument("--budget", type=float, default=given("BUDGET") or BUDGET, help="seconds for all")
+    parser.add_argument("--limit", type=float, default=given("LIMIT") or 1e9, help="seconds for any stage, at most")
     chosen = parser.parse_args(arguments)
     names = [each.strip() for each in chosen.stage.split(",") if each.strip()]
     try:

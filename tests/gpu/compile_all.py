@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -22,6 +22,7 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
 from collbench.implementations import implementations
 from collbench.platforms import gpu, gpu_probe
+from collbench.sweep import Case
 from tests.gpu import said, scale
 from tests.gpu.checks import KINDS, ODD, ON_GPU, Place, case, opened
 
@@ -69,20 +70,25 @@ def wanted() -> Iterator[Work]:
 
 
 def carry_out(work: Work) -> str:
-    """Prepare it, so that it is compiled; what went wrong, or nothing.  A refusal is for the checks to judge."""
-    platform = _platform()
-    platform.tracing = work.traced
+    """Prepare it, so that it is compiled; what went wrong, or nothing."""
     try:
+        platform = _platform()
         wanted = case(platform, work.collective, dtype=DATATYPES[work.dtype], redop=REDUCTIONS[work.redop])
         platform.fill(wanted, 1)
         platform.check(wanted, 1)  # whatever it finds: nothing was computed
         if work.implementation:
-            implementations()[work.implementation].prepare(wanted, platform)
-    except Unsupported:
-        return ""
+            _prepare(platform, work, wanted)
     except CollbenchError as error:
         return f"{work}: {error}"
     return ""
+
+
+def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
+    """With or without a log, as the case will be asked for; a refusal is for the checks to judge."""
+    platform.tracing = work.traced
+    with suppress(Unsupported):
+        implementations()[work.implementation].prepare(wanted, platform)
+    platform.tracing = False
 
 
 _open = ExitStack()  # until the process ends

@@ -10,7 +10,7 @@ import sys
 
 GOOD, BAD, NO_GPU, SKIPPED = 0, 1, 2, 77
 KEY, WRONG, SKIP = "= ", "FAILED: ", "skipped: "
-_REASON = re.compile(r"FAILED: |NOT clean|\berror: |^\w*(Error|Exception)\b")
+_REASONS = (re.compile("FAILED: "), re.compile(r"\berror: "), re.compile(r"^[\w.]*(Error|Exception): "))
 
 
 def key(text: str) -> None:
@@ -44,9 +44,10 @@ def keys(log: str) -> list[str]:
 
 
 def reason(log: str) -> str:
-    """The first line that says what went wrong, else the last one of all."""
+    """The first line that says what went wrong, by the clearest sign that any line has; else the last one of all."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if _REASON.search(line)), lines[-1] if lines else "nothing was printed")
+    signed = (line for sign in _REASONS for line in lines if sign.search(line))
+    return next(signed, lines[-1] if lines else "nothing was printed")
 
 
 def why_skipped(log: str) -> str:

@@ -88,6 +88,13 @@ def test_an_old_nccl_is_skipped_with_the_reason(tmp_path: Path) -> None:
     assert "skipped: NCCL 2.28.9 has no ranks that share a GPU, 2.30 has" in output
 
 
+def test_an_old_nccl_is_no_defect_of_a_sweep(tmp_path: Path) -> None:
+    machine = MadeUp(tmp_path, nccl_version=22809)
+    status, output = machine.run("measure", "--ranks", "2", "--out", str(tmp_path / "run"))
+    assert status == 0, output
+    assert output.count("skipped: NCCL 2.28.9 has no ranks that share a GPU") == 1
+
+
 def test_nccl_is_told_of_the_multiprocessors_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the ranks of the place, not of the most crowded one; and only once, as NCCL listens."""
     for name in ("NCCL_MAX_CTAS", "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_NVLS_ENABLE"):

@@ -140,5 +140,7 @@ def test_a_gpu_is_measured_in_full_unless_the_environment_says_otherwise(monkeyp
 
 def test_the_reason_is_the_first_line_that_says_what_is_wrong() -> None:
     assert said.reason("a\ncollbench: error: no\nb\n") == "collbench: error: no"
+    assert said.reason("x.SomeError: why\nerror: no\n  FAILED: yes\n") == "FAILED: yes"
+    assert said.reason("a\nx.SomeError: why\nb") == "x.SomeError: why"
     assert said.reason("a\nlast\n\n") == "last"
     assert said.reason("") == "nothing was printed"

@@ -1,5 +1,6 @@
 """The whole GPU campaign on a made-up machine: every stage, one that hangs, one that fails, one that is killed."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from collbench import kernels
 from tests.conftest import ROOT
 from tests.gpu.stages import STAGES
 from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
@@ -101,6 +103,14 @@ def test_make_gpu_campaign_takes_its_stage_and_folder(machine: MadeUp) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed, 0 left." in (machine.folder / "own" / "summary.md").read_text()
+
+
+def test_a_kernel_that_does_not_compile_fails_its_stage(machine: MadeUp) -> None:
+    broken = shutil.copytree(kernels.folder(), machine.folder / "kernels")
+    (broken / "check.cu").write_text((broken / "check.cu").read_text() + "\n#error a typo\n")
+    status, output = machine.run("campaign", STAGE="kernels", COLLBENCH_KERNELS=str(broken))
+    assert status == 1, output
+    assert "a typo" in machine.page().partition("## Failed")[2]
 
 
 def test_a_clock_that_differs_from_that_of_nccl_tests_is_found(machine: MadeUp) -> None:
