@@ -4,9 +4,10 @@ VENV := .venv
 RUN := $(VENV)/bin
 GPU_PYTHON ?= python3
 CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
-# With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.
-CUDA := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p')
-EXTRA := $(if $(CUDA),$(if $(filter-out 9 10 11 12,$(CUDA)),cuda13,cuda12))
+# With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.  The driver is asked at most once,
+# and only by what installs; `make EXTRA=cuda12` asks nobody, and installs although something is installed already.
+EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/cuda_extra.py))$(EXTRA)
+OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
 
 .PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
@@ -66,11 +67,18 @@ $(VENV)/bin/python:
 	{ echo "collbench: error: $(PYTHON) is older than 3.11; fix: make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
+ifeq ($(origin EXTRA),command line)
+.PHONY: $(VENV)/.run $(VENV)/.dev
+endif
+
+# Two CuPys side by side break each other, and a change of driver may change which one it is.
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	@$(if $(EXTRA),$(RUN)/pip uninstall --quiet --quiet --yes $(OTHER_CUPY))
 	$(RUN)/pip install --quiet --disable-pip-version-check --editable '.$(if $(EXTRA),[$(EXTRA)])'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@$(RUN)/pip uninstall --quiet --quiet --yes $(OTHER_CUPY)
 	$(RUN)/pip install --quiet --disable-pip-version-check --editable '.[dev,$(or $(EXTRA),names)]'
 	@touch $@ $(VENV)/.run
 

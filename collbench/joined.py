@@ -36,7 +36,7 @@ class Joined:
         self.greeting: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        fifos = fifo_bytes(self._sweep.implementations, self._sweep.ranks)
+        fifos = fifo_bytes(self._sweep.implementations, self._sweep.ranks, self._name)
         self._platform = open_platform(self._sweep, fifos, self._name)
         self.greeting = {
             "topology": self._platform.topology(),

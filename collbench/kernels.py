@@ -63,6 +63,11 @@ def source(file: str) -> str:
     return expand((folder() / file).resolve())
 
 
+def knows_ranks(file: str) -> bool:
+    """Whether the kernels of a file are told of other ranks, and are launched by `Platform.bind`."""
+    return "PARAMETER(World)" in source(file)
+
+
 def entries(file: str) -> list[str]:
     """The kernels that a file defines."""
     return _ENTRY.findall(source(file))

@@ -82,9 +82,10 @@ def checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -
 
 def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1) -> int:
     """Double the launches until they last as long as a sample should."""
+    region = platform.region if sampling.region is None else sampling.region
     while launches < _MOST_LAUNCHES:
         elapsed = min(platform.time(prepared, launches) for _ in range(2)) * launches  # one may have been disturbed
-        if elapsed >= sampling.region:
+        if elapsed >= region:
             break
         launches *= 2
     return launches

@@ -22,10 +22,10 @@ from collbench import leftovers, link, worker
 from collbench.environment import UNCHANGED, Setting
 from collbench.errors import PlatformError
 from collbench.measurement import Failed, Result
+from collbench.platforms import platform_module
 from collbench.records import case_fields, sweep_fields, to_result
 from collbench.sweep import Case, Sampling, Sweep
 
-_STARTUP = 60.0  # seconds for the ranks to say hello
 _SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
 
 
@@ -108,6 +108,7 @@ class _Workers:
 
     def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
         self._sweep = sweep
+        self._patience: float = platform_module(platform).STARTUP
         self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
         self._log = self._folder / "log"
         self._page = link.Page(self._folder)
@@ -128,19 +129,21 @@ class _Workers:
     def greet(self, wishes: dict[str, Any]) -> dict[str, Any]:
         """Wait for the ranks' hello to a sweep and `wishes`; PlatformError with their reason if they cannot start."""
         self._server.settimeout(0.05)
-        deadline = time.monotonic() + _STARTUP
+        deadline = time.monotonic() + self._patience
         while self._channel is None:
             with contextlib.suppress(TimeoutError):
                 self._channel = link.Channel(self._server.accept()[0])
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._process.poll() is not None:
                 raise PlatformError(f"the ranks did not start: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise PlatformError(f"the ranks did not start within {self._patience:g} s{self._printed()}")
         try:
             self._channel.send({"sweep": sweep_fields(self._sweep), **wishes})
             message = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except link.Closed:
-            message = None
+            raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
         if message is None:
-            raise PlatformError(f"the ranks did not start: {self._last_words()}")
+            raise PlatformError(f"the ranks were not ready within {self._patience:g} s{self._printed()}")
         self._pids, self._files = message["pids"], message["files"]
         if "refused" in message:
             raise PlatformError(message["refused"])
@@ -188,6 +191,11 @@ class _Workers:
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", text, re.MULTILINE)
         last = errors[-1] if errors else next(iter(text.strip().splitlines()[-1:]), "")
         return f"a rank ended with status {self._process.returncode}" + (f": {last}" if last else "")
+
+    def _printed(self) -> str:
+        """The last line that the ranks and the launcher printed, if any."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
 
     def stop(self) -> None:
         """Let the ranks go home; they may leave nothing behind, so wait for them."""

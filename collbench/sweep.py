@@ -83,7 +83,7 @@ class Sampling:
     budget: float = 0.5  # seconds of measuring a case, all its implementations together
     precision: float = 0.02  # wanted half-width of the 95 % interval of the median, relative to the median
     minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
-    region: float = 200e-6  # seconds that one sample should last, so that clock and barrier do not count
+    region: float | None = None  # seconds that one sample should last; by default what the platform needs
     iters: int | None = None  # exactly this many samples instead
     warmup: int = 1  # untimed samples of each implementation first
     timeout: float = 30.0  # seconds without progress after which a case counts as hung

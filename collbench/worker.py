@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and pa
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # and the one that gives the supervisor's process id
 PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
 
+_PAUSE = 0.2  # seconds between two looks at the supervisor, where the kernel does not say when it ends
 _PATIENCE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 
 
@@ -60,7 +61,8 @@ def main() -> None:
 def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
     first = _next(world, channel)
     sweep = to_sweep(first["sweep"])
-    platform = open_platform(sweep, fifo_bytes(sweep.implementations, sweep.ranks), os.environ[PLATFORM])
+    fifos = fifo_bytes(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
+    platform = open_platform(sweep, fifos, os.environ[PLATFORM])
     cores = world.pin() if first["pinned"] else []
     _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
     while case := _next(world, channel).get("case"):
@@ -107,13 +109,13 @@ def _die_with(supervisor: int, folder: Path) -> list[int]:
     The caller puts the process ids of all ranks into the list; the first of them ends the others with itself.
     """
     try:
-        handle = os.pidfd_open(supervisor)
+        wait = end_of(supervisor)
     except ProcessLookupError:
         os._exit(1)
     ranks: list[int] = []
 
     def watch() -> None:
-        select.select([handle], [], [])
+        wait()
         me = os.getpid()
         leads = ranks[:1] == [me]
         if not leads:
@@ -124,6 +126,41 @@ def _die_with(supervisor: int, folder: Path) -> list[int]:
 
     threading.Thread(target=watch, daemon=True).start()
     return ranks
+
+
+def end_of(pid: int, pause: float = _PAUSE) -> Callable[[], None]:
+    """A function that returns once the process has ended, however; ProcessLookupError if there is none now.
+
+    It sleeps on the process's handle.  Kernels before 5.3, sandboxes and some containers' filters have no handles:
+    there it looks every `pause` seconds, some microseconds each time.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (OSError, AttributeError):
+        if (birth := _birth(pid)) is None:
+            raise ProcessLookupError from None
+        return lambda: _poll(pid, birth, pause)
+
+    def wait() -> None:
+        select.select([handle], [], [])
+
+    return wait
+
+
+def _poll(pid: int, birth: str, pause: float) -> None:
+    while _birth(pid) == birth:
+        time.sleep(pause)
+
+
+def _birth(pid: int) -> str | None:
+    """When a process was started, which tells it from a later one with its number; None if it is dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]  # proc(5): state and starttime, behind the name in parentheses
 
 
 if __name__ == "__main__":

@@ -16,11 +16,15 @@
 // Launch: as kernels/ring.cu.  Launched by collbench/implementations/one_shot.py, two_shot.py, parameter_server.py.
 #include "flags.cuh"
 
-// Loads of one thread before its first store: on a GPU to have them in flight together, on a CPU to fill vectors.
-#if defined(__CUDACC__)
-const unsigned DEPTH = 4;
+// Packs that a thread loads from each rank before it stores the first sum: on a GPU to have them in flight together, on
+// a CPU to fill vectors.  With RANKS known the loop over ranks is unrolled too, and all of its 16 loads are in flight at
+// once, of 2, 4 or 8 ranks; more would not find registers.
+#if defined(RANKS)
+constexpr unsigned DEPTH = RANKS < 8 ? 16 / RANKS : 2;
+#elif defined(__CUDACC__)
+constexpr unsigned DEPTH = 4;
 #else
-const unsigned DEPTH = 128;
+constexpr unsigned DEPTH = 128;
 #endif
 
 template <class E> struct Sum;  // holds the partial results of one T or one Pack
@@ -101,7 +105,7 @@ __device__ inline void add_part(const Route& route, u64 count) {
   for (unsigned rank = 0; rank < route.world.ranks; rank++)
     whole = whole && aligned((T*)route.world.send[rank] + route.first, (T*)route.world.receive[rank] + route.first);
   const u64 packs = whole ? count / Pack::LANES : 0;
-  if (packs >= STREAMED) add_all<true, Pack>(route, packs);
+  if (STREAMS && packs >= STREAMED) add_all<STREAMS, Pack>(route, packs);
   else add_all<false, Pack>(route, packs);
   Route rest = route;
   rest.first += packs * Pack::LANES;

@@ -1,8 +1,12 @@
 // Flags between ranks: the only file that knows memory order.
 //
 // A flag is one aligned 32-bit word with one writer, holding a number that only grows, modulo 2^32.  It is stored with
-// release and loaded with acquire semantics at system scope, so whoever has seen the number sees everything that was
-// written before it; there is no read-modify-write, which PCIe peers do not offer, and never a reset.
+// release and loaded with acquire semantics, so whoever has seen the number sees everything that was written before it;
+// there is no read-modify-write, which PCIe peers do not offer, and never a reset.
+//
+// The scope is the system's.  With -DONE_DEVICE, for ranks of one process that all live on one GPU, it is that GPU's: a
+// fence then ends at the GPU's own cache, and waits neither for links nor for the host.  Both are proved
+// (docs/memory-model.md); at the scope of a GPU between two GPUs, stale data may be read.
 //
 // publish and await are called by a whole block.  The barrier inside them hands the one thread's ordering on to the
 // others: without it, data may be written after the flag, or read before it.
@@ -11,18 +15,33 @@
 
 typedef unsigned Flag;
 
+const unsigned WARP = 32;  // threads that take the same branch together
+
 #if defined(__CUDACC__)
+#if defined(ONE_DEVICE)
+#define SCOPE "gpu"
+#else
+#define SCOPE "sys"
+#endif
 __device__ inline void store_release(Flag* flag, unsigned value) {
-  asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+  asm volatile("st.release." SCOPE ".u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 __device__ inline void store_release(Flag* one, unsigned value, Flag* other, unsigned other_value) {
-  asm volatile("fence.acq_rel.sys; st.relaxed.sys.u32 [%0], %1; st.relaxed.sys.u32 [%2], %3;" ::"l"(one), "r"(value),
-               "l"(other), "r"(other_value)
+  asm volatile("fence.acq_rel." SCOPE "; st.relaxed." SCOPE ".u32 [%0], %1; st.relaxed." SCOPE ".u32 [%2], %3;" ::"l"(one),
+               "r"(value), "l"(other), "r"(other_value)
                : "memory");
 }
 __device__ inline unsigned load_acquire(const Flag* flag) {
   unsigned value;
-  asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  asm volatile("ld.acquire." SCOPE ".u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  return value;
+}
+__device__ inline void store_relaxed(Flag* flag, unsigned value) {
+  asm volatile("st.relaxed." SCOPE ".u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+__device__ inline unsigned load_relaxed(const Flag* flag) {
+  unsigned value;
+  asm volatile("ld.relaxed." SCOPE ".u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
   return value;
 }
 __device__ inline unsigned count_in(unsigned* counter) {  // among the blocks of one rank, so at GPU scope
@@ -48,6 +67,8 @@ inline void store_release(Flag* one, unsigned value, Flag* other, unsigned other
 }
 inline unsigned count_in(unsigned* counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL); }
 inline unsigned load_acquire(const Flag* flag) { return __atomic_load_n(flag, AWAIT_ORDER); }
+inline void store_relaxed(Flag* flag, unsigned value) { __atomic_store_n(flag, value, __ATOMIC_RELAXED); }
+inline unsigned load_relaxed(const Flag* flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
 inline void fence_aliases() {}  // a host has one address for each place
 #endif
 
@@ -66,19 +87,24 @@ __device__ inline void publish(Flag* flag, unsigned number) {
 }
 
 // A wait that outlasts world.spins sets `error` and lets the kernel run to its end with wrong data, which the host
-// then throws away: better than a device that no longer answers.
+// then throws away: better than a device that no longer answers.  Later waits give up soon, but not before some tries:
+// a load of the error word ahead of the flag's would make each hop wait for two loads, one after the other.  The word
+// orders nothing, so it is relaxed: no fence.
+const u64 HOPE = 64;  // tries between two looks at the error word
+
 struct Patience {
   const World& world;
   Flag* error;
-  u64 tries, limit;
+  u64 tries;
 
-  __device__ Patience(const World& world, Flag* error)
-      : world(world), error(error), tries(0), limit(load_acquire(error) ? 0 : world.spins) {}
+  __device__ Patience(const World& world, Flag* error) : world(world), error(error), tries(0) {}
 
   // After a look that found nothing: whether to look again.
   __device__ bool again() {
-    if (++tries > limit) {
-      store_release(error, 1);
+    ++tries;
+    if (tries % HOPE == 0 && load_relaxed(error)) return false;
+    if (tries > world.spins) {
+      store_relaxed(error, 1);
       return false;
     }
     relax(tries, world.yield_after);
@@ -93,6 +119,16 @@ __device__ inline void look_until(const Flag* flag, unsigned number, const World
 
 __device__ inline void await(const Flag* flag, unsigned number, const World& world, Flag* error) {
   if (threadIdx.x == 0) look_until(flag, number, world, error);
+  stamp(world, Phase::WAITED);
+  __syncthreads();
+}
+
+// The same for two flags at once: two warps look, so that one load does not wait for the other, and one barrier ends both.
+__device__ inline void await(const Flag* one, unsigned number, const Flag* other, unsigned other_number,
+                             const World& world, Flag* error) {
+  const unsigned second = blockDim.x > WARP ? WARP : 0;
+  if (threadIdx.x == second) look_until(other, other_number, world, error);
+  if (threadIdx.x == 0) look_until(one, number, world, error);
   stamp(world, Phase::WAITED);
   __syncthreads();
 }
@@ -135,8 +171,11 @@ struct Call {
   __device__ void leave() const {
     end_trace(world);
     __syncthreads();
-    if (threadIdx.x || count_in(&mine->calls.word[1]) + 1 < world.blocks) return;
-    mine->calls.word[1] = 0;
+    if (threadIdx.x) return;
+    if (world.blocks > 1) {  // a block alone needs no count, which costs a fence and a trip to the cache
+      if (count_in(&mine->calls.word[1]) + 1 < world.blocks) return;
+      mine->calls.word[1] = 0;
+    }
     mine->calls.word[0] = number;
   }
 };

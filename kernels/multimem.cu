@@ -14,7 +14,10 @@
 //
 // Who waits for whom: everyone for everyone before the first access to a peer's buffer and after the last, by unicast
 // flags.  Multicast and unicast addresses of one place are aliases, between which only a proxy fence keeps the order: one
-// after the first meeting, since inputs were written by unicast, and one before the last, since results are read so.
+// before the first meeting, since inputs were written by unicast, and one before the last, since results are read so.  A
+// proxy fence is two full fences, of the GPU and of the system, so one thread of a block makes it, and the barrier at the
+// start of a meeting hands its order on to all threads that speak for the block: that is as good (docs/memory-model.md).
+// NCCL has none.
 //
 // Order of addition: the switch's own, in fp32 for 16-bit types; one rank has it done and all get its result, so results
 // are the same bits everywhere.  An average rounds the sum first, then the quotient.
@@ -155,11 +158,12 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const u64 first = call.rank * chunk, rest = first < count ? count - first : 0;
   const Shard shard{world, first, rest < chunk ? rest : chunk, call.block * blockDim.x + threadIdx.x,
                     world.blocks * blockDim.x};
+  if (threadIdx.x == 0) fence_aliases();
   call.meet(0);
-  fence_aliases();
   shard.reduce((const T*)inputs, (T*)results);
   stamp_block(world, Phase::ADDED);
-  fence_aliases();
+  __syncthreads();  // all of the block's stores come before the fence
+  if (threadIdx.x == 0) fence_aliases();
   call.meet(1);
   call.leave();
 }

@@ -11,6 +11,16 @@
 // Launch: as kernels/ring.cu.  Launched by collbench/implementations/one_shot_ll.py.
 #include "packets.cuh"
 
+// Ranks at whose packets a thread looks before it waits for the first: all of them if their number is known.  One after the
+// other, every look would cost a trip to memory of its own.  A CPU looks ahead by itself.
+#if defined(RANKS)
+#define TOGETHER RANKS
+#elif defined(__CUDACC__)
+#define TOGETHER 4
+#elif !defined(TOGETHER)
+#define TOGETHER 1
+#endif
+
 // `bytes` in the array, at most room * 8; `fifo`: where the inbox starts in the windows, in bytes behind the flags.
 extern "C" __global__ void __launch_bounds__(512, 1)
     one_shot_ll(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) room, PARAMETER(u64) bytes) {
@@ -18,6 +28,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const unsigned ranks = world.ranks, rank = call.rank, flag = 2 * call.number + 1;
   const unsigned char* const source = world.send[rank];
   unsigned char* const target = world.receive[rank];
+  Flag* const error = &call.mine->error.word[0];
   auto inbox = [&](unsigned at, unsigned from) {
     return (Packets*)(world.fifo_of(at) + fifo) + ((call.number & 1) * ranks + from) * room;
   };
@@ -31,12 +42,19 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   }
   stamp(world, Phase::MOVED);
   for (u64 i = first; i * PAYLOAD < bytes; i += threads) {
-    auto input = [&](unsigned from) {
-      return from == rank ? load_payload(source, i * PAYLOAD, bytes)
-                          : receive_packets(&inbox(rank, from)[i], flag, world, &call.mine->error.word[0]);
-    };
-    u64 sum = input(0);
-    for (unsigned from = 1; from < ranks; from++) sum = combine_payload(sum, input(from));
+    u64 sum = 0;
+    for (unsigned some = 0; some < ranks; some += TOGETHER) {
+      Look look[TOGETHER];
+      const unsigned few = ranks - some < TOGETHER ? ranks - some : TOGETHER;
+      for (unsigned k = 0; k < TOGETHER; k++)  // in the own inbox too, where nothing ever comes: that saves a branch
+        if (k < few && (TOGETHER > 1 || some != rank)) look[k] = look_at(&inbox(rank, some + k)[i]);
+      for (unsigned k = 0; k < TOGETHER && k < few; k++) {
+        const unsigned from = some + k;
+        const u64 x = from == rank ? load_payload(source, i * PAYLOAD, bytes)
+                                   : receive_packets(look[k], &inbox(rank, from)[i], flag, world, error);
+        sum = from ? combine_payload(sum, x) : x;
+      }
+    }
     store_payload(target, i * PAYLOAD, bytes, finish_payload(sum, ranks));
   }
   stamp(world, Phase::ADDED);

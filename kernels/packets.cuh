@@ -16,10 +16,10 @@ const unsigned PAYLOAD = 8;  // bytes of data in two packets
 
 #if defined(__CUDACC__)
 __device__ inline void store_packets(Packets* to, u64 first, u64 second) {
-  asm volatile("st.relaxed.sys.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second) : "memory");
+  asm volatile("st.relaxed." SCOPE ".v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second) : "memory");
 }
 __device__ inline void load_packets(const Packets* from, u64& first, u64& second) {
-  asm volatile("ld.relaxed.sys.v2.b64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(from) : "memory");
+  asm volatile("ld.relaxed." SCOPE ".v2.b64 {%0, %1}, [%2];" : "=l"(first), "=l"(second) : "l"(from) : "memory");
 }
 #else
 inline void store_packets(Packets* to, u64 first, u64 second) {
@@ -37,18 +37,34 @@ __device__ inline void send_packets(Packets* to, u64 data, unsigned flag) {
   store_packets(to, high | (data & 0xffffffffULL), high | data >> 32);
 }
 
-// The 8 bytes of data behind this flag, waited for.
-__device__ inline u64 receive_packets(const Packets* from, unsigned flag, const World& world, Flag* error) {
+// Two packets as one look found them.  Looks at several places can be on their way together.
+struct Look {
   u64 first, second;
-  load_packets(from, first, second);
-  if (first >> 32 != flag || second >> 32 != flag) {
+
+  __device__ bool has(unsigned flag) const { return first >> 32 == flag && second >> 32 == flag; }
+  __device__ u64 data() const { return (first & 0xffffffffULL) | second << 32; }
+};
+
+__device__ inline Look look_at(const Packets* from) {
+  Look look;
+  load_packets(from, look.first, look.second);
+  return look;
+}
+
+// The 8 bytes of data behind this flag: of the look, or waited for.
+__device__ inline u64 receive_packets(Look look, const Packets* from, unsigned flag, const World& world, Flag* error) {
+  if (!look.has(flag)) {
     stamp(world, Phase::WORKED);
     Patience patience(world, error);
-    do load_packets(from, first, second);
-    while ((first >> 32 != flag || second >> 32 != flag) && patience.again());
+    do look = look_at(from);
+    while (!look.has(flag) && patience.again());
     stamp(world, Phase::WAITED);
   }
-  return (first & 0xffffffffULL) | second << 32;
+  return look.data();
+}
+
+__device__ inline u64 receive_packets(const Packets* from, unsigned flag, const World& world, Flag* error) {
+  return receive_packets(look_at(from), from, flag, world, error);
 }
 
 // 8 bytes of elements, as many as fit, and how they combine.

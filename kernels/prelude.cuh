@@ -11,11 +11,6 @@
 #define INDEPENDENT
 #define BLOCK_LOCAL __shared__
 #define OUTLINED
-#if defined(UNROLL)
-#define UNROLLED _Pragma("unroll 4")
-#else
-#define UNROLLED _Pragma("unroll 1")
-#endif
 #endif
 
 typedef unsigned long long u64;
@@ -92,13 +87,15 @@ __device__ inline T finish(T x, unsigned ranks) {
   return REDOP == AVG ? narrow(divide(widen(x), ranks), T()) : x;
 }
 
-// Packs from which on a piece for another rank is sent past the caches: never on a GPU, where `stream` is a plain store.
+// Whether large pieces for another rank are sent past the caches, and the packs from which on.  Never on a GPU, where
+// `stream` is a plain store: as a constant, so that none of it is compiled there.
 #if defined(__CUDACC__)
-const u64 STREAMED = ~0ULL;
+constexpr bool STREAMS = false;
 template <class E> __device__ inline void stream(E* target, const E& value) { *target = value; }
 #else
-const u64 STREAMED = 1024;  // 16 KiB: the reader gains more than the writer's detour through memory costs
+constexpr bool STREAMS = true;
 #endif
+const u64 STREAMED = 1024;  // 16 KiB: the reader gains more than the writer's detour through memory costs
 
 struct alignas(16) Pack {
   static const unsigned LANES = 16 / sizeof(T);

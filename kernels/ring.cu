@@ -5,15 +5,22 @@
 // the array.  Reduce-scatter is the first round, all-gather the second; a broadcast is a chain of hops from the root.
 //
 // Buffers.  A rank only ever writes into the FIFO of the next one, which holds SLOTS pieces per block; the user's
-// buffers are private and may be one and the same.  Pieces are at most `slot` elements, so a chunk takes several laps.
+// buffers are private and may be one and the same.  A slot has room for `slot` elements, the same in every call, since a
+// call may begin while its neighbour still empties the last one's slots.  Pieces are at most `piece` elements, which each
+// call may choose: small ones spread a small chunk over all blocks, large ones pay for fewer flags.  A chunk takes
+// several laps.
 //
 // Who waits for whom, per block b; both numbers count pieces since the windows were zeroed, modulo 2^32:
 //   arrived  in my window, written by the previous rank: pieces it has put into my FIFO.  I wait for it before reading.
 //   room     in my window, written by the next rank: pieces it has taken out of its FIFO.  I wait for it before writing,
 //            until a slot is free.  A hop takes one piece while it sends another, so SLOTS must be at least 2: with one
 //            slot every rank would wait for the next one to take first.
-// SLOTS is a power of two, so that slot numbers go on across the wrap.  With MERGED, data and room are made known by one
-// fence instead of two.
+// SLOTS is a power of two, so that slot numbers go on across the wrap.  With MERGED, a hop has one fence and one wait:
+// data and room are made known together, and both flags are looked at together.
+//
+// A thread loads IN_FLIGHT packs, and as many of its own input, before it stores the first.  A store might change what the
+// next load reads, for all that the compiler knows, so in a plain loop each load waits until the one before it has come
+// back from memory.  On a CPU one is best: the plain loop is a vector loop.
 //
 // Launch: world.blocks blocks for each rank of this device, all co-resident (cooperative launch); any block size.
 // Launched by collbench/implementations/ring_flags.py and ring_pipelined.py.
@@ -22,22 +29,37 @@
 #if !defined(SLOTS)
 #define SLOTS 2
 #endif
+#if !defined(IN_FLIGHT)
+#define IN_FLIGHT 1
+#endif
 static_assert(SLOTS >= 2 && (SLOTS & (SLOTS - 1)) == 0, "a ring needs a power of two of slots, at least two");
 
 enum Verb { TAKE = 1, ADD = 2, KEEP = 4, SEND = 8, FAR = 16 };  // FAR: send past this core's caches
 
-template <int VERBS, class E>
-__device__ inline void move(const E* taken, const E* source, E* target, E* sent, u64 count, unsigned ranks) {
-  INDEPENDENT
-  UNROLLED
-  for (u64 i = threadIdx.x; i < count; i += blockDim.x) {
-    E x = VERBS & TAKE ? taken[i] : source[i];
-    if (VERBS & ADD) x = combine(x, source[i]);
-    if ((VERBS & ADD) && (VERBS & KEEP)) x = finish(x, ranks);
-    if (VERBS & KEEP) target[i] = x;
-    if (VERBS & FAR) stream(&sent[i], x);
-    else if (VERBS & SEND) sent[i] = x;
+// TILE elements of a thread, from `at` on and as far apart as the block is wide: all loads, then all stores.
+template <int VERBS, unsigned TILE, class E>
+__device__ inline void move_tile(const E* taken, const E* source, E* target, E* sent, u64 at, unsigned ranks) {
+  E x[TILE], own[TILE];
+  auto place = [&](unsigned k) { return at + k * (u64)blockDim.x; };
+  for (unsigned k = 0; k < TILE; k++) x[k] = (VERBS & TAKE ? taken : source)[place(k)];
+  for (unsigned k = 0; k < TILE && (VERBS & ADD); k++) own[k] = source[place(k)];
+  for (unsigned k = 0; k < TILE; k++) {
+    if (VERBS & ADD) x[k] = combine(x[k], own[k]);
+    if ((VERBS & ADD) && (VERBS & KEEP)) x[k] = finish(x[k], ranks);
+    if (VERBS & KEEP) target[place(k)] = x[k];
+    if (VERBS & FAR) stream(&sent[place(k)], x[k]);
+    else if (VERBS & SEND) sent[place(k)] = x[k];
   }
+}
+
+template <int VERBS, unsigned TILE, class E>
+__device__ inline void move(const E* taken, const E* source, E* target, E* sent, u64 count, unsigned ranks) {
+  u64 i = threadIdx.x;
+  if constexpr (TILE > 1)
+    for (; i + (TILE - 1) * (u64)blockDim.x < count; i += TILE * (u64)blockDim.x)
+      move_tile<VERBS, TILE>(taken, source, target, sent, i, ranks);
+  INDEPENDENT
+  for (; i < count; i += blockDim.x) move_tile<VERBS, 1>(taken, source, target, sent, i, ranks);
 }
 
 struct Ring {
@@ -65,21 +87,29 @@ struct Ring {
   template <int VERBS>
   __device__ void hop(const T* source, T* target, u64 count) {
     Channel& channel = mine->channel[block];
-    Flag* const error = &mine->error.word[0];
-    if (VERBS & TAKE) await(&channel.arrived.word[0], taken + 1, world, error);
-    if (VERBS & SEND) await(&channel.room.word[0], sent + 1 - SLOTS, world, error);
+    wait_for<VERBS>(&channel.arrived.word[0], &channel.room.word[0], &mine->error.word[0]);
     const T* const in = inbox + taken % SLOTS * slot;
     T* const out = outbox + sent % SLOTS * slot;
     const u64 packs = aligned(source, target) ? count / Pack::LANES : 0;
     const u64 tail = packs * Pack::LANES;  // what does not fill a pack: the end of the array, or all of an odd buffer
     const Pack *from = (const Pack*)in, *own = (const Pack*)source;
     Pack *keep = (Pack*)target, *to = (Pack*)out;
-    if ((VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR>(from, own, keep, to, packs, world.ranks);
-    else move<VERBS>(from, own, keep, to, packs, world.ranks);
-    move<VERBS>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);
+    if (STREAMS && (VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
+    else move<VERBS, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
+    move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);
     stamp_block(world, VERBS & ADD ? Phase::ADDED : Phase::MOVED);
     told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);
     stamp(world, Phase::PUBLISHED);
+  }
+
+  template <int VERBS>
+  __device__ void wait_for(const Flag* arrived, const Flag* room, Flag* error) const {
+    const unsigned free = sent + 1 - SLOTS;  // pieces that must have been taken before the next one has a slot
+#if defined(MERGED)
+    if ((VERBS & SEND) && (VERBS & TAKE)) return await(arrived, taken + 1, room, free, world, error);
+#endif
+    if (VERBS & TAKE) await(arrived, taken + 1, world, error);
+    if (VERBS & SEND) await(room, free, world, error);
   }
 
   template <int VERBS>
@@ -104,7 +134,7 @@ struct Ring {
 // A ring of one has nobody to send to: its result is its input.
 __device__ inline bool alone(const World& world, const T* source, T* target, u64 count) {
   if (world.ranks > 1) return false;
-  if (world.block() == 0) move<KEEP>(source, source, target, target, count, 1);
+  if (world.block() == 0) move<KEEP, 1>(source, source, target, target, count, 1);
   return true;
 }
 
@@ -113,19 +143,20 @@ __device__ inline u64 within(u64 first, u64 wanted, u64 count) {
   return first >= count ? 0 : count - first < wanted ? count - first : wanted;
 }
 
-// `count` elements in all, `chunk` in each rank's chunk (the last may be shorter or empty), `slot` in a FIFO slot; chunk
-// and slot are whole packs.  `fifo`: where in the windows this kernel's FIFOs start, in bytes behind the flags.
+// `count` elements in all, `chunk` in each rank's chunk (the last may be shorter or empty), `slot` in a FIFO slot, of which
+// a piece fills `piece`; all but the count are whole packs.  `fifo`: where in the windows this kernel's FIFOs start, in
+// bytes behind the flags.
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ring_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) count,
-                   PARAMETER(u64) chunk) {
+    ring_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) piece,
+                   PARAMETER(u64) count, PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
   const T* const source = (const T*)world.send[rank];
   T* const target = (T*)world.receive[rank];
   if (alone(world, source, target, count)) return;
   Ring ring(world, rank, fifo, slot);
-  for (u64 lap = world.block() * slot; lap < chunk; lap += world.blocks * slot) {
+  for (u64 lap = world.block() * piece; lap < chunk; lap += world.blocks * piece) {
     auto part = [&](unsigned index) { return index % ranks * chunk + lap; };
-    auto length = [&](unsigned index) { return within(part(index), chunk - lap < slot ? chunk - lap : slot, count); };
+    auto length = [&](unsigned index) { return within(part(index), chunk - lap < piece ? chunk - lap : piece, count); };
     auto from = [&](unsigned index) { return source + part(index); };
     auto to = [&](unsigned index) { return target + part(index); };
     // Everyone sends the part of the chunk that must travel furthest to reach its owner ...
@@ -151,14 +182,15 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 // The first round alone: `chunk` elements of the result stay with each rank, cut from ranks * chunk.
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ring_reducescatter(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) chunk) {
+    ring_reducescatter(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) piece,
+                       PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
   const T* const source = (const T*)world.send[rank];
   T* const target = (T*)world.receive[rank];
   if (alone(world, source, target, chunk)) return;
   Ring ring(world, rank, fifo, slot);
-  for (u64 lap = world.block() * slot; lap < chunk; lap += world.blocks * slot) {
-    const u64 length = within(lap, slot, chunk);
+  for (u64 lap = world.block() * piece; lap < chunk; lap += world.blocks * piece) {
+    const u64 length = within(lap, piece, chunk);
     auto from = [&](unsigned index) { return source + index % ranks * chunk + lap; };
     ring.hop<SEND>(from(rank + ranks - 1), target + lap, length);
     for (unsigned step = 2; step < ranks; step++)
@@ -170,14 +202,15 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 // The second round alone: each rank's `chunk` elements go to everyone.
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ring_allgather(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) chunk) {
+    ring_allgather(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) piece,
+                       PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
   const T* const source = (const T*)world.send[rank];
   T* const target = (T*)world.receive[rank];
   if (alone(world, source, target, chunk)) return;
   Ring ring(world, rank, fifo, slot);
-  for (u64 lap = world.block() * slot; lap < chunk; lap += world.blocks * slot) {
-    const u64 length = within(lap, slot, chunk);
+  for (u64 lap = world.block() * piece; lap < chunk; lap += world.blocks * piece) {
+    const u64 length = within(lap, piece, chunk);
     auto to = [&](unsigned index) { return target + index % ranks * chunk + lap; };
     ring.hop<KEEP | SEND>(source + lap, to(rank), length);
     for (unsigned step = 1; step + 1 < ranks; step++)
@@ -189,15 +222,15 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 // A chain from the root round to the rank before it; while one piece goes on, the next one follows.
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ring_broadcast(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) count,
-                   PARAMETER(unsigned) root) {
+    ring_broadcast(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) piece,
+                   PARAMETER(u64) count, PARAMETER(unsigned) root) {
   const unsigned ranks = world.ranks, rank = world.rank();
   const T* const source = (const T*)world.send[rank];
   T* const target = (T*)world.receive[rank];
   if (alone(world, source, target, count)) return;
   Ring ring(world, rank, fifo, slot);
-  for (u64 lap = world.block() * slot; lap < count; lap += world.blocks * slot) {
-    const u64 length = within(lap, slot, count);
+  for (u64 lap = world.block() * piece; lap < count; lap += world.blocks * piece) {
+    const u64 length = within(lap, piece, count);
     if (rank == root) ring.hop<KEEP | SEND>(source + lap, target + lap, length);
     else if ((rank + 1) % ranks == root) ring.hop<TAKE | KEEP>(source, target + lap, length);
     else ring.hop<TAKE | KEEP | SEND>(source, target + lap, length);

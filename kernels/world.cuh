@@ -2,7 +2,11 @@
 #pragma once
 #include "prelude.cuh"
 
-const unsigned MAX_RANKS = 128;
+// How many ranks a World has room for.  A World travels with every launch, so on a GPU its arrays are no longer than the
+// run needs: 232 bytes for 8 ranks where 128 take 3 KB.
+#if !defined(MAX_RANKS)
+#define MAX_RANKS 128
+#endif
 
 // The start of every window, in cache lines of 128 bytes so that no two writers share one.
 struct alignas(128) Line {
@@ -38,7 +42,12 @@ struct World {
   unsigned char* receive[MAX_RANKS];
   u64 spins;             // a wait that takes more tries gives up
   u64 trace;             // where the logs of kernels/trace.cuh start, in bytes behind the flags
+#if defined(RANKS)  // known when the kernel is compiled: loops over the others are unrolled, and remainders cheap
+  static const unsigned ranks = RANKS;
+  unsigned also_ranks;
+#else
   unsigned ranks;
+#endif
   unsigned first;        // this launch holds the ranks first, first + stride, ...
   unsigned stride;
   unsigned blocks;       // of each rank

@@ -181,11 +181,11 @@ def test_where_no_rung_can_the_best_ones_reason_is_told(monkeypatch: pytest.Monk
 
 def test_it_takes_every_collective_of_a_rung_and_windows_with_room_for_all() -> None:
     assert set(auto.IMPLEMENTATION.collectives) == {name for each in RUNGS for name in each.collectives}
-    alone = fifo_bytes(["auto"], 4)
-    assert {name: alone[name] for name in fifo_bytes([each.name for each in RUNGS], 4)} == fifo_bytes(
-        [each.name for each in RUNGS], 4
+    alone = fifo_bytes(["auto"], 4, "gpu")
+    assert {name: alone[name] for name in fifo_bytes([each.name for each in RUNGS], 4, "gpu")} == fifo_bytes(
+        [each.name for each in RUNGS], 4, "gpu"
     )
-    assert fifo_bytes(["auto", "ring-ll"], 4) == alone
+    assert fifo_bytes(["auto", "ring-ll"], 4, "gpu") == alone
 
 
 @pytest.mark.parametrize("implementation", RUNGS, ids=lambda each: each.name)

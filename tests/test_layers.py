@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import ROOT
 
 LAYERS = [  # from the bottom; a module may import from its own layer and those below
-    {"errors", "units", "foreign", "__init__"},
+    {"errors", "units", "foreign", "cuda_extra", "__init__"},
     {"collectives", "datatypes", "topology", "stats"},
     {"sweep", "measurement", "records", "store", "environment", "world", "cost", "hardware"},
     {"kernels", "platforms", "link", "leftovers"},

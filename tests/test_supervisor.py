@@ -10,6 +10,7 @@ from collbench import leftovers
 from collbench.environment import Setting, variables
 from collbench.errors import PlatformError
 from collbench.measurement import Measurement
+from collbench.platforms import cpu
 from collbench.supervisor import Supervisor
 from collbench.sweep import Sampling
 from tests.cli.test_sweep import alive, wait_for
@@ -66,6 +67,15 @@ def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.M
     assert known
     assert not any(Path(path).exists() for path in known)
     wait_for(lambda: not alive(pids), 5)
+
+
+def test_ranks_that_are_not_ready_in_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how long they had; how long that is, each platform knows."""
+    monkeypatch.setattr(cpu, "STARTUP", 0.05)
+    supervisor = Supervisor("cpu", sweep(1024))
+    with pytest.raises(PlatformError, match=r"did not start within 0\.05 s"):
+        supervisor.__enter__()
+    assert supervisor._workers is None
 
 
 def test_a_setting_sets_empties_and_unsets() -> None:

@@ -13,7 +13,8 @@ import click
 
 from collbench import gate, store, worker
 from collbench.analysis.compare import compare
-from collbench.cli._options import cut_short, default_folder, left_aside, make_sweep
+from collbench.cli._options import cut_short, default_folder, make_sweep
+from collbench.cli._patience import started
 from collbench.cli._report import draw_plots
 from collbench.cli._status import Status
 from collbench.environment import Setting
@@ -44,7 +45,6 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
     places = [folder / name for name in folders(texts)]
     session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
     remarks = [
-        left_aside(options["on"], platform),
         "" if options["maxbytes"] else cut_short(sweep, platform),
         _same(settings),
         "-I is without effect: the run files have all samples" if options["percentiles"] else "",
@@ -52,7 +52,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
     paths = [each.path for each in session.sessions]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     try:
-        with session:
+        with started(session):
             _begin(session, texts, remarks)
             _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])))
     except KeyboardInterrupt:

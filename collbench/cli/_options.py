@@ -7,11 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
+
+from collbench.cli._patience import DRIVER, leads, said_if_long
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.implementations import choose, fifo_bytes
-from collbench.platforms import PLATFORMS, Region, needed_memory, on_auto, platform_module
+from collbench.platforms import PLATFORMS, needed_memory, obstacle, on_auto, platform_module
 from collbench.sweep import SPINS, Sampling, Sweep, geometric, linear
 from collbench.units import format_size, parse_size
 
@@ -23,22 +26,24 @@ SMALLEST_DEFAULT = 2**20  # bytes: where memory is so short that the default swe
 def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, copies: int = 1) -> tuple[str, Sweep]:
     """Platform and sweep; `launched` is rank and size given by an outside launcher.
 
-    `copies` is how many sets of ranks will hold memory at the same time.
+    `copies` is how many sets of ranks will hold memory at once.  Where `auto` passes over GPUs, stderr says why.
     """
     _refuse(options)
-    platform = _platform(options["on"])
-    ranks = _ranks(options["ranks"], platform, launched)
+    with said_if_long(DRIVER):
+        platform = _platform(options["on"])
+        ranks = _ranks(options["ranks"], platform, launched)
+    if leads(launched) and (remark := left_aside(options["on"], platform)):
+        click.echo(remark, err=True)
 
     def sweep_to(last: int) -> Sweep:
         sweep = make_cases(options, ranks, choose(options["impl"], platform), last)
         return replace(sweep, sampling=_sampling(options), spin=options["spin"])
 
-    module = platform_module(platform)
     if options["maxbytes"]:
         sweep = sweep_to(parse_size(options["maxbytes"]))
-        module.refuse_too_large(_memory(sweep, copies), ranks)
+        _refuse_too_large(sweep, platform, copies)
         return platform, sweep
-    return platform, _largest_that_fits(sweep_to, module, ranks, copies)
+    return platform, _largest_that_fits(sweep_to, platform, copies)
 
 
 def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[str, ...], last: int) -> Sweep:
@@ -57,25 +62,26 @@ def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[st
     )
 
 
-def _largest_that_fits(sweep_to: Callable[[int], Sweep], module: Any, ranks: int, copies: int) -> Sweep:
+def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
     """The default sweep, cut at what memory allows: the first command must work in a small container too."""
-    last = module.LAST
+    last: int = platform_module(platform).LAST
     while last > SMALLEST_DEFAULT:
         sweep = sweep_to(last)
         try:
-            module.refuse_too_large(_memory(sweep, copies), ranks)
+            _refuse_too_large(sweep, platform, copies)
         except PlatformError:
             last //= 4
         else:
             return sweep
     sweep = sweep_to(last)
-    module.refuse_too_large(_memory(sweep, copies), ranks)
+    _refuse_too_large(sweep, platform, copies)
     return sweep
 
 
-def _memory(sweep: Sweep, copies: int) -> dict[Region, int]:
-    need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks))
-    return {region: copies * nbytes for region, nbytes in need.items()}
+def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
+    need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks, platform))
+    wanted = {region: copies * nbytes for region, nbytes in need.items()}
+    platform_module(platform).refuse_too_large(wanted, sweep.ranks)
 
 
 def _refuse(options: Mapping[str, Any]) -> None:
@@ -161,12 +167,10 @@ def new_folder(collectives: Sequence[str], where: str) -> Path:
 
 
 def left_aside(wanted: str, platform: str) -> str:
-    """A sentence for the user if `auto` passed over hardware that is there, else nothing."""
+    """A line for the user if `auto` passed over hardware whose driver is there, else nothing."""
     first = PLATFORMS[0]
-    if wanted != "auto" or platform == first or not platform_module(first).available():
-        return ""
-    wanted = platform_module(first).missing()
-    return f"there is a {first}, but not what it needs, so this is the {platform}; install {wanted}"
+    reason = obstacle(first) if wanted == "auto" and platform != first else ""
+    return f"collbench: the {first} cannot be used, so this is the {platform}: {reason}" if reason else ""
 
 
 def cut_short(sweep: Sweep, platform: str) -> str:

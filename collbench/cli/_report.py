@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.cli._patience import started
 from collbench.cli._status import Status
 from collbench.implementations import implementations, libraries
 from collbench.measurement import Measurement, Skipped
@@ -18,7 +19,7 @@ from collbench.units import format_size
 def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool) -> int:
     """Run it to its end or until Ctrl-C, and print all of it; the exit status."""
     try:
-        with session:
+        with started(session):
             if session.leader:
                 for line in (session.topology, *remarks):
                     click.echo(line, err=True)

@@ -31,6 +31,7 @@ def command(**options: Any) -> int:
     from dataclasses import replace
 
     from collbench.cli._options import default_folder, make_sweep
+    from collbench.cli._patience import started
     from collbench.session import Session, exit_status
     from collbench.store import INTERRUPTED
     from collbench.world import launched
@@ -42,7 +43,7 @@ def command(**options: Any) -> int:
     sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
     try:
-        with session:
+        with started(session):
             if session.leader:
                 click.echo(session.topology, err=True)
             _show(session)

@@ -52,7 +52,7 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     from collbench.cli._expect import predict
-    from collbench.cli._options import cut_short, default_folder, left_aside, make_sweep
+    from collbench.cli._options import cut_short, default_folder, make_sweep
     from collbench.cli._report import carry_out
     from collbench.cli._systems import find_system
     from collbench.errors import UsageError
@@ -70,6 +70,6 @@ def command(**options: Any) -> int:
         raise UsageError(f"--nodes goes with a described system, and --on {options['on']} is none; leave it out")
     joined = launched()
     platform, sweep = make_sweep(options, joined)
-    remarks = [left_aside(options["on"], platform), "" if options["maxbytes"] else cut_short(sweep, platform)]
+    remarks = ["" if options["maxbytes"] else cut_short(sweep, platform)]
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
     return carry_out(session, filter(None, remarks), options["percentiles"], options["plot"])

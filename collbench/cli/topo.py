@@ -113,8 +113,8 @@ def _discover(on: str, ranks: int | None) -> "Topology":
     except PlatformError as error:
         if on == "gpu":
             raise
-        if Path("/dev/nvidiactl").exists():
-            click.echo(f"collbench: showing the CPU only: {error}", err=True)
+        if import_module("collbench.platforms.gpu_probe").installed():
+            click.echo(f"collbench: showing the CPU only: {' '.join(str(error).split())}", err=True)
         return cpu.discover(ranks)
 
 
@@ -125,7 +125,7 @@ def _gpus(ranks: int | None) -> "Topology":
     listed = found = gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
     try:
         platform = import_module("collbench.platforms.gpu")
-        found = gpu.discover(ranks, platform.bus_ids())
+        found = gpu.discover(ranks, *platform.visible())
         return found.probed(platform.probe_peers(range(len(found.gpus))))
     except ImportError:
         why = NEEDS_CUPY

@@ -41,13 +41,15 @@ def command(**options: Any) -> int:
 
 def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
     """Every case of a sweep; whether this process is the one that prints."""
+    from collbench.cli._patience import started
     from collbench.cli._status import Status
     from collbench.session import Session
     from collbench.table import row, title
     from collbench.world import launched
 
     status = Status(len(list(sweep.cases())) * len(sweep.implementations))
-    with Session(platform, sweep, launched(), None) as session:
+    session = Session(platform, sweep, launched(), None)
+    with started(session):
         if session.leader and not sweep.in_place:
             click.echo(session.topology, err=True)
         for result in session.run():

@@ -29,7 +29,7 @@ class Implementation:
     prepare: Callable[[Case, Platform], Prepared]
     supports: Callable[[Case], None] = lambda case: None
     rung: int = 0  # place on the ladder; 0 for a library
-    fifo: Callable[[int], int] = lambda ranks: 0  # bytes that it wants in each rank's window, by the number of ranks
+    fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it wants in each rank's window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
@@ -62,11 +62,11 @@ def libraries() -> list[str]:
     return [name for name, each in implementations().items() if each.library]
 
 
-def fifo_bytes(names: Iterable[str], ranks: int) -> dict[str, int]:
+def fifo_bytes(names: Iterable[str], ranks: int, platform: str) -> dict[str, int]:
     """Bytes that each wants in a window for its own: what one leaves there must not pass for another's packets."""
     known = implementations()
     wanted = {each for name in names for each in (name, *known[name].uses())}
-    return {name: each.fifo(ranks) for name, each in known.items() if name in wanted}
+    return {name: each.fifo(ranks, platform) for name, each in known.items() if name in wanted}
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
             comm.end()
 
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
-    platform.time(Prepared(launch, host_driven=True), 1)
+    comm.first(launch)
     estimate = comm.estimate(calls) if case.collective.name in _WHOLE else None
     return Prepared(launch, note=comm.note, estimate=estimate)
 

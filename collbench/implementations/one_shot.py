@@ -5,10 +5,10 @@ import numpy as np
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared
+from collbench.platforms import PACK, Platform, Prepared, grid
 from collbench.sweep import Case
 
-BLOCKS, THREADS = 16, 512  # of a rank on a GPU with room for them
+BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
 
 def _supports(case: Case) -> None:
@@ -18,8 +18,8 @@ def _supports(case: Case) -> None:
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("direct.cu", "one_shot", case.dtype, case.redop)
-    blocks = platform.blocks(BLOCKS)
-    return Prepared(platform.bind(kernel, case, blocks, THREADS, np.uint64(case.block)))
+    threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
+    return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, np.uint64(case.block)))
 
 
 def _cost(case: Case) -> Cost:

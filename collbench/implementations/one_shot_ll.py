@@ -5,7 +5,7 @@ import numpy as np
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared
+from collbench.platforms import Platform, Prepared, grid
 from collbench.sweep import Case
 from collbench.units import format_size
 
@@ -27,9 +27,9 @@ def _supports(case: Case) -> None:
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
-    blocks = platform.blocks(BLOCKS)
+    threads, blocks = grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
     fifo, room = np.uint64(platform.fifo("one-shot-ll")), np.uint64(longest(case.ranks) // PAYLOAD)
-    return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, room, np.uint64(case.nbytes)))
+    return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, fifo, room, np.uint64(case.nbytes)))
 
 
 def _cost(case: Case) -> Cost:
@@ -47,5 +47,5 @@ IMPLEMENTATION = Implementation(
     supports=_supports,
     rung=7,
     cost=_cost,
-    fifo=lambda ranks: 2 * ranks * 2 * longest(ranks),
+    fifo=lambda ranks, platform: 2 * ranks * 2 * longest(ranks),
 )

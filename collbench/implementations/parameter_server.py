@@ -4,16 +4,16 @@ import numpy as np
 
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared
+from collbench.platforms import PACK, Platform, Prepared, grid
 from collbench.sweep import Case
 
-BLOCKS, THREADS = 16, 512  # of a rank on a GPU with room for them
+BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("direct.cu", "parameter_server", case.dtype, case.redop)
-    blocks = platform.blocks(BLOCKS)
-    return Prepared(platform.bind(kernel, case, blocks, THREADS, np.uint64(case.block)))
+    threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
+    return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, np.uint64(case.block)))
 
 
 def _cost(case: Case) -> Cost:

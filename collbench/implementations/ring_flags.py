@@ -19,7 +19,7 @@ COLLECTIVES = ("allreduce", "broadcast", "allgather", "reducescatter")  # each a
 
 
 def lengths(case: Case) -> tuple[np.generic, ...]:
-    """What the entry for a collective takes behind the slot."""
+    """What the entry for a collective takes behind slot and piece."""
     block = np.uint64(case.block)
     if case.collective.name == "allreduce":
         return block, np.uint64(chunk_elements(case.block, case.ranks, case.dtype.itemsize))
@@ -42,7 +42,7 @@ def cost(case: Case, blocks: int = 1) -> Cost:
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop)
     fifo, slot = np.uint64(platform.fifo("ring-flags")), np.uint64(SLOT_BYTES // case.dtype.itemsize)
-    return Prepared(platform.bind(kernel, case, 1, THREADS, fifo, slot, *lengths(case)))
+    return Prepared(platform.bind(kernel, case, 1, THREADS, fifo, slot, slot, *lengths(case)))
 
 
 IMPLEMENTATION = Implementation(
@@ -53,5 +53,5 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     rung=3,
     cost=cost,
-    fifo=lambda ranks: SLOTS * SLOT_BYTES,
+    fifo=lambda ranks, platform: SLOTS * SLOT_BYTES,
 )

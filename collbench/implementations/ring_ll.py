@@ -19,11 +19,16 @@ def slots(ranks: int) -> int:
     return 1 << (ranks - 1).bit_length()
 
 
+def slot_bytes(blocks: int) -> int:
+    """Bytes of data in a piece of one of so many blocks: whole lines, the same in every call."""
+    return SLOT_BYTES // blocks // 128 * 128
+
+
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("ring_ll.cu", "ring_ll_allreduce", case.dtype, case.redop)
     blocks = platform.blocks(BLOCKS)
     chunk = chunk_elements(case.block, case.ranks, case.dtype.itemsize) * case.dtype.itemsize
-    slot, fifo = np.uint64(SLOT_BYTES // blocks), np.uint64(platform.fifo("ring-ll"))
+    slot, fifo = np.uint64(slot_bytes(blocks)), np.uint64(platform.fifo("ring-ll"))
     lengths = np.uint32(slots(case.ranks)), np.uint64(case.nbytes), np.uint64(chunk)
     return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, *lengths))
 
@@ -49,5 +54,5 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     rung=5,
     cost=_cost,
-    fifo=lambda ranks: slots(ranks) * SLOT_BYTES * PACKET_BYTES,
+    fifo=lambda ranks, platform: slots(ranks) * SLOT_BYTES * PACKET_BYTES,
 )

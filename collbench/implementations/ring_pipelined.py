@@ -3,25 +3,68 @@
 A slot is filled while the one before is emptied; one fence makes data and free slot known together.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from collbench.collectives import chunk_elements
 from collbench.implementations import Implementation
 from collbench.implementations.ring_flags import COLLECTIVES, cost, lengths
-from collbench.platforms import Platform, Prepared
+from collbench.platforms import PACK, Platform, Prepared
 from collbench.sweep import Case
 
-SLOTS = 8
-SLOT_BYTES = 256 * 1024  # of all blocks of a rank together: with SLOTS a share of a GPU's L2 cache
-BLOCKS = 16  # of a rank on a GPU with room for them
+BLOCKS = 64  # of a rank on a GPU with room for them
 THREADS = 512
-_OPTIONS = (f"-DSLOTS={SLOTS}", "-DMERGED", "-DUNROLL")
+IN_FLIGHT = 4  # packs that a thread of a GPU loads from its FIFO, and as many of its own, before it stores the first
+ROUND = THREADS * PACK  # bytes that a block moves with one access of every thread
+TILE = ROUND * IN_FLIGHT  # and with all that it has in flight
+PIECE = 2 * TILE
+"""Bytes that a block of a GPU sends at once: 64 KiB.  A hop's flags and fence take two or three microseconds, in which
+its block moves nothing, and the piece some eight.  From 64 blocks 4 MiB are then on the way with every slot, where a
+link of 450 GB/s and 3 us wants 1.4 MiB."""
+
+FIFO_BYTES = {"gpu": 4 * BLOCKS * PIECE, "cpu": 8 * 2**18}  # of all slots of a rank's blocks
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """The FIFO of one block, the same in every call of a run."""
+
+    slots: int  # a power of two
+    slot: int  # bytes, whole lines
+    in_flight: int = IN_FLIGHT
+
+    def piece(self, blocks: int, chunk: int) -> int:
+        """Bytes that a block sends at once of a chunk of so many, in whole lines: all blocks are to have some of it."""
+        share = -(-chunk // blocks)
+        step = TILE if share > TILE else ROUND
+        return min(self.slot, -(-share // step) * step)
+
+
+def pipe(platform: Platform, blocks: int) -> Pipe:
+    """As many slots as fit into half of the cache, the other half being for what streams through.
+
+    Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
+    matters more than a third, and the length of a piece more than either.
+    """
+    cache = platform.cache()
+    if cache is None:
+        return Pipe(8, FIFO_BYTES[platform.name] // 8 // blocks, in_flight=1)
+    for slots in (4, 2):
+        if slots * blocks * PIECE <= cache // 2:
+            return Pipe(slots, PIECE)
+    return Pipe(2, max(ROUND, cache // 2 // (2 * blocks) // ROUND * ROUND))
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
-    kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop, *_OPTIONS)
-    blocks = platform.blocks(BLOCKS)
-    fifo, slot = np.uint64(platform.fifo("ring-pipelined")), np.uint64(SLOT_BYTES // blocks // case.dtype.itemsize)
-    return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, *lengths(case)))
+    blocks, size = platform.blocks(BLOCKS), case.dtype.itemsize
+    own = pipe(platform, blocks)
+    options = f"-DSLOTS={own.slots}", "-DMERGED", f"-DIN_FLIGHT={own.in_flight}"
+    kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop, *options)
+    chunk = chunk_elements(case.block, case.ranks, size) if case.collective.name == "allreduce" else case.block
+    slot, piece = np.uint64(own.slot // size), np.uint64(own.piece(blocks, chunk * size) // size)
+    fifo = np.uint64(platform.fifo("ring-pipelined"))
+    return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, piece, *lengths(case)))
 
 
 IMPLEMENTATION = Implementation(
@@ -32,5 +75,5 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     rung=4,
     cost=lambda case: cost(case, BLOCKS),
-    fifo=lambda ranks: SLOTS * SLOT_BYTES,
+    fifo=lambda ranks, platform: FIFO_BYTES[platform],
 )

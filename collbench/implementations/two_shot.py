@@ -5,17 +5,18 @@ import numpy as np
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared
+from collbench.platforms import PACK, Platform, Prepared, grid
 from collbench.sweep import Case
 
-BLOCKS, THREADS = 16, 512  # of a rank on a GPU with room for them
+BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.kernel("direct.cu", "two_shot", case.dtype, case.redop)
-    blocks = platform.blocks(BLOCKS)
-    shard = np.uint64(chunk_elements(case.block, case.ranks, case.dtype.itemsize))
-    return Prepared(platform.bind(kernel, case, blocks, THREADS, np.uint64(case.block), shard))
+    shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
+    threads, blocks = grid(-(-shard * case.dtype.itemsize // PACK), THREADS, BLOCKS)
+    lengths = np.uint64(case.block), np.uint64(shard)
+    return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, *lengths))
 
 
 def _cost(case: Case) -> Cost:

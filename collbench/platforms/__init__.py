@@ -25,26 +25,33 @@ from collbench.sweep import Case, Sweep
 
 PLATFORMS = ("gpu", "cpu")
 
-MAX_RANKS = 128  # of one World; the same number stands in kernels/world.cuh
+MAX_RANKS = 128  # of one World, unless it is compiled for fewer; the same number stands in kernels/world.cuh
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window; likewise
 LINE = 128  # bytes: regions start at multiples of it
+PACK = 16  # bytes of a kernel's widest access
+_WARP = 32  # threads
 
-WORLD = np.dtype(
-    [
-        ("window", np.uint64, MAX_RANKS),
-        ("send", np.uint64, MAX_RANKS),
-        ("receive", np.uint64, MAX_RANKS),
-        ("spins", np.uint64),
-        ("trace", np.uint64),
-        ("ranks", np.uint32),
-        ("first", np.uint32),
-        ("stride", np.uint32),
-        ("blocks", np.uint32),
-        ("yield_after", np.uint32),
-        ("reserved", np.uint32),
-    ]
-)
-"""`struct World` of kernels/world.cuh, field by field."""
+
+def world_type(most: int = MAX_RANKS) -> np.dtype[np.void]:
+    """`struct World` of kernels/world.cuh, field by field, as compiled with -DMAX_RANKS=most."""
+    return np.dtype(
+        [
+            ("window", np.uint64, most),
+            ("send", np.uint64, most),
+            ("receive", np.uint64, most),
+            ("spins", np.uint64),
+            ("trace", np.uint64),
+            ("ranks", np.uint32),
+            ("first", np.uint32),
+            ("stride", np.uint32),
+            ("blocks", np.uint32),
+            ("yield_after", np.uint32),
+            ("reserved", np.uint32),
+        ]
+    )
+
+
+WORLD = world_type()
 
 
 class Region(Enum):
@@ -114,6 +121,7 @@ class Platform(Protocol):
     local: Sequence[int]  # the ranks that this process holds
     note: str  # what a reader of any number from here must know, such as "oversubscribed"
     hardware: Hardware  # what the model of costs takes it for; the same on every process
+    region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
     comm: Any  # what the library implementation talks to: an mpi4py communicator, or None
     tracing: bool  # whether kernels that are prepared now keep a log
 
@@ -127,13 +135,16 @@ class Platform(Protocol):
         """Where a region of all ranks starts for a switch that loads and stores them at once; Unsupported without."""
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> Any:
-        """An entry of `kernels/<file>`, compiled for this hardware, dtype and reduction, with more -D if given."""
+        """An entry of `kernels/<file>`, compiled for these ranks, this hardware, dtype and reduction, with more -D."""
 
     def fifo(self, implementation: str) -> int:
         """Where in every window an implementation's own FIFO starts, in bytes behind the flags."""
 
     def blocks(self, most: int) -> int:
         """How many blocks a rank gets of a kernel that would use so many: what surely is co-resident."""
+
+    def cache(self) -> int | None:
+        """Bytes of a device's last cache that each rank can count on; None where that is not known."""
 
     def bind(self, kernel: Any, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """A function that enqueues `kernel(world, *arguments)` n times for every local rank.
@@ -155,10 +166,13 @@ class Platform(Protocol):
         """What is enqueued on a local rank's queue from now on waits for that; the host does not."""
 
     def synchronize(self) -> None:
-        """*Collective*: wait until everything enqueued by every rank is done; CaseFailed if a kernel gave up."""
+        """*Collective*: wait until everything enqueued by every rank is done."""
 
     def time(self, prepared: Prepared, launches: int) -> float:
-        """*Collective*: seconds per operation of the slowest rank, over that many operations back to back."""
+        """*Collective*: seconds per operation of the slowest rank, over that many operations back to back.
+
+        CaseFailed if a kernel gave up waiting, or the hardware failed.
+        """
 
     def fill(self, case: Case, seed: int) -> None:
         """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer."""
@@ -185,6 +199,15 @@ class Platform(Protocol):
         """*Collective*: give the memory back."""
 
 
+def grid(units: int, threads: int, blocks: int) -> tuple[int, int]:
+    """Threads of a block, in whole warps, and blocks: no more of either than there are units of work, but one warp.
+
+    Each block more is one more that must be started, counted and waited for.
+    """
+    wanted = max(1, min(blocks, -(-units // threads)))
+    return (threads if wanted > 1 else min(threads, max(1, -(-units // _WARP)) * _WARP)), wanted
+
+
 def buffers(platform: Platform, case: Case, rank: int) -> tuple[int, int]:
     """Where the send and the receive buffer of a rank start; in place, both lie in the receive region."""
     send, receive = case.places(rank)
@@ -201,9 +224,11 @@ def view(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def platform_module(name: str) -> Any:
     """The module of a platform, which has, besides `open_platform(sweep, need)`, what is known without opening it.
 
-    `available() -> bool`, whether the hardware is there; `missing() -> str`, what to install before it can be used, or
-    nothing; `default_ranks() -> int`; `LAST`, the largest size of a default sweep in bytes; and
-    `refuse_too_large(need, ranks)`, which raises PlatformError as early as it can.
+    `available() -> bool`, whether the hardware is there; `refusal() -> str`, why its driver shows none, or nothing
+    where it does or there is no driver; `missing() -> str`, what to install before it can be used, or nothing;
+    `broken() -> str`, why what is installed does not work; `default_ranks() -> int`; `LAST`, the largest size of a
+    default sweep in bytes; `STARTUP`, the seconds that ranks may take to get ready; and `refuse_too_large(need,
+    ranks)`, which raises PlatformError as early as it can.
     """
     if name not in PLATFORMS:
         raise unknown("platform", name, PLATFORMS)
@@ -212,7 +237,16 @@ def platform_module(name: str) -> Any:
 
 def on_auto() -> str:
     """The first platform that this machine has and that can be used."""
-    return next(name for name in PLATFORMS if platform_module(name).available() and not platform_module(name).missing())
+    return next(name for name in PLATFORMS if not obstacle(name) and platform_module(name).available())
+
+
+def obstacle(name: str) -> str:
+    """Why a platform cannot be used although its driver is there, in one line; nothing if it can, or has no driver."""
+    module = platform_module(name)
+    if (reason := module.refusal()) or not module.available():
+        return str(reason)
+    missing = module.missing()
+    return f"install {missing}" if missing else str(module.broken())
 
 
 def open_platform(sweep: Sweep, fifos: Mapping[str, int], name: str) -> Platform:

@@ -38,6 +38,7 @@ from collbench.sweep import Case, Sweep
 from collbench.units import format_size
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
+STARTUP = 60.0  # seconds for ranks to get ready: kernels are compiled once for each machine
 SHARED_MEMORY = "/dev/shm"  # where MPI puts a shared window on Linux
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -49,6 +50,7 @@ class CpuPlatform:
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
+    region = 200e-6  # a clock's reading and a barrier take less than a microsecond
 
     def __init__(self, comm: Any, sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> None:
         from mpi4py import MPI
@@ -107,6 +109,9 @@ class CpuPlatform:
     def blocks(self, most: int) -> int:
         """A process is one block of one thread."""
         return 1
+
+    def cache(self) -> None:
+        """Ranks have caches of their own, and what else runs on a core is not known."""
 
     def bind(
         self, kernel: kernels.HostKernel, case: Case, blocks: int, threads: int, *arguments: Any
@@ -245,8 +250,18 @@ def available() -> bool:
     return True
 
 
+def refusal() -> str:
+    """Nothing: no driver could refuse."""
+    return ""
+
+
 def missing() -> str:
     """Nothing: what it needs was installed with the package."""
+    return ""
+
+
+def broken() -> str:
+    """Nothing: what does not work is said when the platform is opened, since there is no other to choose."""
     return ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from collbench import kernels
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.hardware import gpus
@@ -23,6 +24,7 @@ from collbench.platforms import (
     Prepared,
     Region,
     gpu_ipc,
+    gpu_launch,
     gpu_multicast,
     gpu_nccl,
     gpu_peers,
@@ -34,22 +36,36 @@ from collbench.platforms import (
 from collbench.platforms.gpu_check import Checker
 from collbench.platforms.gpu_cuda import Cuda, GpuKernel, Queue, compile_kernel, load_cupy
 from collbench.platforms.gpu_launch import Launcher
-from collbench.platforms.gpu_probe import available, default_ranks, missing, refuse_too_large
+from collbench.platforms.gpu_probe import STARTUP, available, broken, default_ranks, missing, refusal, refuse_too_large
 from collbench.platforms.gpu_ranks import place_ranks
 from collbench.platforms.gpu_timing import Gate, Stopwatch
 from collbench.platforms.processes import Alone, Team
 from collbench.sweep import Case, Sweep
 from collbench.world import launched
 
-__all__ = ["LAST", "available", "default_ranks", "missing", "open_platform", "probe_peers", "refuse_too_large"]
+__all__ = [
+    "LAST",
+    "STARTUP",
+    "available",
+    "broken",
+    "default_ranks",
+    "missing",
+    "open_platform",
+    "probe_peers",
+    "refusal",
+    "refuse_too_large",
+    "visible",
+]
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
+_SHARE = 0.8  # of --timeout that NCCL may take for something: then it is named before the supervisor's patience ends
 
 
 class GpuPlatform:
     """The ranks of the run that this process holds, and where all others are; to be made inside `team.agreeing()`."""
 
     name = "gpu"
+    region = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
 
     def __init__(
         self,
@@ -69,6 +85,8 @@ class GpuPlatform:
             self._devices, self.note = self._places.devices, self._places.note
             if self.note:
                 gpu_nccl.apply(gpu_nccl.sharing(self._places.multiprocessors, self._places.most_sharing))
+            elif self._places.sliced:
+                gpu_nccl.apply(gpu_nccl.SLICED)
             self._places.refuse_too_large(cuda, sum(need.values()))
             team.meet()  # all have looked at what is free before anyone takes of it
             self.hardware = gpus(sweep.ranks, len(self._places.gpus))
@@ -81,7 +99,8 @@ class GpuPlatform:
             self._reach = gpu_ipc.reach(cuda, team, self._places, self._memory.base)
         trace = fifos.get(logs.FIFO, 0)
         self._launcher = Launcher(cuda, self, self._places, self._queues, self._probed, trace)
-        self.comm: Any = gpu_nccl.Communicators(cuda, team, self._places, self._queues)
+        patience = _SHARE * sweep.sampling.timeout
+        self.comm: Any = gpu_nccl.Communicators(cuda, team, self._places, self._queues, self._stopwatch, patience)
 
     def agreeing(self) -> AbstractContextManager[None]:
         """Run what is inside; if it fails on any process, raise the same error on all of them."""
@@ -112,8 +131,10 @@ class GpuPlatform:
         return self._fifos[implementation]
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
-        """A kernel compiled by NVRTC, or taken from CuPy's cache."""
-        options = (*((logs.TRACED,) if self.tracing else ()), *options)
+        """A kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
+        one_device = self._places.one_device
+        world = gpu_launch.defines(self.ranks, one_device) if kernels.knows_ranks(file) else ()
+        options = (*((logs.TRACED,) if self.tracing else ()), *world, *options)
         key = file, entry, dtype.name, redop.name, options
         if key not in self._kernels:
             self._kernels[key] = compile_kernel(self._cuda, self._devices, file, entry, dtype, redop, options)
@@ -122,6 +143,10 @@ class GpuPlatform:
     def blocks(self, most: int) -> int:
         """One on each multiprocessor that is a rank's share of the most crowded GPU: as many for every rank."""
         return max(1, min(most, self._places.multiprocessors // self._places.most_sharing))
+
+    def cache(self) -> int:
+        """Its share of the L2 cache of the most crowded GPU."""
+        return self._places.cache // self._places.most_sharing
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """One cooperative launch a device, on the stream of its first rank; Unsupported where it would not run."""
@@ -145,11 +170,12 @@ class GpuPlatform:
         self._queues[rank].enter().wait_event(token)
 
     def synchronize(self) -> None:
-        """Wait for every rank's stream, and for every process."""
+        """Wait for every rank's stream, and for every process.
+
+        Host-driven rungs pay for it at every step, so it does no more: `time` asks at its end whether a kernel gave up.
+        """
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             self._stopwatch.wait()
-            if self._launcher.waits:
-                self._refuse_given_up()
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """A graph's replay between two events of every rank's stream; without graphs, launches; else the host's clock.
@@ -214,6 +240,8 @@ class GpuPlatform:
     def close(self) -> None:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
         with self._team.agreeing():
+            if any(self._team.exchange(self.comm.hung)):  # each call of CUDA could wait for ever for what hangs
+                return
             healthy = False
             with suppress(*self._cuda.errors):
                 self._stopwatch.wait()
@@ -239,6 +267,14 @@ def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, 
                 "with CUDA_LAUNCH_BLOCKING a rank would wait for ever for one not yet launched: unset it"
             )
         return GpuPlatform(Cuda(load_cupy()), sweep, need, fifos, team)
+
+
+def visible() -> tuple[list[str], list[str]]:
+    """Bus ids and UUIDs of the GPUs, in CUDA's order and as CUDA_VISIBLE_DEVICES has it; PlatformError if none."""
+    cuda = Cuda(load_cupy())
+    with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
+        devices = range(cuda.count())
+        return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(each) for each in devices]
 
 
 def probe_peers(devices: Sequence[int]) -> gpu_peers.Probed:

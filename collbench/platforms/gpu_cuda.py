@@ -83,9 +83,22 @@ class Cuda:
         found = self.runtime.getDeviceProperties(device)["name"]
         return found.decode() if isinstance(found, bytes) else str(found)
 
+    def uuid(self, device: int) -> str:
+        """A GPU's UUID in hexadecimal, of a MIG slice its own; "" where CUDA is too old to say.
+
+        CUDA's runtime asks for the newest cuDeviceGetUuid, which tells slices apart since CUDA 11.4.  CuPy takes its 16
+        bytes for a string in C, which ends with the first zero: some UUIDs are cut short, others followed by more.
+        """
+        found: bytes = self.runtime.getDeviceProperties(device).get("uuid", b"")
+        return found[:16].hex()
+
     def multiprocessors(self, device: int) -> int:
         """How many blocks a GPU runs at once, if each needs all of one."""
         return int(self.runtime.deviceGetAttribute(self.runtime.cudaDevAttrMultiProcessorCount, device))
+
+    def cache(self, device: int) -> int:
+        """Bytes of a GPU's L2 cache."""
+        return int(self.runtime.deviceGetAttribute(self.runtime.cudaDevAttrL2CacheSize, device))
 
     def resident_blocks(self, function: Any, device: int, threads: int) -> int:
         """How many blocks of a kernel a GPU holds at once."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from collbench.datatypes import Array
 from collbench.errors import PlatformError, Unsupported
-from collbench.platforms import MAX_RANKS, WORLD, Platform, Region, buffers
+from collbench.platforms import MAX_RANKS, Platform, Region, buffers, world_type
 from collbench.platforms.gpu_cuda import Cuda, GpuKernel, Queue
 from collbench.platforms.gpu_peers import Probed
 from collbench.platforms.gpu_ranks import Ranks
@@ -20,6 +20,8 @@ long after any rank that lives has answered and well before the supervisor's pat
 Processes that share a GPU run in turns of a few milliseconds, and tries pass in a rank's own turns only.  While it
 makes them, each of the others has had as long a turn: the bound needs no change, it only lasts as many times longer."""
 
+_FEWEST = 8  # ranks that a World always has room for
+_UNROLLED = (2, 4, 8)  # numbers of ranks that kernels know when they are compiled: those of most nodes
 _THREADS = 256  # in a block of the kernels that take any grid
 _WAVES = 4  # such blocks for each multiprocessor
 
@@ -93,7 +95,7 @@ class Launcher:
 
     def _world(self, case: Case, device: int, blocks: int) -> Array:
         """What the kernel on a device is to know."""
-        world = np.zeros((), WORLD)
+        world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
             world["window"][rank] = self._platform.address(Region.WINDOW, rank)
             world["send"][rank], world["receive"][rank] = buffers(self._platform, case, rank)
@@ -101,3 +103,14 @@ class Launcher:
         world["stride"], world["blocks"] = len(self._places.devices), blocks
         world["spins"], world["trace"] = SPINS, self._trace
         return world
+
+
+def room_for(ranks: int) -> int:
+    """How many ranks a World has room for in a run of so many: powers of two, so that few kernels must be compiled."""
+    return min(MAX_RANKS, max(_FEWEST, 1 << (ranks - 1).bit_length()))
+
+
+def defines(ranks: int, one_device: bool) -> tuple[str, ...]:
+    """What a kernel whose ranks wait for each other is compiled with; kernels/world.cuh and flags.cuh say why."""
+    known = (f"-DRANKS={ranks}",) if ranks in _UNROLLED else ()
+    return (f"-DMAX_RANKS={room_for(ranks)}", *known, *(("-DONE_DEVICE",) if one_device else ()))

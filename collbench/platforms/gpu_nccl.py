@@ -1,34 +1,54 @@
 """NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
 NCCL allows that since 2.30, if told so before it starts (NCCL_MULTI_RANK_GPU_ENABLE).  Every rank's kernel must then
-find room beside the others': with too many CTAs each, one waits for a peer that is never started.
+find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
+does for the first time, its start and the first operation of a kind, has a limit of time.
 """
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from collbench.errors import Unsupported
+from collbench.errors import CaseFailed, Unsupported
 from collbench.platforms import gpu_simulate
 from collbench.platforms.gpu_cuda import NCCL_LIBRARY, Cuda, Queue
 from collbench.platforms.gpu_ranks import Ranks
+from collbench.platforms.gpu_timing import Stopwatch
 from collbench.platforms.processes import Team
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 _MOST_CTAS = 64  # that NCCL ever uses
 _LIMIT = "NCCL_MAX_CTAS"
+_SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
+_ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
+"""NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
 
 
 class Communicators:
     """One communicator a local rank; its calls of one operation go into one group, from `start` to `end`."""
 
-    def __init__(self, cuda: Cuda, team: Team, places: Ranks, queues: Mapping[int, Queue]) -> None:
+    def __init__(
+        self,
+        cuda: Cuda,
+        team: Team,
+        places: Ranks,
+        queues: Mapping[int, Queue],
+        stopwatch: Stopwatch,
+        patience: float,
+    ) -> None:
         self._cuda, self._team, self._places = cuda, team, places
-        self._queues = queues
+        self._queues, self._stopwatch, self._patience = queues, stopwatch, patience
+        self.hung = False  # whether NCCL took longer than `patience` seconds: nothing here may be waited for any more
+
+    @property
+    def note(self) -> str:
+        """What decides how fast NCCL can be here."""
         limit = os.environ.get(_LIMIT)
-        self.note = f"{_LIMIT}={limit}" if limit else ""  # it decides how fast NCCL can be
+        apart = len(self._queues) > 1 and len(self._places.gpus) > 1
+        return "; ".join(filter(None, [f"{_LIMIT}={limit}" if limit else "", _ONE_PROCESS if apart else ""]))
 
     @cached_property
     def ranks(self) -> dict[int, Any]:
@@ -51,18 +71,55 @@ class Communicators:
         if len(set(versions)) > 1:
             found = ", ".join(in_words(version) for version in sorted(set(versions)))
             raise Unsupported(f"the processes load different NCCLs ({found}): install the same on every node")
-        _refuse_old(versions[0], [place.gpu for place in self._places.places])
+        _refuse_old(versions[0], [place.slot for place in self._places.places])
 
     def _make(self) -> Sequence[Any]:
         """In one process all at once; processes find each other by the id that the first one makes."""
         nccl, everyone = self._cuda.nccl, len(self._places.places)
         if len(self._queues) == everyone:
-            made: Sequence[Any] = nccl.NcclCommunicator.initAll([queue.device for queue in self._queues.values()])
+            devices = [queue.device for queue in self._queues.values()]
+            made: Sequence[Any] = self._bounded("start", lambda: nccl.NcclCommunicator.initAll(devices))
             return made
         identity = self._team.exchange(None if self._team.rank else nccl.get_unique_id())[0]
         ((rank, queue),) = self._queues.items()
-        queue.enter()
-        return (nccl.NcclCommunicator(everyone, identity, rank),)
+
+        def join() -> Any:
+            queue.enter()
+            return nccl.NcclCommunicator(everyone, identity, rank)
+
+        return (self._bounded("start", join),)
+
+    def first(self, launch: Callable[[int], None]) -> None:
+        """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
+            self._bounded("connect its ranks", lambda: launch(1))
+            if not self._stopwatch.wait_at_most(self._patience):
+                raise self._hang("carry out its first operation")
+            self._stopwatch.wait()  # which tells how it ended
+
+    def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
+        """What it returns or raises, if it does so in time: from a thread, since NCCL's calls cannot be interrupted."""
+        outcome: list[Any] = []
+        failure: list[Exception] = []
+
+        def run() -> None:
+            try:
+                outcome.append(action())
+            except Exception as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(self._patience)
+        if thread.is_alive():
+            raise self._hang(doing)
+        if failure:
+            raise failure[0]
+        return outcome[0]
+
+    def _hang(self, doing: str) -> CaseFailed:
+        self.hung = True
+        return CaseFailed(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 
     def stream(self, rank: int) -> int:
         """The stream of a rank, as NCCL takes it."""
@@ -109,12 +166,21 @@ class Communicators:
             comm.destroy()
 
 
+SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+"""The environment for ranks on slices of one GPU, should NCCL take them for ranks that share it: only a permission."""
+
+
 def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
-    """The environment that NCCL needs where so many ranks share a GPU."""
-    fair = 1 << (max(1, multiprocessors // ranks).bit_length() - 1)
+    """The environment that NCCL needs where so many ranks share a GPU.
+
+    On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on a
+    part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
+    """
+    fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
     return {
-        "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+        **SLICED,
         _LIMIT: str(min(_MOST_CTAS, fair)),
+        "NCCL_CGA_CLUSTER_SIZE": "0",
         "NCCL_NVLS_ENABLE": "0",
     }
 
@@ -130,9 +196,9 @@ def in_words(version: int) -> str:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
-def _refuse_old(version: int, gpus: Sequence[Any]) -> None:
-    """`gpus` of all ranks, wherever they are."""
-    if version < _SHARING_SINCE and len(set(gpus)) < len(gpus):
+def _refuse_old(version: int, slots: Sequence[Any]) -> None:
+    """`slots` of all ranks, wherever they are: to an old NCCL, slices of one GPU are one GPU (src/init.cc)."""
+    if version < _SHARING_SINCE and len(set(slots)) < len(slots):
         raise Unsupported(
             f"NCCL {in_words(version)} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 (or -cu13), "
             f"or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"

@@ -26,10 +26,17 @@ class Place:
     bus_id: str
     name: str
     multiprocessors: int
+    cache: int  # bytes of the L2 cache
+    uuid: str = ""  # as far as CUDA says it; a MIG slice has its own, and the bus id of the GPU that it is a slice of
 
     @property
-    def gpu(self) -> tuple[tuple[str, str], str]:
-        """The same for two ranks if they share it; NCCL compares node and bus id too."""
+    def gpu(self) -> tuple[tuple[str, str], str, str]:
+        """The same for two ranks if they share it."""
+        return *self.slot, self.uuid
+
+    @property
+    def slot(self) -> tuple[tuple[str, str], str]:
+        """What NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
         return self.node, self.bus_id
 
 
@@ -69,9 +76,27 @@ class Ranks:
         return max(Counter(place.gpu for place in self.places).values())
 
     @property
+    def sliced(self) -> bool:
+        """Whether ranks live on MIG slices of one GPU."""
+        return len({place.slot for place in self.places}) < len(self.gpus)
+
+    @property
     def multiprocessors(self) -> int:
         """Of the smallest GPU: what every rank can count on, and so the same for all."""
         return min(place.multiprocessors for place in self.places)
+
+    @property
+    def cache(self) -> int:
+        """Bytes of the smallest GPU's L2 cache."""
+        return min(place.cache for place in self.places)
+
+    @property
+    def one_device(self) -> bool:
+        """Whether all ranks live on one GPU in one process, so that one program's threads wait for each other.
+
+        PTX's scope of a GPU is for threads of one program; that it serves processes which share a GPU, nothing says.
+        """
+        return self.processes == 1 and len(self.devices) == 1
 
     @property
     def gpus(self) -> tuple[Place, ...]:
@@ -104,7 +129,14 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Ranks:
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}
     mine = [
-        Place(node, cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu), cuda.multiprocessors(gpu))
+        Place(
+            node,
+            cuda.runtime.deviceGetPCIBusId(gpu),
+            cuda.name(gpu),
+            cuda.multiprocessors(gpu),
+            cuda.cache(gpu),
+            cuda.uuid(gpu),
+        )
         for gpu in device.values()
     ]
     places = tuple(chain.from_iterable(team.exchange(mine)))

@@ -34,7 +34,7 @@ def topology(team: Team, places: Ranks, reach: Reach, probed: Probed) -> dict[st
 def _of_node(places: Ranks, node: tuple[str, str]) -> Topology:
     here = [place for place in places.gpus if place.node == node]
     try:
-        found = discover(len(here), [place.bus_id for place in here])
+        found = discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
     except PlatformError:
         found = Topology("gpu", len(here), tuple(Gpu(place.name, place.bus_id) for place in here))
     host = node[0] if places.processes > 1 else ""

@@ -19,29 +19,34 @@ from typing import Any
 
 import numpy as np
 
+from collbench.errors import CaseFailed
 from collbench.platforms import Moment, Prepared
 from collbench.platforms.gpu_cuda import Cuda, Queue
 from collbench.platforms.processes import Team
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
-_TRIES = 2**17  # reads of host memory before a gate opens by itself: a few tenths of a second
+_TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
+_PAUSE = 1e-3  # seconds between two looks at streams that may never be done
 
 Captured = list[tuple[Queue, Any]]
 
 
 class Gate:
-    """A kernel that waits for a word in host memory, and an event behind it that streams wait for."""
+    """A kernel that waits for a word in host memory, and an event behind it that streams wait for.
+
+    Should the host take too long, it opens by itself and says so in a second word.
+    """
 
     def __init__(self, cuda: Cuda, function: Any, device: int) -> None:
         self._runtime, self._function = cuda.runtime, function
         self._address = cuda.runtime.hostAlloc(8, cuda.runtime.hostAllocPortable | cuda.runtime.hostAllocMapped)
-        self._word = ctypes.c_uint32.from_address(self._address)
+        self._words = (ctypes.c_uint32 * 2).from_address(self._address)
         self._queue = Queue(cuda, device)
         self._event = cuda.cupy.cuda.Event(disable_timing=True)
 
     def close(self, queues: Sequence[Queue]) -> None:
         """What is enqueued on these from now on waits."""
-        self._word.value = 0
+        self._words[:] = [0, 0]
         stream = self._queue.enter()
         self._function((1,), (1,), (np.uint64(self._address), np.uint64(_TRIES)), stream=stream)
         self._event.record(stream)
@@ -50,7 +55,12 @@ class Gate:
 
     def open(self) -> None:
         """Let them go."""
-        self._word.value = 1
+        self._words[0] = 1
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it opened by itself; to be asked once the streams are done."""
+        return bool(self._words[1])
 
     def free(self) -> None:
         """Give the word back."""
@@ -60,7 +70,7 @@ class Gate:
 
 
 class Stopwatch:
-    """Seconds that operations take on the slowest of this process's ranks.
+    """Seconds that operations take on the slowest of this process's ranks.  CaseFailed where nothing sure was measured.
 
     Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
     """
@@ -107,7 +117,10 @@ class Stopwatch:
             self._team.meet()
         finally:
             self._gate.open()
-        return self._slowest([queue for queue, _ in captured])
+        seconds = self._slowest([queue for queue, _ in captured])
+        if self._gate.timed_out:
+            raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")
+        return seconds
 
     def moment(self, queue: Queue) -> Moment:
         """When a rank's stream gets here, in seconds of the host's clock."""
@@ -128,6 +141,15 @@ class Stopwatch:
         """Until everything enqueued is done."""
         for queue in self._queues:
             queue.enter().synchronize()
+
+    def wait_at_most(self, seconds: float) -> bool:
+        """The same with a limit; whether it is done."""
+        deadline = time.monotonic() + seconds
+        while not all(queue.enter().done for queue in self._queues):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE)
+        return True
 
     def drop_graphs(self) -> None:
         """Forget what was captured: NCCL waits for that before it lets go of a communicator."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from collbench.topology.links import NvLink, Pcie
 
+SLICE = "MIG-"  # what the UUID of a MIG slice begins with
+
 
 @dataclass(frozen=True)
 class Fabric:
@@ -31,6 +33,11 @@ class Gpu:
     mig: bool | None = None
     fabric: Fabric | None = None
     host: str = ""  # the node that it is in, where a run may span several
+
+    @property
+    def slice(self) -> bool:
+        """Whether it is a MIG slice, which shares its bus id with other slices."""
+        return self.uuid.startswith(SLICE)
 
 
 @dataclass(frozen=True)

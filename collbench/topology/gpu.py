@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 from ctypes import byref
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import combinations, zip_longest
 from typing import Any
 
 from collbench.errors import PlatformError
-from collbench.topology.devices import Driver, Fabric, Gpu
+from collbench.topology.devices import SLICE, Driver, Fabric, Gpu
 from collbench.topology.links import Kind, Link, NvLink, Pcie
 from collbench.topology.model import Topology
 from collbench.topology.nvml import (
@@ -34,16 +34,21 @@ class _Seen:
     remotes: tuple[str, ...]  # bus ids of the far ends
 
 
-def discover(ranks: int | None = None, bus_ids: Sequence[str] | None = None, nvml: Any = None) -> Topology:
+def discover(
+    ranks: int | None = None, bus_ids: Sequence[str] | None = None, uuids: Sequence[str] = (), nvml: Any = None
+) -> Topology:
     """The GPUs that ranks 0, 1, ... live on, round robin; by default one rank for each GPU.
 
     `bus_ids` are the GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys
-    CUDA_VISIBLE_DEVICES; without them, every GPU that NVML shows.  PlatformError if there
-    is no GPU, no driver or no nvidia-ml-py.
+    CUDA_VISIBLE_DEVICES; without them, every GPU that NVML shows.  `uuids` are the GPUs' UUIDs in CUDA's order, in
+    hexadecimal as far as they are known: they tell which are MIG slices of the GPU at that address.  PlatformError if
+    there is no GPU, no driver or no nvidia-ml-py.
     """
     with session(nvml) as library:
         handles = _handles(library, bus_ids)
-        seen = [_see(library, handle) for handle in handles[:ranks]]
+        seen = [
+            _see(library, handle, uuid) for handle, uuid in zip_longest(handles[:ranks], uuids[:ranks], fillvalue="")
+        ]
         if not seen:
             raise PlatformError("the NVIDIA driver shows no GPU; check `nvidia-smi`, or choose --on cpu")
         cuda = ask(library, "nvmlSystemGetCudaDriverVersion_v2")
@@ -80,7 +85,7 @@ def _handles(nvml: Any, bus_ids: Sequence[str] | None) -> list[Any]:
     return [by_bus[normalize(bus_id)] for bus_id in bus_ids]
 
 
-def _see(nvml: Any, handle: Any) -> _Seen:
+def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
     links = [link for link in range(nvml.NVML_NVLINK_MAX_LINKS) if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link)]
     kinds = [ask(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link) for link in links]
     ends = [ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in links]
@@ -101,7 +106,28 @@ def _see(nvml: Any, handle: Any) -> _Seen:
         mig=mig[0] == nvml.NVML_FEATURE_ENABLED if mig else None,
         fabric=_fabric(nvml, handle),
     )
+    if gpu.mig and uuid and not _digits(gpu.uuid).startswith(uuid):
+        return _Seen(handle, _slice(nvml, handle, gpu, uuid), ())
     return _Seen(handle, gpu, tuple(normalize(end.busId) for end in ends if end))
+
+
+def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
+    """The MIG slice with that UUID, of a GPU; NVML may hide slices, and then it has no more than name and UUID."""
+    every = range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+    slices = {index: ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in every}
+    names = {index: ask(nvml, "nvmlDeviceGetUUID", found) for index, found in slices.items() if found is not None}
+    mine = next((index for index, name in names.items() if name and _digits(name).startswith(uuid)), None)
+    found = Gpu(f"{gpu.name} MIG slice", uuid=f"{SLICE}{uuid}")
+    if mine is not None:
+        memory = ask(nvml, "nvmlDeviceGetMemoryInfo", slices[mine])
+        name = ask(nvml, "nvmlDeviceGetName", slices[mine]) or found.name
+        found = Gpu(name, uuid=names[mine], memory=memory.total if memory else None)
+    return replace(gpu, name=found.name, uuid=found.uuid, memory=found.memory, nvlink=None, switch_links=0, fabric=None)
+
+
+def _digits(uuid: str) -> str:
+    """A UUID as NVML writes it, in hexadecimal alone: without GPU- or MIG- in front."""
+    return uuid[4:].replace("-", "").lower()
 
 
 def _numa(nvml: Any, handle: Any) -> int | None:
@@ -144,6 +170,9 @@ def _fabric(nvml: Any, handle: Any) -> Fabric | None:
 
 def _link(nvml: Any, seen: Sequence[_Seen], a: int, b: int) -> Link:
     first, second = seen[a], seen[b]
+    if first.gpu.slice or second.gpu.slice:
+        kind = Kind.SAME_GPU if first.gpu.bus_id == second.gpu.bus_id else Kind.PCIE
+        return Link(a, b, kind, p2p="no", reason="MIG slices reach no other GPU's memory")
     level = ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first.handle, second.handle)
     path = PATHS.get(level, "")
     p2p, reason = _p2p(nvml, first.handle, second.handle)

@@ -22,7 +22,6 @@
 #define __device__
 #define __launch_bounds__(threads, blocks)
 #define PARAMETER(type) const type&  // a kernel argument is passed by reference: nothing is copied at a launch
-#define UNROLLED
 #define BLOCK_LOCAL static thread_local  // for thread 0 of a block alone
 #define OUTLINED __attribute__((noinline))
 #define INDEPENDENT _Pragma("GCC ivdep")  // iterations of the next loop touch different elements

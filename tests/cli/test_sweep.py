@@ -264,15 +264,31 @@ def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
     assert sum(isinstance(each, Failed) for each in read(tmp_path / "out").results) == 1
 
 
-def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(start: Start, tmp_path: Path) -> None:
-    """After kill -9 on the command every rank notices, and what was measured can be read."""
-    process = start("sweep", "--on", "cpu", "-e", "64K", "-f", "8", "--budget", "5", "--no-plot", "--out", "out")
+NO_HANDLES = """
+import errno, os
+def pidfd_open(pid, flags=0):
+    open(os.environ["ASKED"], "a").close()
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+os.pidfd_open = pidfd_open
+"""
+
+
+@pytest.mark.parametrize("handles", [True, False])
+def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(
+    start: Start, tmp_path: Path, handles: bool, environment: dict[str, str]
+) -> None:
+    """After kill -9 on the command every rank notices, on old kernels too, and what was measured can be read."""
+    (tmp_path / "sitecustomize.py").write_text("" if handles else NO_HANDLES)
+    paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}", "ASKED": str(tmp_path / "asked")}
+    command = ("sweep", "--on", "cpu", "-e", "64K", "-f", "8", "--budget", "5", "--no-plot", "--out", "out")
+    process = start(*command, **paths)
     pids = measuring(process, tmp_path, rows=1)
     files = shared_files(pids)
     assert pids
     assert files
     os.kill(process.pid, signal.SIGKILL)
     wait_for(lambda: not alive(pids), 5)
+    assert (tmp_path / "asked").exists() != handles
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TornLine)  # Linux ends even a single write where a page ends
         run = read(tmp_path / "out")

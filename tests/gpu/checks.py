@@ -81,7 +81,7 @@ def opened(place: Place, largest: int = LARGE) -> Iterator[gpu.GpuPlatform]:
         implementations=tuple(each.name for each in ON_GPU),
         sampling=Sampling(graph=place.graph, traced=True),
     )
-    fifos = {logs.FIFO: logs.NBYTES, **fifo_bytes(sweep.implementations, ranks)}
+    fifos = {logs.FIFO: logs.NBYTES, **fifo_bytes(sweep.implementations, ranks, "gpu")}
     platform = gpu.GpuPlatform(cuda, sweep, needed_memory(sweep, fifos), fifo_starts(fifos))
     try:
         yield platform

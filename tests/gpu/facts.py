@@ -28,12 +28,11 @@ def of_devices(cuda: gpu_cuda.Cuda) -> list[str]:
     """A line for every GPU, and one for what drives them."""
     lines = []
     for device in range(cuda.count()):
-        properties = cuda.runtime.getDeviceProperties(device)
         cuda.runtime.setDevice(device)
         free, total = cuda.runtime.memGetInfo()
         lines.append(
             f"GPU {device}: {cuda.name(device)}, {cuda.multiprocessors(device)} multiprocessors, "
-            f"L2 {format_size(properties['l2CacheSize'])}, memory {format_size(total)}, {format_size(free)} of it free"
+            f"L2 {format_size(cuda.cache(device))}, memory {format_size(total)}, {format_size(free)} of it free"
         )
     version = refusals.nccl_version(cuda.nccl)
     driver, runtime = cuda.runtime.driverGetVersion(), cuda.runtime.runtimeGetVersion()

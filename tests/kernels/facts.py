@@ -26,7 +26,7 @@ class Primitive:
         return tuple(word + suffix if word[:3] in ("LDG", "STG") else word for word in self.words.split())
 
 
-_LOOK = "LD.E.STRONG.SYS CCTL.IVALL"
+_LOOK, _GIVE_UP = "LD.E.STRONG.SYS CCTL.IVALL", "LD.E.STRONG.SYS ST.E.STRONG.SYS"  # the flag; the error word
 _PUBLISH = "MEMBAR.ALL.SYS ST.E.STRONG.SYS"
 _WAIT = "PARAMETER(World) world, Flag* error"
 PRIMITIVES = {
@@ -36,14 +36,19 @@ PRIMITIVES = {
         "publish(a, n, b, m)",
         f"{sass.BARRIER} MEMBAR.ALL.SYS CCTL.IVALL ST.E.STRONG.SYS ST.E.STRONG.SYS",
     ),
-    "await_flag": Primitive(  # looks at the error word first, and sets it at last
-        f"{_WAIT}, Flag* a, unsigned n", "await(a, n, world, error)", f"{_LOOK} {_LOOK} {_PUBLISH} {sass.BARRIER}"
+    "await_flag": Primitive(
+        f"{_WAIT}, Flag* a, unsigned n", "await(a, n, world, error)", f"{_LOOK} {_GIVE_UP} {sass.BARRIER}"
+    ),
+    "await_two": Primitive(
+        f"{_WAIT}, Flag* a, unsigned n, Flag* b, unsigned m",
+        "await(a, n, b, m, world, error)",
+        f"{_LOOK} {_GIVE_UP} {_LOOK} {_GIVE_UP} {sass.BARRIER}",
     ),
     "send": Primitive("Packets* to, u64 x, unsigned n", "send_packets(to, x, n)", "ST.E.128.STRONG.SYS"),
     "receive": Primitive(
         f"{_WAIT}, Packets* from, unsigned n, u64* x",
         "*x = receive_packets(from, n, world, error)",
-        f"LD.E.128.STRONG.SYS {_LOOK} LD.E.128.STRONG.SYS {_PUBLISH} STG.E.64",
+        f"LD.E.128.STRONG.SYS LD.E.128.STRONG.SYS {_GIVE_UP} STG.E.64",
     ),
     "count_blocks": Primitive(
         "unsigned* a, unsigned* x",

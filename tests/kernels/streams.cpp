@@ -78,11 +78,14 @@ namespace flags {
 #endif
 #if defined(WITH_PIPELINED)
 #undef SLOTS
-#define SLOTS 8
+#undef IN_FLIGHT
+#define SLOTS 2  // the fewest that any device gets: with as many as ranks, most waits for room would be idle
+#define IN_FLIGHT 2
 #define MERGED
 namespace pipelined {
 #include "ring.cu"
 }
+#undef IN_FLIGHT
 #endif
 #if defined(WITH_RING_LL)
 namespace packets {
@@ -93,6 +96,7 @@ namespace packets {
 #include "direct.cu"
 #endif
 #if defined(WITH_ONE_SHOT_LL)
+#define TOGETHER 3  // not all ranks at once, nor one by one
 #include "one_shot_ll.cu"
 #endif
 #if defined(WITH_MULTIMEM)
@@ -153,7 +157,7 @@ struct Plan {
   // Where each kernel's FIFO starts behind the flags, and where they end.
   u64 flags_fifo() const { return 0; }
   u64 pipelined_fifo() const { return flags_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
-  u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 8 * SLOT_BYTES; }
+  u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 one_shot_ll_fifo() const { return ring_ll_fifo() + MOST_BLOCKS * slots * 2 * SLOT_BYTES; }
   u64 end() const { return one_shot_ll_fifo() + 2 * ranks * room() * sizeof(Packets); }
 };
@@ -164,6 +168,8 @@ struct Job {
   unsigned call, rank, count, blocks, threads, root;
   bool in_place;
 
+  // Elements that a block sends at once: another number in every call, while slots stay where they are.
+  u64 piece() const { return SLOT >> call % 3; }
   u64 chunk() const { return ((count + plan.ranks - 1) / plan.ranks + Pack::LANES - 1) / Pack::LANES * Pack::LANES; }
 };
 
@@ -198,23 +204,23 @@ struct Kernel {
 const std::map<std::string, Kernel> KERNELS = {
 #if defined(WITH_RING)
     {"ring-flags", {ALLREDUCE, RUN {
-       flags::ring_allreduce(world, job.plan.flags_fifo(), SLOT, job.count, job.chunk()); }}},
+       flags::ring_allreduce(world, job.plan.flags_fifo(), SLOT, SLOT, job.count, job.chunk()); }}},
     {"ring-flags-broadcast", {BROADCAST, RUN {
-       flags::ring_broadcast(world, job.plan.flags_fifo(), SLOT, job.count, job.root); }}},
+       flags::ring_broadcast(world, job.plan.flags_fifo(), SLOT, SLOT, job.count, job.root); }}},
     {"ring-flags-allgather", {ALLGATHER, RUN {
-       flags::ring_allgather(world, job.plan.flags_fifo(), SLOT, job.count); }}},
+       flags::ring_allgather(world, job.plan.flags_fifo(), SLOT, SLOT, job.count); }}},
     {"ring-flags-reducescatter", {REDUCESCATTER, RUN {
-       flags::ring_reducescatter(world, job.plan.flags_fifo(), SLOT, job.count); }}},
+       flags::ring_reducescatter(world, job.plan.flags_fifo(), SLOT, SLOT, job.count); }}},
 #endif
 #if defined(WITH_PIPELINED)
     {"ring-pipelined", {ALLREDUCE, RUN {
-       pipelined::ring_allreduce(world, job.plan.pipelined_fifo(), SLOT, job.count, job.chunk()); }}},
+       pipelined::ring_allreduce(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count, job.chunk()); }}},
     {"ring-pipelined-broadcast", {BROADCAST, RUN {
-       pipelined::ring_broadcast(world, job.plan.pipelined_fifo(), SLOT, job.count, job.root); }}},
+       pipelined::ring_broadcast(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count, job.root); }}},
     {"ring-pipelined-allgather", {ALLGATHER, RUN {
-       pipelined::ring_allgather(world, job.plan.pipelined_fifo(), SLOT, job.count); }}},
+       pipelined::ring_allgather(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count); }}},
     {"ring-pipelined-reducescatter", {REDUCESCATTER, RUN {
-       pipelined::ring_reducescatter(world, job.plan.pipelined_fifo(), SLOT, job.count); }}},
+       pipelined::ring_reducescatter(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count); }}},
 #endif
 #if defined(WITH_RING_LL)
     {"ring-ll", {ALLREDUCE, RUN {

@@ -245,12 +245,21 @@ def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
 _SEND = "    if (VERBS & SEND) publish(arrived, ++sent);\n"
 _TAKE = "    if (VERBS & TAKE) publish(room, ++taken);\n"
 _TOLD = "    told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);\n"
-_MOVE = "    if ((VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR>"
+_MOVE = "    if (STREAMS && (VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR, IN_FLIGHT>"
+_TAIL = "    move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);\n"
 _PUBLISH = "unsigned number) {\n  drain();\n  __syncthreads();\n"
 _PUBLISH_BOTH = "unsigned other_number) {\n  drain();\n  __syncthreads();\n"
 _MEET = "    const unsigned value = 4 * number + place;\n    drain();\n    __syncthreads();\n"
 _MET = "value, world, &mine->error.word[0]);\n    __syncthreads();\n"
-_AWAIT = "stamp(world, Phase::WAITED);\n  __syncthreads();\n"
+_LOOKED = (
+    "if (threadIdx.x == 0) look_until({}, number, world, error);\n  stamp(world, Phase::WAITED);\n  __syncthreads();\n"
+)
+_AWAIT, _AWAIT_BOTH = _LOOKED.format("flag"), _LOOKED.format("one")
+_ALLREDUCE = (
+    "  Ring ring(world, rank, fifo, {});\n"
+    "  for (u64 lap = world.block() * piece; lap < chunk; lap += world.blocks * piece) {{\n"
+    "    auto part"
+)
 _EPOCH = "mine->channel[block].own.word[5]"
 
 _RELAXED_STORE = ("-DPUBLISH_ORDER=__ATOMIC_RELAXED",)
@@ -291,7 +300,26 @@ BUGS = [
     Bug("no barrier after await", _RING, RACE, (_without("flags.cuh", _AWAIT, f"  {_BARRIER}"),)),
     Bug("no wait for arrival", _RING, RACE, (("ring.cu", "if (VERBS & TAKE) await", "if (false) await"),)),
     Bug("no wait for room", _RING, RACE, (("ring.cu", "if (VERBS & SEND) await", "if (false) await"),)),
-    Bug("room for one piece too many", _RING, RACE, (("ring.cu", "sent + 1 - SLOTS, world", "sent - SLOTS, world"),)),
+    Bug("room for one piece too many", _RING, RACE, (("ring.cu", "free = sent + 1 - SLOTS", "free = sent - SLOTS"),)),
+    Bug("no barrier after a wait for both", _PIPELINED, RACE, (_without("flags.cuh", _AWAIT_BOTH, f"  {_BARRIER}"),)),
+    Bug(
+        "no wait for arrival where both are waited for",
+        _PIPELINED,
+        RACE,
+        (("flags.cuh", "look_until(one, number, world, error)", "look_until(one, number - 1, world, error)"),),
+    ),
+    Bug(
+        "no wait for room where both are waited for",
+        replace(_PIPELINED, stall=START),
+        RACE,
+        (("ring.cu", "taken + 1, room, free, world", "taken + 1, room, free - SLOTS, world"),),
+    ),
+    Bug(
+        "slots as far apart as a call's pieces are long",
+        _PIPELINED,
+        RACE,
+        (("ring.cu", _ALLREDUCE.format("slot"), _ALLREDUCE.format("piece")),),
+    ),
     Bug("fewer slots than are counted on", _RING, RACE, (("ring.cu", "sent % SLOTS * slot", "sent % 1 * slot"),)),
     Bug(
         "credit before the slot is read",
@@ -346,7 +374,7 @@ BUGS = [
         (
             (
                 "ring.cu",
-                "    move<VERBS>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);\n",
+                _TAIL,
                 "",
             ),
         ),
@@ -374,6 +402,18 @@ BUGS = [
         (("flags.cuh", "+ 1 < world.blocks) return;", "+ 1 > 1) return;"),),
     ),
     Bug(
+        "a call ended by each of its blocks",
+        replace(_ONE_SHOT, blocks=(2,), stall=START),
+        GAVE_UP,
+        (("flags.cuh", "if (world.blocks > 1) {", "if (world.blocks > 2) {"),),
+    ),
+    Bug(
+        "packets looked at ahead, and believed",
+        _LL,
+        WRONG,
+        (("packets.cuh", "if (!look.has(flag)) {", "if (false) {"),),
+    ),
+    Bug(
         "a number for each block, and a grid that changes",
         replace(_LL, counts=(260,), threads=(1,), stall=START),
         WRONG,
@@ -381,8 +421,8 @@ BUGS = [
             ("flags.cuh", "number(mine->calls.word[0] + 1)", f"number({_EPOCH} + 1)"),
             (
                 "flags.cuh",
-                "if (threadIdx.x || count_in",
-                f"if (!threadIdx.x) {_EPOCH} = number;\n    if (threadIdx.x || count_in",
+                "    if (world.blocks > 1) {",
+                f"    {_EPOCH} = number;\n    if (world.blocks > 1) {{",
             ),
         ),
     ),
@@ -397,10 +437,7 @@ BUGS = [
         "second packet not looked at",
         replace(_LL, stall=PACKETS),
         WRONG,
-        (
-            ("packets.cuh", "if (first >> 32 != flag || second >> 32 != flag)", "if (first >> 32 != flag)"),
-            ("packets.cuh", "(first >> 32 != flag || second >> 32 != flag) &&", "first >> 32 != flag &&"),
-        ),
+        (("packets.cuh", "first >> 32 == flag && second >> 32 == flag", "first >> 32 == flag"),),
     ),
     Bug(
         "packets in fewer slots than ranks",

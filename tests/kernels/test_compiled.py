@@ -5,15 +5,27 @@ the primitives is read for sm_75 instead, and sm_70 has only its PTX tested (tes
 """
 
 import re
+from collections.abc import Iterable
 
 import pytest
 
 from collbench import kernels
+from collbench.implementations import ring_pipelined
+from collbench.platforms import gpu_launch, world_type
 from collbench.platforms.logs import TRACED
 from tests.conftest import ROOT
 from tests.kernels import facts, sass
 from tests.kernels.facts import ARRAY, PRIMITIVES, VECTORS
-from tests.kernels.test_nvrtc import ARCHITECTURES, PROGRAMS, RANKS_MEET, STANDARD, compiled, each
+from tests.kernels.test_nvrtc import (
+    ARCHITECTURES,
+    ONE_DEVICE,
+    PIPELINED,
+    PROGRAMS,
+    RANKS_MEET,
+    STANDARD,
+    compiled,
+    each,
+)
 
 REGISTERS = 65536  # of a multiprocessor, on every one of these architectures
 SHARED = 48 << 10  # bytes that a block may have without asking
@@ -25,7 +37,8 @@ PAIRS = [  # most of them compiled for test_nvrtc.py too; integers of one byte t
     *(("int8", "avg", arch) for arch in (70, 100)),
 ]
 READ = (80, 90, 100)
-STRONG = {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS", "MEMBAR.ALL.GPU", "ATOM.E.ADD.STRONG.GPU"}
+STRONG = {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS"}
+OWN = {"MEMBAR.ALL.GPU", "ATOM.E.ADD.STRONG.GPU"}  # of the blocks of one rank, which are counted
 
 
 @pytest.mark.parametrize(("dtype", "redop", "arch"), PAIRS)
@@ -56,26 +69,117 @@ def test_a_primitive_becomes_these_instructions(name: str, arch: int) -> None:
 def test_kernels_reach_memory_by_the_primitives_alone(file: str, more: tuple[str, ...], arch: int) -> None:
     """Never through the cache for constants, nor to local memory; and arrays or packets by sixteen bytes."""
     found = sass.memory_instructions(compiled(file, more, arch=arch).binary)
-    packets = "packets.cuh" in (kernels.folder() / file).read_text()
+    packets, scope = "packets.cuh" in (kernels.folder() / file).read_text(), scope_of(more)
     for name in kernels.entries(file):
         words = set(found[name])
         strong = {word for word in words if "STRONG" in word or word.startswith("MEMBAR")}
-        assert {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS"} <= strong, name
-        assert strong - STRONG == (VECTORS if packets else set()), name
+        assert {"ST.E.STRONG.SYS", "LD.E.STRONG.SYS"} <= at_system_scope(strong - OWN, scope), name
+        assert at_system_scope(strong - OWN, scope) - STRONG == (VECTORS if packets else set()), name
         assert packets or words >= ARRAY, name
         weak = words - strong - {sass.BARRIER, "CCTL.IVALL"}
         assert all(re.fullmatch(r"(LD|ST)G\.E(\.U8|\.U16|\.64|\.128)?", word) for word in weak), (name, weak)
 
 
+def scope_of(more: tuple[str, ...]) -> str:
+    """What the kernels of a rank's peers see is at this scope."""
+    return "GPU" if "-DONE_DEVICE" in more else "SYS"
+
+
+def at_system_scope(words: Iterable[str], scope: str) -> set[str]:
+    """The same words as between devices; one of another scope than it should have stays as it is."""
+    return {word.replace(f".{scope}", ".SYS") for word in words}
+
+
+FENCES = {  # by kernel, of the form with merged publications: one a hop; elsewhere one for every flag
+    "ring_allreduce": (5, 8),
+    "ring_reducescatter": (3, 4),
+    "ring_allgather": (3, 4),
+    "ring_broadcast": (3, 4),
+    "one_shot": (2, 2),
+    "two_shot": (2, 2),
+    "parameter_server": (2, 2),
+    "one_shot_ll": (0, 0),
+    "ring_ll_allreduce": (0, 0),
+}
+
+
+@each(
+    [(file, more) for file, more in RANKS_MEET if not set(more) & set(ONE_DEVICE)]
+)  # there loops of hops are unrolled
+@pytest.mark.parametrize("arch", READ)
+def test_a_kernel_has_no_more_fences_than_it_publishes(file: str, more: tuple[str, ...], arch: int) -> None:
+    """A ring with merged publications has one a hop; who gives up, or counts the own blocks, has none of these."""
+    for name, words in sass.memory_instructions(compiled(file, more, arch=arch).binary).items():
+        assert words.count("MEMBAR.ALL.SYS") == FENCES[name]["-DMERGED" not in more], name
+
+
 @each(RANKS_MEET)
 @pytest.mark.parametrize("arch", READ)
-def test_every_flag_is_stored_behind_a_barrier_of_the_system(file: str, more: tuple[str, ...], arch: int) -> None:
-    """The merged publication, and it alone, has one for two flags."""
+def test_every_flag_is_stored_behind_a_fence(file: str, more: tuple[str, ...], arch: int) -> None:
+    """The merged publication, and it alone, has one for two flags; the error word, known by its look before, none."""
+    scope = scope_of(more)
+    fence, store, look = f"MEMBAR.ALL.{scope}", f"ST.E.STRONG.{scope}", f"LD.E.STRONG.{scope}"
     for name, words in sass.memory_instructions(compiled(file, more, arch=arch).binary).items():
         order = [word for word in words if word != "CCTL.IVALL"]
-        before = [order[i - 1] for i, word in enumerate(order) if word == "ST.E.STRONG.SYS"]
-        assert set(before) <= {"MEMBAR.ALL.SYS", *(["ST.E.STRONG.SYS"] if "-DMERGED" in more else [])}, name
-        assert ("ST.E.STRONG.SYS" in before) == ("-DMERGED" in more), name
+        before = [order[i - 1] for i, word in enumerate(order) if word == store]
+        assert set(before) <= {fence, look, *([store] if "-DMERGED" in more else [])}, name
+        assert (store in before) == ("-DMERGED" in more), name
+
+
+@each(RANKS_MEET)
+@pytest.mark.parametrize("arch", READ)
+def test_a_wait_looks_at_its_flag_first_and_at_the_error_word_when_that_is_late(
+    file: str, more: tuple[str, ...], arch: int
+) -> None:
+    """Between a look at a flag or packet and the next one at the error word a branch leaves the wait."""
+    look = f"LD.E.STRONG.{scope_of(more)}"
+    packet = look.replace(".E.", ".E.128.")
+    for name, code in sass.listing(compiled(file, more, arch=arch).binary).items():
+        words = [word for word, _ in code if re.match(r"LD\.|CCTL|BRA", word)]
+        errors = [i for i, word in enumerate(words) if word == look and words[i + 1] != "CCTL.IVALL"]
+        waits = [i for i, word in enumerate(words) if word in (look, packet) and i not in errors]
+        assert errors, name
+        for error in errors:
+            assert "BRA" in words[max(i for i in waits if i < error) : error], name
+
+
+@pytest.mark.parametrize("arch", READ)
+@pytest.mark.parametrize("dtype", ["float", "half", "bfloat16", "double", "int8"])
+def test_a_pipelined_ring_has_its_loads_on_the_way_together(dtype: str, arch: int) -> None:
+    """Of the FIFO and of the own input, before the first store; without that, the two of one sum."""
+    redop = "avg" if dtype != "float" else "sum"
+    for more, loads in (((), 2), (PIPELINED, 2 * ring_pipelined.IN_FLIGHT)):
+        code = sass.listing(compiled("ring.cu", more, dtype, redop, arch).binary)["ring_allreduce"]
+        assert sass.loads_in_flight(code, "LDG.E.128") == loads
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("arch", READ)
+def test_a_direct_kernel_that_knows_its_ranks_asks_all_of_them_at_once(ranks: int, arch: int) -> None:
+    """Sixteen loads of sixteen bytes, whatever their number; packets of every rank before it waits for the first."""
+    more = gpu_launch.defines(ranks, one_device=False)
+    direct = sass.listing(compiled("direct.cu", more, arch=arch).binary)
+    for name in ("one_shot", "two_shot"):
+        assert sass.loads_in_flight(direct[name], "LDG.E.128") == 16, name
+    packets = sass.listing(compiled("one_shot_ll.cu", more, arch=arch).binary)["one_shot_ll"]
+    assert sass.loads_in_flight(packets, "LD.E.128.STRONG.SYS") == ranks
+
+
+@pytest.mark.parametrize("arch", READ)
+def test_nothing_of_stores_past_the_caches_is_left_on_a_gpu(arch: int) -> None:
+    """A piece is moved by one loop, not by one of two that do the same: a load for each part that a hop takes."""
+    words = sass.memory_instructions(compiled("ring.cu", arch=arch).binary)["ring_allreduce"]
+    assert words.count("LDG.E.128") == 7, "1 to send, 2 to add and send, 2 to add and keep, 1 to pass on, 1 to keep"
+
+
+def test_a_world_is_as_long_as_its_ranks_need() -> None:
+    """Every launch carries it; the assembler says how many bytes of parameters a kernel has."""
+    for ranks in (2, 8, 9, 128):
+        more = gpu_launch.defines(ranks, one_device=False)
+        (nbytes,) = re.findall(r"ring_ll_allreduce_param_0\[(\d+)\]", compiled("ring_ll.cu", more).ptx)
+        assert int(nbytes) == world_type(gpu_launch.room_for(ranks)).itemsize
+        assert ranks <= gpu_launch.room_for(ranks)
+    assert world_type(gpu_launch.room_for(8)).itemsize < 256
 
 
 def test_the_page_has_these_facts() -> None:

@@ -11,8 +11,8 @@ from collbench.datatypes import DATATYPES, REDUCTIONS, Array
 from collbench.implementations.nvls import REDUCES
 from collbench.platforms import WINDOW_HEAD, WORLD
 from tests.conftest import case
-from tests.kernels import nvrtc
-from tests.kernels.test_nvrtc import FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain
+from tests.kernels import nvrtc, sass
+from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain
 
 FILE = "multimem.cu"
 MULTIMEM = re.compile(r"\bmultimem\.[\w.:]+")
@@ -90,16 +90,27 @@ def test_older_gpus_have_no_multimem() -> None:
 
 @pytest.mark.parametrize(("dtype", "redop"), ABLE)
 def test_flags_and_proxy_fences_stand_round_the_switch(dtype: str, redop: str) -> None:
-    """Acquire, proxy fence, what the switch does, proxy fence, release."""
+    """Proxy fence, meeting, what the switch does, proxy fence, meeting; barriers hand each fence's order on."""
     ptx = compiled(FILE, (), dtype, redop).ptx
     words = re.findall(r"multimem|ld\.acquire|st\.release|fence\.proxy\.alias|bar\.sync", ptx)
     words = [word for word, before in zip(words, ["", *words], strict=False) if word != before]
-    fence = words.index("fence.proxy.alias")
-    assert "ld.acquire" in words[:fence]
-    assert words[fence - 1] == "bar.sync"
-    assert words[fence:][:5] == ["fence.proxy.alias", "multimem", "fence.proxy.alias", "bar.sync", "st.release"]
+    meeting = ["fence.proxy.alias", "bar.sync", "st.release", "ld.acquire", "bar.sync"]
+    assert words == [*meeting, "multimem", "bar.sync", *meeting], "a block's stores come before its second fence"
     others = {word for word in MEMORY.findall(MULTIMEM.sub("", ptx)) if not plain(word)}
-    assert others <= FLAGS | {OWN_COUNTER, "fence.proxy.alias"}
+    assert others <= FLAGS | ERRORS | {OWN_COUNTER, "fence.proxy.alias"}
+
+
+@pytest.mark.parametrize("arch", [NEWER[FILE], 100])
+def test_a_proxy_fence_is_one_threads_business(arch: int) -> None:
+    """It is a fence of the GPU and one of the system; before it, a branch leads all threads but the first past it."""
+    (code,) = sass.listing(compiled(FILE, arch=arch).binary).values()
+    words = [word for word, _ in code]
+    fences = [i for i, word in enumerate(words) if word == "MEMBAR.SC.SYS"]
+    assert len(fences) == words.count("MEMBAR.SC.GPU") == 2
+    for fence in fences:
+        before = code[:fence]
+        branch = max(i for i, (word, _) in enumerate(before) if word.startswith("BRA"))
+        assert not any(word == "" for word, _ in code[branch + 1 : fence]), "nobody comes in from elsewhere"
 
 
 class Ranks:

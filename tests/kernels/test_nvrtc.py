@@ -7,7 +7,8 @@ import pytest
 
 from collbench import kernels
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.platforms import gpu_multicast
+from collbench.implementations import ring_pipelined
+from collbench.platforms import gpu_launch, gpu_multicast
 from tests.kernels import nvrtc
 
 NEWER = {"multimem.cu": gpu_multicast.OLDEST}  # not for every GPU and type: test_multimem.py
@@ -16,10 +17,17 @@ ARCHITECTURES = (70, 80, 90, 100)
 STANDARD = "-std=c++17"  # what CuPy's oldest supported NVRTC is sure to have
 UNUSED = "177"  # the warning that a constant of a header is not needed
 ARITHMETIC = ("check.cu", "steps.cu")  # quick to compile; the others add as these do, and an average has most to do
-VARIANTS = {"ring.cu": [(), ("-DMERGED", "-DUNROLL")]}  # ring-pipelined's
+PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring_pipelined.IN_FLIGHT}")
+ONE_DEVICE = gpu_launch.defines(4, one_device=True)  # what four ranks that share a GPU add
+VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known when compiled
+    "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
+    "direct.cu": [(), ONE_DEVICE],
+    "one_shot_ll.cu": [(), ONE_DEVICE],
+}
 PROGRAMS = [(file, more) for file in FILES for more in VARIANTS.get(file, [()])]
 RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in kernels.source(file)]
 FLAGS = {"st.release.sys.u32", "ld.acquire.sys.u32", "fence.acq_rel.sys", "st.relaxed.sys.u32"}
+ERRORS = {"st.relaxed.sys.u32", "ld.relaxed.sys.u32"}  # the error word orders nothing
 PACKETS = {"st.relaxed.sys.v2.b64", "ld.relaxed.sys.v2.b64"}
 OWN_COUNTER = "atom.acq_rel.gpu.add.u32"  # of the blocks of one rank, which share a GPU
 MEMORY = re.compile(r"\b(?:ld|st|atom|red|fence|membar)\b[.\w]*")
@@ -59,12 +67,16 @@ def test_every_kernel_compiles_for_every_architecture(file: str, more: tuple[str
 @each(RANKS_MEET)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_only_accesses_of_the_proved_protocols_order_memory(file: str, more: tuple[str, ...], arch: int) -> None:
-    """Flags: release and acquire at system scope, or one fence for two flags.  Packets: whole 64-bit words."""
+    """Flags: release and acquire, or one fence for two flags.  Packets: whole 64-bit words.  All at one scope."""
     strong = {word for word in MEMORY.findall(compiled(file, more, arch=arch).ptx) if not plain(word)}
-    assert {"st.release.sys.u32", "ld.acquire.sys.u32"} <= strong
-    assert strong <= FLAGS | PACKETS | {OWN_COUNTER}
-    if "packets" not in kernels.source(file):
-        assert not strong & PACKETS
+    strong -= {OWN_COUNTER}
+    scope, other = (".gpu", ".sys") if "-DONE_DEVICE" in more else (".sys", ".gpu")
+    assert not any(other in word for word in strong)
+    strong = {word.replace(scope, ".sys") for word in strong}
+    if "packets.cuh" in (kernels.folder() / file).read_text():
+        assert strong == PACKETS | ERRORS
+    else:
+        assert {"st.release.sys.u32", "ld.acquire.sys.u32"} <= strong <= FLAGS | ERRORS
 
 
 def plain(word: str) -> bool:

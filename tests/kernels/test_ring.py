@@ -51,6 +51,7 @@ class Ranks:
             self.world(),
             np.uint64(0),
             np.uint64(SLOT),
+            np.uint64(SLOT),
             np.uint64(self.case.block),
             np.uint64(chunk),
             blocks=self.blocks * self.case.ranks,
@@ -112,7 +113,7 @@ def test_a_wait_in_vain_ends_and_says_so() -> None:
     world = alone.world()
     options = (*kernels.defines(alone.case.dtype, alone.case.redop), GRID)
     ring = kernels.host_kernel("ring.cu", "ring_allreduce", options)
-    ring(world, np.uint64(0), np.uint64(SLOT), np.uint64(100), np.uint64(64), blocks=1)  # rank 0 only
+    ring(world, np.uint64(0), np.uint64(SLOT), np.uint64(SLOT), np.uint64(100), np.uint64(64), blocks=1)  # rank 0 only
 
     assert alone.windows[0].view(np.uint32)[0] == 1
     assert alone.windows[1].view(np.uint32)[0] == 0

@@ -5,6 +5,7 @@ kernels/flags.cuh, and the second the data, as all threads do; in "a thread for 
 docs/memory-model.md is the table of both lists.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -38,7 +39,7 @@ class Weakening:
         return replace(fragment, name=self.name, threads=tuple(text.splitlines()))
 
 
-FRAGMENTS = [
+FRAGMENTS: list[Fragment] = [
     Fragment(
         "publish and await",
         "a piece is read before it has arrived",
@@ -206,14 +207,27 @@ FRAGMENTS = [
         ),
     ),
     Fragment(
+        "two threads wait for two flags",
+        "a piece is read before it has arrived, or a slot overwritten before it has been read",
+        "a != 7 or b != 8",
+        (
+            "0.0: st [piece], 7; st.release.sys [arrived], 1",
+            "1.0: ld b, [slot]; st.release.sys [room], 1",
+            "2.0: ld.acquire.sys [arrived] >= 1; bar.sync 0",
+            "2.0: ld.acquire.sys [room] >= 1; bar.sync 0",
+            "2.0: bar.sync 0; ld a, [piece]; st [slot], 9",
+        ),
+        {"slot": 8},
+    ),
+    Fragment(
         "multicast load",
         "the switch adds an input before it is there",
         "a != 7 or b != 8",
-        (
-            "0.0: bar.sync 0; st.release.sys [entered0], 1",
-            "0.0: st [input0], 7; bar.sync 0",
-            "1.0: bar.sync 0; ld.acquire.sys [entered0] >= 1; bar.sync 0",
-            "1.0: st [input1], 8; bar.sync 0; bar.sync 0; fence.proxy.alias;"
+        (  # the first barrier stands for the start of the kernel: inputs are older
+            "0.0: bar.sync 0; fence.proxy.alias; bar.sync 0; st.release.sys [entered0], 1",
+            "0.0: st [input0], 7; bar.sync 0; bar.sync 0",
+            "1.0: bar.sync 0; fence.proxy.alias; bar.sync 0; ld.acquire.sys [entered0] >= 1; bar.sync 0",
+            "1.0: st [input1], 8; bar.sync 0; bar.sync 0; bar.sync 0;"
             " multimem.ld_reduce.relaxed.sys {a, b}, [input0|input1]",
         ),
     ),
@@ -222,8 +236,8 @@ FRAGMENTS = [
         "the switch adds an input of the next call",
         "a != 7 or b != 8",
         (
-            "0.0: bar.sync 0; st.release.sys [left0], 1; bar.sync 0",
-            "0.0: multimem.ld_reduce.relaxed.sys {a, b}, [input0|input1]; fence.proxy.alias; bar.sync 0; bar.sync 0;"
+            "0.0: bar.sync 0; fence.proxy.alias; bar.sync 0; st.release.sys [left0], 1; bar.sync 0",
+            "0.0: multimem.ld_reduce.relaxed.sys {a, b}, [input0|input1]; bar.sync 0; bar.sync 0; bar.sync 0;"
             " st [input0], 9",
             "1.0: ld.acquire.sys [left0] >= 1; bar.sync 0",
             "1.0: bar.sync 0; st [input1], 9",
@@ -235,9 +249,8 @@ FRAGMENTS = [
         "a result is read before the switch has handed it round",
         "a != 7 or b != 7",
         (
-            "0.0: bar.sync 0; st.release.sys [left0], 1; bar.sync 0",
-            "0.0: multimem.st.relaxed.sys [result0|result1], 7; fence.proxy.alias; bar.sync 0; bar.sync 0;"
-            " ld a, [result0]",
+            "0.0: bar.sync 0; fence.proxy.alias; bar.sync 0; st.release.sys [left0], 1; bar.sync 0",
+            "0.0: multimem.st.relaxed.sys [result0|result1], 7; bar.sync 0; bar.sync 0; bar.sync 0; ld a, [result0]",
             "1.0: ld.acquire.sys [left0] >= 1; bar.sync 0",
             "1.0: bar.sync 0; ld b, [result1]",
         ),
@@ -247,11 +260,10 @@ FRAGMENTS = [
         "a result of the last call is overwritten before its owner has read it",
         "a != 5 or b != 6",
         (
-            "1.0: bar.sync 0; st.release.sys [entered1], 1",
-            "1.0: ld b, [result1]; bar.sync 0",
-            "0.0: bar.sync 0; ld.acquire.sys [entered1] >= 1; bar.sync 0",
-            "0.0: ld a, [result0]; bar.sync 0; bar.sync 0; fence.proxy.alias;"
-            " multimem.st.relaxed.sys [result0|result1], 7",
+            "1.0: bar.sync 0; fence.proxy.alias; bar.sync 0; st.release.sys [entered1], 1",
+            "1.0: ld b, [result1]; bar.sync 0; bar.sync 0",
+            "0.0: bar.sync 0; fence.proxy.alias; bar.sync 0; ld.acquire.sys [entered1] >= 1; bar.sync 0",
+            "0.0: ld a, [result0]; bar.sync 0; bar.sync 0; bar.sync 0; multimem.st.relaxed.sys [result0|result1], 7",
         ),
         {"result0": 5, "result1": 6},
     ),
@@ -260,14 +272,34 @@ FRAGMENTS = [
         "the switch adds its own result, or the result is read before it is there",
         "a != 7 or b != 8 or c != 9",
         (
-            "0.0: bar.sync 0; st.release.sys [left0], 1",
+            "0.0: bar.sync 0; fence.proxy.alias; bar.sync 0; st.release.sys [left0], 1",
             "0.0: multimem.ld_reduce.relaxed.sys {a, b}, [data0|data1]; multimem.st.relaxed.sys [data0|data1], 9;"
-            " fence.proxy.alias; bar.sync 0",
+            " bar.sync 0; bar.sync 0",
             "1.0: ld.acquire.sys [left0] >= 1; bar.sync 0",
             "1.0: bar.sync 0; ld c, [data1]",
         ),
         {"data0": 7, "data1": 8},
     ),
+]
+
+
+ON_ONE_DEVICE = "on one device: "
+
+
+def on_one_device(fragment: Fragment) -> Fragment:
+    """The same with all ranks on one GPU, CTA c of rank r being its CTA 2 r + c, and all at that GPU's scope."""
+    threads = tuple(
+        re.sub(r"^(\d)\.(\d):", lambda at: f"0.{2 * int(at[1]) + int(at[2])}:", thread).replace(".sys", ".gpu")
+        for thread in fragment.threads
+    )
+    return replace(fragment, name=ON_ONE_DEVICE + fragment.name, threads=threads)
+
+
+BETWEEN_DEVICES = tuple(FRAGMENTS)
+FRAGMENTS += [
+    on_one_device(fragment)
+    for fragment in BETWEEN_DEVICES
+    if not any("multimem" in thread for thread in fragment.threads)
 ]
 
 
@@ -330,14 +362,29 @@ WEAKENINGS = [
             "multicast in place",
         )
     ),
+    *(
+        Weakening(
+            f"{name}, fence before the barrier",
+            name,
+            (("0.0: bar.sync 0; fence.proxy.alias; bar.sync 0", "0.0: fence.proxy.alias; bar.sync 0; bar.sync 0"),),
+        )
+        for name in ("multicast load", "multicast load, then the next input", "multicast store", "multicast in place")
+    ),
     Weakening(
-        "multicast load, fence before meeting",
+        "multicast load, fence of the reader only",
         "multicast load",
-        (
-            ("; bar.sync 0; bar.sync 0; fence.proxy.alias", "; bar.sync 0; bar.sync 0"),
-            ("ld.acquire.sys [entered0]", "fence.proxy.alias; ld.acquire.sys [entered0]"),
-        ),
+        (("0.0: bar.sync 0; fence.proxy.alias; bar.sync 0", "0.0: bar.sync 0; bar.sync 0"),),
+    ),
+    Weakening(
+        "two threads wait, no barrier",
+        "two threads wait for two flags",
+        (("1; bar.sync 0", "1"), ("bar.sync 0; ld a", "ld a")),
     ),
     Weakening("multicast load, relaxed entry", "multicast load", (RELAXED_STORE,)),
     Weakening("multicast store, relaxed exit", "multicast store", (RELAXED_STORE,)),
 ]
+WEAKENINGS += [
+    Weakening(f"{fragment.name}, cta scope", fragment.name, ((".gpu", ".cta"),))
+    for fragment in FRAGMENTS
+    if fragment.name.startswith(ON_ONE_DEVICE) and not fragment.name.endswith("a slow receiver")  # goes by turns alone
+] + [Weakening("on one device: one buffer", "on one device: packets, a slow receiver", (("[even1]", "[odd1]"),))]

@@ -30,7 +30,7 @@ import numpy as np
 
 from collbench import kernels
 from collbench.leftovers import shared_files
-from collbench.platforms import WORLD, view
+from collbench.platforms import view
 from tests.platforms.fake_ipc import NO_PEER, NOT_SUPPORTED, SharedMemory
 from tests.platforms.fake_nccl import make_nccl
 
@@ -62,6 +62,7 @@ class Machine:
     devices: int = 1
     multiprocessors: int = 64
     blocks_each: int = 2  # blocks that a multiprocessor holds
+    cache: int = 2**19  # bytes of a device's L2: so few that pieces are small and chunks take several laps
     free: int = MEMORY
     nccl_version: int = 23007
     nvrtc_version: tuple[int, int] = (12, 9)
@@ -78,6 +79,8 @@ class Machine:
     host_delay: float = 0.0  # seconds that the host needs to launch a graph
     dead: set[int] = field(default_factory=set)  # devices whose cooperative kernels never start
     order: "Callable[[Stream], Any] | None" = None  # which stream goes first where several can; None: all at once
+    buses: dict[int, int] = field(default_factory=dict)  # of devices whose bus has not their number: MIG slices
+    uuids: dict[int, bytes | None] = field(default_factory=dict)  # of devices with another UUID than their own; or none
     current: int = 0
     enabled: set[tuple[int, int]] = field(default_factory=set)
     blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = field(default_factory=dict)  # address: device, bytes
@@ -183,6 +186,12 @@ class Stream:
             self._waiting.append(Task(run, event))
         else:
             self._tasks.put(Task(run, event))
+
+    @property
+    def done(self) -> bool:
+        if self.machine.order is not None:
+            self.machine.run_in_order(self)
+        return self._tasks.unfinished_tasks == 0
 
     def synchronize(self) -> None:
         if self._capture is not None:
@@ -334,7 +343,7 @@ class Function:
 
     def _cooperative(self, blocks: int, args: tuple[Any, ...]) -> Callable[[], None]:
         kernel = kernels.host_kernel(self._file, self._entry, (*self._options, *GRID))
-        for world in (each for each in args if each.dtype == WORLD):
+        for world in (each for each in args if each.dtype.names and "window" in each.dtype.names):
             world["yield_after"] = 1
             self._refuse_strangers(world["window"][: int(world["ranks"])].tolist())
             if self._entry == "nvls":
@@ -389,6 +398,7 @@ class Runtime:
     memcpyHostToDevice, memcpyDeviceToHost, memcpyDefault = 1, 2, 4
     hostAllocPortable, hostAllocMapped = 1, 2
     cudaDevAttrMultiProcessorCount = 16
+    cudaDevAttrL2CacheSize = 38
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -403,14 +413,18 @@ class Runtime:
         self._machine.current = device
 
     def deviceGetAttribute(self, attrib: int, device: int) -> int:
-        assert attrib == self.cudaDevAttrMultiProcessorCount
-        return self._machine.multiprocessors
+        answers = {
+            self.cudaDevAttrMultiProcessorCount: self._machine.multiprocessors,
+            self.cudaDevAttrL2CacheSize: self._machine.cache,
+        }
+        return answers[attrib]
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
-        return {"name": b"Test GPU", "l2CacheSize": 2**20}
+        uuid = self._machine.uuids.get(device, bytes([device + 1] * 16))
+        return {"name": b"Test GPU"} | ({} if uuid is None else {"uuid": uuid})
 
     def deviceGetPCIBusId(self, device: int) -> str:
-        return f"0000:{device:02x}:00.0"
+        return f"0000:{self._machine.buses.get(device, device):02x}:00.0"
 
     def runtimeGetVersion(self) -> int:
         return 12090

@@ -80,7 +80,7 @@ def wanted(traced: bool = False) -> tuple[Any, ...]:
         RANKS,
         tuple(each.name for each in ON_GPU),
     )
-    fifos = ({logs.FIFO: logs.NBYTES} if traced else {}) | fifo_bytes(sweep.implementations, RANKS)
+    fifos = ({logs.FIFO: logs.NBYTES} if traced else {}) | fifo_bytes(sweep.implementations, RANKS, "gpu")
     return sweep, needed_memory(sweep, fifos), fifo_starts(fifos)
 
 

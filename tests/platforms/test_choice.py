@@ -17,6 +17,7 @@ def test_gpus_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are what collbench is for."""
     monkeypatch.setattr(gpu, "available", lambda: True)
     monkeypatch.setattr(gpu, "missing", lambda: "")
+    monkeypatch.setattr(gpu, "broken", lambda: "")
     assert on_auto() == "gpu"
 
 
@@ -29,12 +30,26 @@ def test_gpus_without_cupy_are_passed_over_with_a_word(monkeypatch: pytest.Monke
     assert left_aside("cpu", "cpu") == ""
 
 
+@pytest.mark.parametrize("doubt", ["refusal", "broken"])
+def test_gpus_that_do_not_work_are_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, doubt: str) -> None:
+    """Whether the driver refuses or CuPy does; the line is one."""
+    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setattr(gpu, "missing", lambda: "")
+    monkeypatch.setattr(gpu, "broken", lambda: "")
+    monkeypatch.setattr(gpu, doubt, lambda: "it says so")
+    assert on_auto() == "cpu"
+    assert left_aside("auto", "cpu") == "collbench: the gpu cannot be used, so this is the cpu: it says so"
+
+
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_every_platform_answers_before_it_is_opened(name: str) -> None:
     """What the command line asks while nothing has been started."""
     module = platform_module(name)
     assert isinstance(module.available(), bool)
     assert isinstance(module.missing(), str)
+    assert isinstance(module.refusal(), str)
+    assert isinstance(module.broken(), str)
+    assert module.STARTUP >= 60
     assert module.default_ranks() >= 2
     assert module.LAST >= 2**20
     module.refuse_too_large({}, 2)

@@ -3,11 +3,9 @@
 import inspect
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.implementations import Implementation, fifo_bytes, implementations
-from collbench.kernels import compiler, source
+from collbench.kernels import source
 from collbench.measurement import Measurement
 from collbench.platforms import (
     Region,
@@ -77,7 +75,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         machines.append(machine)
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         wanted = sweep(**changes)
-        fifos = fifo_bytes(wanted.implementations, wanted.ranks)
+        fifos = fifo_bytes(wanted.implementations, wanted.ranks, "gpu")
         platforms.append(open_platform(wanted, fifos, "gpu"))
         return platforms[-1]
 
@@ -170,7 +168,7 @@ def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None
         assert isinstance(result, Measurement)
         assert result.mismatch is None
         assert len(result.seconds) == 3
-        own = {"nccl": "; NCCL_MAX_CTAS=32", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
+        own = {"nccl": "; NCCL_MAX_CTAS=16", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
         assert result.note == f"2 ranks share 1 GPU{own}"
 
 
@@ -430,39 +428,44 @@ def test_an_nccl_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch)
         gpu_cuda.load_cupy()
 
 
+def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
+    """MIG slices have one bus id and UUIDs of their own: each rank has its slice, with all of its multiprocessors."""
+    platform = opened(Machine(2, buses={1: 0}))
+    assert platform.note == ""
+    assert platform.blocks(1000) == 64
+    assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+    assert "NCCL_MAX_CTAS" not in os.environ
+    assert len(platform.comm.ranks) == 2
+    assert [gpu["bus_id"] for gpu in platform.topology()["gpus"]] == ["0000:00:00.0"] * 2
+
+
+def test_an_old_nccl_takes_slices_of_one_gpu_for_one_gpu(opened: Open) -> None:
+    """It compares bus ids, and would fail in its own words."""
+    assert len(opened(Machine(2, nccl_version=22807)).comm.ranks) == 2
+    with pytest.raises(Unsupported, match=r"NCCL 2\.28\.7 has no ranks that share a GPU"):
+        opened(Machine(2, buses={1: 0}, nccl_version=22807)).comm.ranks  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("uuids", "shared"),
+    [
+        ({0: None, 1: None}, True),  # a CUDA that knows none: by their bus ids they are one
+        ({0: b"", 1: b""}, True),
+        ({0: b"\1\2", 1: b"\1\3"}, False),
+        ({0: b"\1" * 16 + b"\7", 1: b"\1" * 16}, True),  # what lies behind 16 bytes is another field
+    ],
+)
+def test_uuids_are_compared_as_far_as_cuda_says_them(opened: Open, uuids: dict[int, Any], shared: bool) -> None:
+    """CuPy ends them with the first zero, and may read on where there is none."""
+    assert opened(Machine(2, buses={1: 0}, uuids=uuids)).note == ("2 ranks share 1 GPU" if shared else "")
+
+
 def test_ranks_are_dealt_to_gpus_when_memory_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_probe, "memories", lambda: (3 * 2**30, 3 * 2**30))
     need = {Region.SEND: 2**30}
     gpu.refuse_too_large(need, 6)
     with pytest.raises(PlatformError, match="the ranks on GPU 0 need 4 GiB and it has 3 GiB: lower -e or --ranks"):
         gpu.refuse_too_large(need, 7)
-
-
-def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_probe, "_DRIVER", "libnosuchdriver.so.1")
-    assert gpu_probe.memories.__wrapped__() == ()
-
-
-@pytest.mark.parametrize(("devices", "status"), [(2, 0), (0, 0), (2, 100)])
-def test_the_driver_is_asked_for_its_gpus_by_a_child(
-    devices: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "driver.cpp").write_text(DRIVER)
-    library = tmp_path / "libcuda.so.1"
-    options = [f"-DDEVICES={devices}", f"-DSTATUS={status}", "-shared", "-fPIC", "-o", library]
-    subprocess.run([*compiler(), *options, tmp_path / "driver.cpp"], check=True)
-    monkeypatch.setattr(gpu_probe, "_DRIVER", str(library))
-    assert gpu_probe.memories.__wrapped__() == (() if status else tuple(2**33 + i for i in range(devices)))
-
-
-DRIVER = """
-extern "C" {
-int cuInit(unsigned) { return STATUS; }
-int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
-int cuDeviceGet(int* device, int index) { *device = index; return 0; }
-int cuDeviceTotalMem_v2(unsigned long* nbytes, int device) { *nbytes = (1UL << 33) + device; return 0; }
-}
-"""
 
 
 def _parameters(real: Any) -> list[str]:

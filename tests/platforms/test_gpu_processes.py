@@ -277,7 +277,7 @@ from tests.platforms.test_gpu import fifo_bytes, sweep
 
 gpu.load_cupy = Machine(2).cupy
 wanted = sweep(ranks=2)
-fifos = fifo_bytes(wanted.implementations, 2)
+fifos = fifo_bytes(wanted.implementations, 2, "gpu")
 platform = gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos))
 print(list(platform.local), "mpi4py" in sys.modules)
 platform.close()

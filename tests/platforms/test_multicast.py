@@ -38,7 +38,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         dtypes, redops = (DATATYPES["double"],), (REDUCTIONS["sum"],)
         wanted = Sweep((COLLECTIVES["allreduce"],), (NBYTES,), dtypes, redops, ranks, names)
-        fifos = fifo_bytes(names, ranks)
+        fifos = fifo_bytes(names, ranks, "gpu")
         platforms.append(gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos)))
         return platforms[-1]
 

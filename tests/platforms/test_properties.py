@@ -49,7 +49,7 @@ def platform(request: pytest.FixtureRequest) -> Iterator[Any]:
     wanted = Sweep(
         tuple(COLLECTIVES.values()), (MOST * 8 * 4,), (DATATYPES["int64"],), (REDUCTIONS["sum"],), request.param, names
     )
-    fifos = fifo_bytes(names, request.param)
+    fifos = fifo_bytes(names, request.param, "gpu")
     opened = gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos))
     yield opened
     opened.close()

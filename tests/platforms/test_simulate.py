@@ -50,7 +50,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         dtypes, redops = (DATATYPES["float"],), (REDUCTIONS["sum"],)
         sweep = Sweep(tuple(COLLECTIVES.values()), (1000,), dtypes, redops, ranks, ("nccl",))
-        held.append((open_platform(sweep, fifo_bytes(sweep.implementations, ranks), "gpu"), machine))
+        held.append((open_platform(sweep, fifo_bytes(sweep.implementations, ranks, "gpu"), "gpu"), machine))
         return held[-1][0]
 
     yield open_on

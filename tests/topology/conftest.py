@@ -30,6 +30,16 @@ class FakeGpu:
     mig: int | None = 0
     fabric: tuple[int, int] | None = None  # state, clique
     numa: int | None = 0
+    slices: "tuple[Slice | None, ...]" = ()  # None: none at that index
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one MIG slice answers; everything that is not here it does not support."""
+
+    name: str
+    uuid: str
+    memory: int
 
 
 @dataclass
@@ -67,11 +77,19 @@ class FakeNvml:
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
         return self.gpus[index]
 
-    def nvmlDeviceGetName(self, gpu: FakeGpu) -> str:
+    def nvmlDeviceGetName(self, gpu: FakeGpu | Slice) -> str:
         return gpu.name
 
-    def nvmlDeviceGetUUID(self, gpu: FakeGpu) -> str:
-        return f"GPU-{gpu.bus_id}"
+    def nvmlDeviceGetUUID(self, gpu: FakeGpu | Slice) -> str:
+        return gpu.uuid if isinstance(gpu, Slice) else f"GPU-{gpu.bus_id}"
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: FakeGpu) -> int:
+        return len(gpu.slices)
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: FakeGpu, index: int) -> Slice:
+        if gpu.slices[index] is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return gpu.slices[index]
 
     def nvmlDeviceGetPciInfo(self, gpu: FakeGpu) -> SimpleNamespace:
         return SimpleNamespace(busId=gpu.bus_id)

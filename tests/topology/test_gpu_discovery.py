@@ -9,6 +9,7 @@ import pytest
 from collbench.errors import PlatformError
 from collbench.topology import Driver, Fabric, Kind, NvLink, Pcie, gpu, nvml
 from collbench.topology.gpu import discover, normalize
+from tests.topology import conftest
 
 
 def constants(prefix):
@@ -85,6 +86,53 @@ def test_gpus_come_in_the_order_of_cuda(dgx_h100):
     """CUDA's order may differ from NVML's, and may leave GPUs out."""
     wanted = ("0000:2a:00.0", "0000:0a:00.0")
     assert tuple(each.bus_id for each in discover(bus_ids=wanted, nvml=dgx_h100).gpus) == wanted
+
+
+A, B, C = ("0011223344556677889900aabbccdd" + end for end in ("0a", "0b", "0c"))
+
+
+@pytest.fixture
+def mig():
+    """A GPU in MIG mode with two slices, one whose index is empty between them, and a GPU that is used whole."""
+    first, second = (
+        conftest.Slice(f"NVIDIA H200 MIG 1g.{n}gb", f"MIG-{uuid}", n * 2**30) for n, uuid in ((18, A), (35, B))
+    )
+    whole = conftest.FakeGpu("NVIDIA H200", conftest.bus(1), ((conftest.SWITCH, "x"),) * 18, memory=141 * 2**30)
+    return conftest.FakeNvml(
+        [replace(whole, mig=1, slices=(first, None, second)), replace(whole, bus_id=conftest.bus(2))]
+    )
+
+
+def test_a_mig_slice_is_itself_and_not_its_gpu(mig):
+    """Name, UUID and memory are the slice's; it has no NVLink; a UUID that is cut short is known all the same."""
+    (found,) = discover(bus_ids=["0000:01:00.0"], uuids=[B], nvml=mig).gpus
+    assert (found.name, found.uuid, found.memory) == ("NVIDIA H200 MIG 1g.35gb", f"MIG-{B}", 35 * 2**30)
+    assert (found.slice, found.mig, found.nvlink, found.capability) == (True, True, None, "9.0")
+    assert discover(bus_ids=["0000:01:00.0"], uuids=[A[:4]], nvml=mig).gpus[0].uuid == f"MIG-{A}"
+
+
+def test_mig_slices_have_no_peer_access(mig):
+    """Neither on one GPU nor to another one, whatever the driver says of the GPUs."""
+    mig.p2p = {0: 0, 1: 0, 2: 0}
+    found = discover(bus_ids=["0000:01:00.0"] * 2 + ["0000:02:00.0"], uuids=[A, B, "ff"], nvml=mig)
+    assert [link.kind for link in found.links] == [Kind.SAME_GPU, Kind.PCIE, Kind.PCIE]
+    assert {(link.p2p, link.reason) for link in found.links} == {("no", "MIG slices reach no other GPU's memory")}
+    assert not found.shared
+    assert found.name == "1 x NVIDIA H200 MIG 1g.18gb + 1 x NVIDIA H200 MIG 1g.35gb + 1 x NVIDIA H200, same gpu + PCIe"
+
+
+def test_a_slice_that_nvml_hides_is_called_one(mig):
+    """As in a container that was given nothing but the slice; its GPU's memory is not its own."""
+    (found,) = discover(bus_ids=["0000:01:00.0"], uuids=[C], nvml=mig).gpus
+    assert (found.name, found.uuid, found.memory) == ("NVIDIA H200 MIG slice", f"MIG-{C}", None)
+
+
+@pytest.mark.parametrize("uuid", ["", "0000000001000000"])
+def test_a_gpu_in_mig_mode_that_cuda_uses_whole_is_no_slice(mig, uuid):
+    """Where CUDA names the GPU itself, or nothing."""
+    mig.nvmlDeviceGetUUID = lambda gpu: "GPU-00000000-0100-0000"
+    (found,) = discover(bus_ids=["0000:01:00.0"], uuids=[uuid], nvml=mig).gpus
+    assert (found.name, found.slice, found.mig) == ("NVIDIA H200", False, True)
 
 
 def test_a_gpu_that_nvml_does_not_show_is_named(h200):

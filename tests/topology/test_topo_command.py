@@ -7,7 +7,10 @@ from click.testing import CliRunner
 
 from collbench.cli.topo import command
 from collbench.errors import PlatformError
+from collbench.platforms import gpu as platform
 from collbench.topology import Topology
+from tests.platforms.fake_cuda import Machine
+from tests.topology.conftest import FakeGpu, FakeNvml, bus
 
 NO_DRIVER = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 
@@ -31,8 +34,8 @@ def nvml(monkeypatch, dgx_h100):
 
 def cuda(monkeypatch, bus_ids, probe):
     """The GPU platform, as far as it is asked here; `bus_ids` are the GPUs that CUDA shows."""
-    platform = SimpleNamespace(bus_ids=lambda: bus_ids, probe_peers=probe)
-    monkeypatch.setitem(sys.modules, "collbench.platforms.gpu", platform)
+    asked = SimpleNamespace(visible=lambda: (bus_ids, []), probe_peers=probe)
+    monkeypatch.setitem(sys.modules, "collbench.platforms.gpu", asked)
 
 
 def test_the_cpu_can_be_asked_for(nvml):
@@ -89,6 +92,23 @@ def test_gpus_are_probed_in_the_order_of_cuda(nvml, monkeypatch):
     assert asked == [0, 1]
     assert [gpu.bus_id for gpu in shown.gpus] == ["0000:2a:00.0", "0000:0a:00.0"]
     assert (shown.links[0].p2p, shown.links[0].reason) == ("no", "read back zeros")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Two made-up GPUs, which the real platform finds by its own way."""
+    made = Machine(2)
+    monkeypatch.setattr(platform, "load_cupy", made.cupy)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([FakeGpu("Test GPU", bus(i)) for i in range(2)]))
+    yield made
+    made.stop()
+
+
+def test_the_real_platform_lists_and_probes_the_gpus(machine):
+    """What the command asks of it, it has."""
+    shown = Topology.from_json(json.loads(topo("--on", "gpu", "--json").output))
+    assert [gpu.bus_id for gpu in shown.gpus] == ["0000:00:00.0", "0000:01:00.0"]
+    assert [link.p2p for link in shown.links] == ["yes"]
 
 
 def test_a_probe_that_fails_is_the_reason(nvml, monkeypatch):

@@ -1,0 +1,141 @@
+"""Which of the extras cuda12 and cuda13 this machine's GPUs need: the Makefile's question, answered by `nvidia-smi`.
+
+Run as a script, before there is a virtual environment, by whatever Python there is: the standard library only, and no
+syntax newer than 3.8.  It prints the extra, or nothing where there is none to install, and on stderr one line of why
+wherever an NVIDIA driver is there and the answer is not the plain one.  Without a driver it says nothing at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+QUERY = ("--query-gpu=compute_cap", "--format=csv,noheader")
+TRACES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")
+"""What only a machine with NVIDIA's driver has, or a container or WSL that was given one."""
+
+PATIENCE = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
+MURMUR = 8.0  # seconds after which a user wants to know what takes so long
+
+OLDEST = 12  # the oldest CUDA, by its major version, that pyproject.toml has an extra for
+LEAST_CAPABILITY = (7, 5)  # that CUDA 13 compiles for
+VOLTA_UNTIL = (13, 0)  # CUDA of driver 580, the last branch that runs older GPUs; 590 brought CUDA 13.1
+
+_VERSION = re.compile(r"CUDA (?:UMD )?Version\s*:\s*(\d+)\.(\d+)")  # UMD, the user-mode driver, since release 610
+_NO_VERSION = re.compile(r"CUDA (?:UMD )?Version\s*:\s*[^\d\s]\S*")
+_CAPABILITY = re.compile(r"(\d+)\.(\d+)")
+_NO_GPU = "No devices were found"
+_BORDER = re.compile(r"[|+=\-\s]*")
+_FIX = "going on with the CPU only; where the GPUs work, name the extra: make EXTRA=cuda12 (or cuda13)"
+
+
+class Choice(NamedTuple):
+    """An extra of pyproject.toml, or "" for none, and why; no reason where the choice is plain."""
+
+    extra: str
+    why: str = ""
+
+
+def choose(shown: str, capabilities: str = "") -> Choice:
+    """The extra, from what `nvidia-smi` prints and what it prints with QUERY, whatever texts those are.
+
+    A newer driver runs an older CUDA, so a driver for CUDA 13 leaves the choice, and the GPUs decide.
+    """
+    found = _VERSION.search(shown)
+    if not found or _NO_GPU in shown + capabilities:
+        return Choice("", f"{_complaint(shown, capabilities)}; {_FIX}")
+    version = int(found[1]), int(found[2])
+    if version[0] < OLDEST:
+        why = f"the NVIDIA driver's CUDA is {found[1]}.{found[2]}, and CuPy needs 12 or newer: update the driver"
+        return Choice("", f"{why}; going on with the CPU only")
+    return Choice("cuda12") if version[0] == OLDEST else _thirteen(version, capabilities)
+
+
+def _thirteen(version: tuple[int, int], capabilities: str) -> Choice:
+    """The choice under a driver for CUDA 13 or newer."""
+    lines = [line.strip() for line in capabilities.splitlines() if line.strip()]
+    known = [(int(line[1]), int(line[2])) for line in map(_CAPABILITY.fullmatch, lines) if line]
+    if known and min(known) < LEAST_CAPABILITY:
+        major, minor = min(known)
+        return Choice("cuda12", f"choosing cuda12: a GPU has compute capability {major}.{minor}, too old for CUDA 13")
+    if len(known) == len(lines) > 0 or version > VOLTA_UNTIL:
+        return Choice("cuda13")
+    return Choice("cuda12", "choosing cuda12: nvidia-smi does not say whether a GPU is too old for CUDA 13")
+
+
+def _complaint(shown: str, capabilities: str) -> str:
+    """Why there is no GPU or no version, in nvidia-smi's own words if it has any."""
+    if _NO_GPU in shown + capabilities:
+        return f"nvidia-smi says '{_NO_GPU}'"
+    if found := _NO_VERSION.search(shown):
+        return (
+            f"nvidia-smi says '{found[0]}': libcuda.so.1 is missing "
+            "(a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+        )
+    if "Driver Version" in shown:
+        return "the NVIDIA driver does not say its CUDA, as drivers before 410 did not: update it"
+    words = [line.strip() for line in shown.splitlines() if not _BORDER.fullmatch(line)]
+    return f"nvidia-smi says '{words[0][:200]}'" if words else "nvidia-smi says nothing"
+
+
+def ask(command: Sequence[str], patience: float = PATIENCE, murmur: float = MURMUR) -> str | None:
+    """What a command prints, on either stream; None if it does not end in time, after which nobody waits for it.
+
+    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
+    """
+    with tempfile.TemporaryFile() as printed:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
+        except OSError as error:
+            return str(error)
+        begun = time.monotonic()
+        while process.poll() is None and time.monotonic() < begun + patience:
+            time.sleep(0.02)
+            if time.monotonic() > begun + murmur:
+                _say(f"waiting for {command[0]}: the NVIDIA driver is still starting (persistence mode is off?)")
+                murmur = float("inf")
+        if process.poll() is None:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+            return None
+        printed.seek(0)
+        return printed.read().decode("utf-8", "replace")
+
+
+def here(traces: Sequence[str] = TRACES, patience: float = PATIENCE, murmur: float = MURMUR) -> Choice:
+    """The choice for this machine."""
+    program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path="/usr/lib/wsl/lib")
+    if not program:
+        driver = next(filter(os.path.exists, traces), "")
+        return Choice("", f"there is an NVIDIA driver ({driver}) but no nvidia-smi to ask; {_FIX}" if driver else "")
+    shown = ask([program], patience, murmur)
+    if shown is None:
+        return Choice("", f"{program} did not answer within {patience:g} s, so the driver hangs; {_FIX}")
+    knows = _VERSION.search(shown)
+    return choose(shown, ask([program, *QUERY], patience, murmur) or "" if knows else "")
+
+
+def main() -> None:
+    """Print the extra for the Makefile, and on stderr why."""
+    choice = here()
+    if choice.why:
+        _say(choice.why)
+    sys.stdout.write(choice.extra)
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"collbench: {sentence}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()
