@@ -6,7 +6,7 @@ import pytest
 
 from collbench.errors import PlatformError
 from collbench.measurement import Skipped
-from collbench.platforms import gpu_cuda
+from collbench.platforms import gpu_cuda, gpu_nccl
 from tests.conftest import case, measurement
 from tests.gpu import checks, refusals
 from tests.gpu.refusals import ALLOWED, Here, unjust, unjust_of
@@ -97,7 +97,7 @@ def test_an_old_nccl_is_no_defect_of_a_sweep(tmp_path: Path) -> None:
 
 def test_nccl_is_told_of_the_multiprocessors_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the ranks of the place, not of the most crowded one; and only once, as NCCL listens."""
-    for name in ("NCCL_MAX_CTAS", "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_NVLS_ENABLE"):
+    for name in gpu_nccl.sharing(1, 1):
         monkeypatch.setenv(name, "")  # so that it is put back to what it was
         monkeypatch.delenv(name)
     monkeypatch.setattr(checks, "_shared", [])
