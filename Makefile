@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 GPU_PYTHON ?= python3
+CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
 # With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.  The driver is asked at most once,
 # and only by what installs; `make EXTRA=cuda12` asks nobody, and installs although something is installed already.
 EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/cuda_extra.py))$(EXTRA)
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
 
-.PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu cupy compiler clean
+.PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -40,13 +41,17 @@ model-report: $(VENV)/.dev
 
 # On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
 test-gpu: cupy
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.run
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.sanitize || [ $$? -eq 2 ]
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign --stage tests,sweeps --budget 7200
 
 bench-gpu: cupy
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.bench
-	@PYTHONPATH=. $(GPU_PYTHON) -m tests.gpu.measure
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.bench
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.nccl_arrangements || [ $$? -eq 77 ]
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.measure
+
+# All that a lent GPU is to show, in order of value, in the time of one command (BUDGET=540 seconds).  The same command
+# again does what is left.  OUT=FOLDER, STAGE=name[,name] (what tests.gpu.stages lists), LIMIT=seconds for any stage.
+gpu-campaign: cupy
+	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign
 
 cupy:
 	@$(GPU_PYTHON) -c 'import cupy, click' 2>/dev/null || \

@@ -1,8 +1,10 @@
 """What must hold on a real GPU.  Needs CuPy and NumPy only, so that it runs wherever a GPU is: see run.py.
 
-A check is a function of an open platform; Unsupported means that this machine cannot do it, and why.
+A check is a function of an open platform; Unsupported means that this machine cannot do it, and why.  Whoever runs
+checks asks refusals.py whether that may be.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,15 +13,28 @@ from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.errors import CaseFailed, Unsupported
+from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.implementations import Implementation, fifo_bytes, implementations
 from collbench.measurement import PHASES, Explanation, Skipped
-from collbench.platforms import Platform, fifo_starts, gpu, gpu_cuda, gpu_nccl, gpu_simulate, logs, needed_memory
+from collbench.platforms import (
+    Platform,
+    fifo_starts,
+    gpu,
+    gpu_cuda,
+    gpu_launch,
+    gpu_nccl,
+    gpu_simulate,
+    logs,
+    needed_memory,
+)
 from collbench.sweep import Case, Sampling, Sweep
 from collbench.tracing import explain
+from tests.gpu import refusals, scale
 
-CALLS = 200
-SMALL, ODD, LARGE = 4, 1_236, 20 * 2**20 + 12  # bytes: one element, no whole packs, several laps
+SCALE = scale.chosen()
+CALLS = SCALE.calls
+SMALL, ODD, LARGE = 4, 1_236, SCALE.large  # bytes: one element, no whole packs, several laps
+KINDS = [(DATATYPES[dtype], REDUCTIONS[redop]) for dtype in SCALE.dtypes for redop in SCALE.redops]
 SPARE = 8  # the largest element: sizes are rounded to whole ones
 
 
@@ -45,22 +60,18 @@ class Place:
         return f"{where}, {'graphs' if self.graph else 'launches'}"
 
 
-PLACES = [Place(gpus, ranks, graph) for gpus, ranks in ((1, 2), (1, 4), (1, 8), (None, 0)) for graph in (True, False)]
-ON_GPU = [each for each in implementations().values() if "gpu" in each.platforms]
+ON_GPU = [implementations()[name] for name in SCALE.implementations]
 
 
 @contextmanager
 def opened(place: Place, largest: int = LARGE) -> Iterator[gpu.GpuPlatform]:
-    """The platform for a place; PlatformError without a GPU, Unsupported without enough of them.
-
-    NCCL reads its settings once a process, so the first place already has those of the most crowded one.
-    """
-    gpu_nccl.apply(gpu_nccl.sharing(64, max(place.ranks for place in PLACES)))
+    """The platform for a place; PlatformError without a GPU, Unsupported without enough of them."""
     cuda = Gpus(gpu_cuda.load_cupy())
     cuda.most = place.gpus or cuda.most
     ranks = place.ranks or cuda.count()
     if place.gpus is None and ranks < 2:
         raise Unsupported("there is one GPU only")
+    share_nccl(cuda, ranks)
     sweep = Sweep(
         collectives=tuple(COLLECTIVES.values()),
         sizes=(largest + SPARE * ranks,),
@@ -78,6 +89,33 @@ def opened(place: Place, largest: int = LARGE) -> Iterator[gpu.GpuPlatform]:
         platform.close()
 
 
+_shared: list[dict[str, str]] = []  # what NCCL was told in this process
+
+
+def share_nccl(cuda: gpu_cuda.Cuda, ranks: int) -> None:
+    """Tell NCCL how many ranks share how large a GPU; PlatformError if this process has told it otherwise before.
+
+    NCCL reads its environment once a process, so places whose settings differ need processes of their own.
+    """
+    crowd = -(-ranks // cuda.count())
+    least = min(cuda.multiprocessors(device) for device in range(cuda.count()))
+    settings = gpu_nccl.sharing(least, crowd) if crowd > 1 else {}
+    if _shared and settings not in _shared:
+        raise PlatformError(
+            "NCCL reads its environment once: run places with other numbers of ranks by other processes"
+        )
+    _shared.append(settings)
+    gpu_nccl.apply(settings)
+
+
+def nccl_settings(platform: gpu.GpuPlatform) -> str:
+    """What NCCL was told of the ranks that share its GPU, in one line: it decides how fast NCCL can be."""
+    told = [f"{name}={os.environ[name]}" for settings in _shared[-1:] for name in settings]
+    places = platform._places
+    where = f"{places.most_sharing} ranks on {places.multiprocessors} multiprocessors"
+    return f"NCCL, {where}: {', '.join(told) or 'its own defaults'}"
+
+
 def case(platform: Platform, collective: str = "allreduce", nbytes: int = ODD, **changes: Any) -> Case:
     """A case of whole elements, at least one."""
     chosen = COLLECTIVES[collective]
@@ -88,14 +126,20 @@ def case(platform: Platform, collective: str = "allreduce", nbytes: int = ODD, *
 
 
 def expect_right(platform: Platform, implementation: Implementation, wanted: Iterable[Case], calls: int = 1) -> None:
-    """Each case, so many times: fill with new data, run once, compare.  Unsupported if not one can be carried out."""
+    """Each case, so many times: fill with new data, run once, compare.
+
+    Unsupported if not one can be carried out, for a reason that may be; a refusal that may not be is a failure.
+    """
     carried_out, reason = 0, Unsupported(f"{implementation.name} carries out nothing of the kind")
+    assert isinstance(platform, gpu.GpuPlatform)
+    here = refusals.here_of(platform)
     for each in wanted:
         try:
             implementation.refuse(each)
             prepared = implementation.prepare(each, platform)
         except Unsupported as refusal:
-            reason = refusal
+            reason, defect = refusal, refusals.unjust(implementation.name, str(refusal), here)
+            assert not defect, f"{each.collective.name} {each.nbytes} B: {defect}"
             continue
         carried_out += 1
         for seed in range(calls):
@@ -123,8 +167,7 @@ def any_root(platform: Platform, implementation: Implementation) -> None:
 
 
 def every_type_and_reduction(platform: Platform, implementation: Implementation) -> None:
-    kinds = [(dtype, redop) for dtype in DATATYPES.values() for redop in REDUCTIONS.values()]
-    expect_right(platform, implementation, [case(platform, dtype=dtype, redop=redop) for dtype, redop in kinds])
+    expect_right(platform, implementation, [case(platform, dtype=dtype, redop=redop) for dtype, redop in KINDS])
 
 
 def many_calls_with_changing_data(platform: Platform, implementation: Implementation) -> None:
@@ -132,7 +175,7 @@ def many_calls_with_changing_data(platform: Platform, implementation: Implementa
 
 
 def many_large_calls_with_changing_data(platform: Platform, implementation: Implementation) -> None:
-    expect_right(platform, implementation, [case(platform, nbytes=LARGE)], CALLS // 10)
+    expect_right(platform, implementation, [case(platform, nbytes=LARGE)], -(-CALLS // 10))
 
 
 def calls_back_to_back(platform: Platform, implementation: Implementation) -> None:
@@ -141,12 +184,12 @@ def calls_back_to_back(platform: Platform, implementation: Implementation) -> No
     implementation.refuse(wanted)
     prepared = implementation.prepare(wanted, platform)
     platform.fill(wanted, 1)
-    seconds = [platform.time(prepared, 20) for _ in range(5)]
+    seconds = [platform.time(prepared, SCALE.launches) for _ in range(5)]
     assert platform.check(wanted, 1) is None
-    assert 1e-7 < min(seconds) < 0.1, f"{min(seconds):.3g} s for {wanted.nbytes} B"
+    assert 1e-7 < min(seconds) < SCALE.slowest, f"{min(seconds):.3g} s for {wanted.nbytes} B"
 
 
-def a_log_of_every_rank(platform: Platform, implementation: Implementation, least: float = 0.2) -> None:
+def a_log_of_every_rank(platform: Platform, implementation: Implementation, least: float = SCALE.accounted) -> None:
     """Built with its log a kernel still gives the right result, and says of every rank where the time went."""
     if implementation.library:
         raise Unsupported("a library cannot be looked into")
@@ -156,7 +199,9 @@ def a_log_of_every_rank(platform: Platform, implementation: Implementation, leas
     assert isinstance(result, Explanation), f"{result}"
     assert {track.rank for track in result.tracks} == set(range(platform.ranks))
     longest = max(track.seconds for track in result.tracks)
-    assert longest < 1.5 * result.traced, f"a track of {longest:.3g} s in an operation of {result.traced:.3g} s"
+    assert longest < SCALE.longest * result.traced, (
+        f"a track of {longest:.3g} s in an operation of {result.traced:.3g} s"
+    )
     spent = sum(result.spent(phase) for phase in PHASES)
     assert spent > least * result.traced, f"{spent:.3g} s of {result.traced:.3g} s are accounted for"
 
@@ -167,7 +212,7 @@ def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -
     if wanted.collective.name not in implementation.estimates:
         raise Unsupported(f"{implementation.name} estimates nothing of the kind")
     assert isinstance(platform, gpu.GpuPlatform)
-    version = platform._cuda.nccl.get_version() if platform._cuda.nccl.available else 0
+    version = refusals.nccl_version(platform._cuda.nccl)
     if version < gpu_simulate.VERSION:
         raise Unsupported(f"NCCL {gpu_nccl.in_words(version)} has no estimates, 2.22 has")
     implementation.refuse(wanted)
@@ -197,7 +242,7 @@ class FirstRankOnly:
 
 def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> None:
     """A rank whose peers are never launched gives up after seconds, which fails its case."""
-    if implementation.name != "ring-flags" or platform.ranks not in (4, 8):
+    if implementation.name != "ring-flags" or platform.ranks < 3:
         raise Unsupported("once is enough")
     assert isinstance(platform, gpu.GpuPlatform)
     here, compiled = -(-platform.ranks // len(platform._devices)), platform.kernel
@@ -206,7 +251,9 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
     platform.kernel = lambda *which: gpu_cuda.GpuKernel(  # type: ignore[method-assign]
         "first rank only", tuple(FirstRankOnly(each, here) for each in compiled(*which).functions)
     )
+    gpu_launch.SPINS, usual = SCALE.spins, gpu_launch.SPINS
     prepared = implementation.prepare(case(platform), platform)
+    gpu_launch.SPINS = usual
     start, failure = time.monotonic(), ""
     try:
         platform.time(prepared, 1)
@@ -214,7 +261,9 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
         failure = str(error)
     seconds = time.monotonic() - start
     assert "waited in vain" in failure, "a rank that gave up must fail its case"
-    assert 0.5 < seconds < 25, f"gave up after {seconds:.1f} s; gpu_launch.SPINS was chosen for 4 to 8"
+    assert SCALE.in_vain[0] < seconds < SCALE.in_vain[1], (
+        f"gave up after {seconds:.1f} s; gpu_launch.SPINS was chosen for 4 to 8"
+    )
 
 
 CHECKS: list[Callable[[Platform, Implementation], None]] = [

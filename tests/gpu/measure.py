@@ -1,38 +1,75 @@
-# ruff: noqa: T201 - a program of its own, which prints
 """`python -m tests.gpu.measure` from a checkout with a GPU: sweeps to commit under results/.
 
-Ranks sharing one GPU, and a rank on every GPU where there are several.  Exit status of the worst sweep; 2 without GPU.
+Ranks sharing one GPU, and a rank on every GPU where there are several; or one of these, with --ranks, into a folder of
+one's own with --out.  Exit status of the worst sweep: said.py.
 """
 
+import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
+from collbench.errors import CollbenchError
+from collbench.measurement import Measurement
 from collbench.platforms import gpu_cuda, gpu_probe
+from collbench.store import Run
+from collbench.units import format_rate, format_size
+from tests.gpu import said, scale, sweeps
 
-OPTIONS = ("--op", "allreduce,broadcast,allgather", "-b", "8", "-e", "256M", "-f", "4")
 
-
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.measure", description="Sweeps of a GPU.")
+    parser.add_argument(
+        "--ranks", type=int, help="that share the first GPU; 0: one on every GPU; default: 2, 4, 8, all"
+    )
+    parser.add_argument("--out", type=Path, help="folder to make; default: one under results/")
+    chosen = parser.parse_args(arguments)
     gpus = len(gpu_probe.memories())
     if not gpus:
-        print(
-            "collbench: error: no GPU here, so nothing was measured: run this where nvidia-smi shows one",
-            file=sys.stderr,
+        return said.no_gpu("measured")
+    several = [0] if gpus > 1 else []
+    if chosen.ranks == 0 and gpus < 2:
+        return said.skip("there is one GPU only")
+    arrangements = [chosen.ranks] if chosen.ranks is not None else [2, 4, 8, *several]
+    arrangements = [*dict.fromkeys(map(scale.chosen().ranks, arrangements))]
+    return max(sweep(ranks, chosen.out or named(ranks or gpus, 1 if ranks else gpus)) for ranks in arrangements)
+
+
+def sweep(ranks: int, folder: Path) -> int:
+    """One run file with its plots."""
+    try:
+        found = sweeps.run(
+            ("sweep", "--op", scale.chosen().swept, "--impl", sweeps.names(), *scale.chosen().sweep), folder, ranks
         )
-        return 2
-    arrangements = [("0", ranks) for ranks in (2, 4, 8)] + ([("", gpus)] if gpus > 1 else [])
-    return max(sweep(visible, ranks) for visible, ranks in arrangements)
+    except CollbenchError as error:
+        return said.wrong(str(error))
+    for line in best(found):
+        said.key(line)
+    defects = sweeps.defects(found, ranks)
+    for defect in defects:
+        said.wrong(defect)
+    if not list(folder.glob("*.png")):
+        return said.wrong(f"{folder} has no plot")
+    return said.BAD if defects else said.GOOD
 
 
-def sweep(visible: str, ranks: int) -> int:
-    """One run file; `visible` GPUs, "" for all of them."""
-    folder = Path("results", f"{device_name()}-{'1-gpu' if visible else f'{ranks}-gpus'}-{ranks}-ranks-{date.today()}")
-    setting = [f"CUDA_VISIBLE_DEVICES={visible}"] if visible else []
-    command = [sys.executable, "-m", "collbench", "sweep", "--on", "gpu", "--ranks", str(ranks), *OPTIONS]
-    return subprocess.run(["env", *setting, *command, "--out", str(folder)], check=False).returncode
+def best(found: Run) -> Iterator[str]:
+    """The fastest implementation of every collective at its smallest and its largest size."""
+    rows = [each for each in found.results if isinstance(each, Measurement) and each.right]
+    for name in dict.fromkeys(each.case.collective.name for each in rows):
+        of_it = [each for each in rows if each.case.collective.name == name]
+        for nbytes in dict.fromkeys((of_it[0].case.nbytes, of_it[-1].case.nbytes)):
+            first = min((each for each in of_it if each.case.nbytes == nbytes), key=lambda each: each.typical)
+            took = f"{first.typical * 1e6:.2f} us, algbw {format_rate(first.algbw)} GB/s"
+            yield f"{name} of {format_size(nbytes)}, {first.case.ranks} ranks: {first.implementation} is first, {took}"
+
+
+def named(ranks: int, gpus: int) -> Path:
+    """`results/nvidia-h200-1-gpu-4-ranks-2026-11-22`."""
+    return Path("results", f"{device_name()}-{gpus}-gpu{'s' if gpus > 1 else ''}-{ranks}-ranks-{date.today()}")
 
 
 def device_name() -> str:

@@ -1,68 +1,66 @@
 # ruff: noqa: T201 - a program of its own, which prints
-"""`python -m tests.gpu.run` from a checkout: every check on every arrangement of ranks, one line each.
+"""`python -m tests.gpu.run --ranks 4 --how launches` from a checkout: every check on one arrangement of ranks.
 
-Needs no pytest; `pytest -m gpu tests/gpu` runs the same checks.  Exit status 0 good, 1 a check failed, 2 no GPU.
+One process an arrangement, since NCCL reads its environment once.  Needs no pytest.  Exit status: said.py.
 """
 
+import argparse
 import faulthandler
 import sys
 import time
+from collections.abc import Sequence
 
 from collbench.errors import CollbenchError, PlatformError, Unsupported
-from collbench.implementations import Implementation
-from collbench.platforms import Platform, gpu
-from tests.gpu.checks import CHECKS, ON_GPU, PLACES, Place, opened
-from tests.gpu.processes import ARRANGEMENTS, Arrangement, outcomes
+from collbench.implementations import Implementation, choose
+from collbench.platforms import gpu, gpu_probe
+from tests.gpu import refusals, said
+from tests.gpu.checks import CHECKS, ON_GPU, SCALE, Place, nccl_settings, opened
 
-PATIENCE = 300  # seconds for one check before all threads' stacks are shown and the process ends
+HOW = {"launches": False, "graphs": True}
+PATIENCE = 200  # seconds for one check before all threads' stacks are shown and the process ends
 
 
-def main() -> int:
-    failures = 0
-    if not gpu.available():
-        print(
-            "collbench: error: no GPU here, so nothing was tested: run this where nvidia-smi shows one", file=sys.stderr
-        )
-        return 2
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.run", description="The checks on one arrangement of ranks.")
+    parser.add_argument("--ranks", type=int, default=0, help="that share the first GPU; 0: a rank on every GPU")
+    parser.add_argument(
+        "--how", choices=HOW, action="append", help="one of them only; default: first one, then the other"
+    )
+    parser.add_argument("--impl", default="all", help="implementations, as in collbench sweep")
+    chosen = parser.parse_args(arguments)
+    if not gpu_probe.available():
+        return said.no_gpu("tested")
+    places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
+    ways = [each for each in ON_GPU if each.name in choose(chosen.impl, "gpu")]
     try:
-        for place in PLACES:
-            failures += run_place(place)
-        for arrangement in ARRANGEMENTS:
-            failures += run_processes(arrangement)
+        return worst([run_place(place, ways) for place in places])
     except PlatformError as error:
-        print(f"collbench: error: {error}", file=sys.stderr)
-        return 2
-    print(f"{failures} failed" if failures else "all checks passed")
-    return 1 if failures else 0
+        return said.wrong(str(error))
 
 
-def run_place(place: Place) -> int:
-    print(f"\n{place}", flush=True)
-    failures = 0
+def worst(statuses: Sequence[int]) -> int:
+    """Of several parts: wrong if one is, skipped if all are."""
+    return max((each for each in statuses if each != said.SKIPPED), default=said.SKIPPED)
+
+
+def run_place(place: Place, chosen: Sequence[Implementation]) -> int:
+    """Each implementation on a platform of its own."""
+    print(f"{place}", flush=True)
+    done: list[str] = []
     try:
-        for implementation in ON_GPU:
+        for implementation in chosen:
             with opened(place) as platform:
-                if implementation is ON_GPU[0]:
-                    print(f"  {platform.versions()}", flush=True)
-                failures += run_implementation(platform, implementation)
+                if implementation is chosen[0]:
+                    print(f"  {platform.versions()}\n  {nccl_settings(platform)}", flush=True)
+                done += run_implementation(platform, implementation)
     except Unsupported as reason:
-        print(f"  skipped: {reason}", flush=True)
-    return failures
+        return said.skip(reason)
+    return _sum_up(chosen, done)
 
 
-def run_processes(arrangement: Arrangement) -> int:
-    print(f"\n{arrangement}", flush=True)
-    try:
-        found = outcomes(arrangement)
-    except Unsupported as reason:
-        found = {"": f"skipped: {reason}"}
-    for name, outcome in found.items():
-        print(f"  {name:<24} {outcome}", flush=True)
-    return sum(outcome.startswith("FAILED") for outcome in found.values())
-
-
-def run_implementation(platform: Platform, implementation: Implementation) -> int:
-    failures = 0
+def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation) -> list[str]:
+    """A line for each check, and the outcomes `ok`, `skipped: why` or `FAILED: why`."""
+    outcomes = []
     for check in CHECKS:
         start = time.monotonic()
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
@@ -70,14 +68,23 @@ def run_implementation(platform: Platform, implementation: Implementation) -> in
             check(platform, implementation)
             outcome = "ok"
         except Unsupported as reason:
-            outcome = f"skipped: {reason}"
+            defect = refusals.unjust(implementation.name, str(reason), refusals.here_of(platform))
+            outcome = f"{said.WRONG}{defect}" if defect else f"{said.SKIP}{reason}"
         except (AssertionError, CollbenchError) as error:
-            failures += 1
-            outcome = f"FAILED: {error}"
+            outcome = f"{said.WRONG}{error}"
         faulthandler.cancel_dump_traceback_later()
         name = f"{implementation.name}: {check.__name__.replace('_', ' ')}"
         print(f"  {name:<56} {time.monotonic() - start:6.1f} s  {outcome}", flush=True)
-    return failures
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _sum_up(chosen: Sequence[Implementation], outcomes: Sequence[str]) -> int:
+    right, failed = outcomes.count("ok"), sum(each.startswith(said.WRONG) for each in outcomes)
+    if not right and not failed:
+        return said.skip("; ".join(dict.fromkeys(each.removeprefix(said.SKIP) for each in outcomes)))
+    said.key(f"{right} checks of {len(chosen)} implementations hold, {failed} do not")
+    return said.BAD if failed else said.GOOD
 
 
 if __name__ == "__main__":

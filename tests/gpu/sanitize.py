@@ -1,63 +1,79 @@
 # ruff: noqa: T201 - a program of its own, which prints
-"""`python -m tests.gpu.sanitize` from a checkout with a GPU: every rung under compute-sanitizer.
+"""`python -m tests.gpu.sanitize --tool memcheck`: every rung under a tool of compute-sanitizer.
 
-memcheck finds accesses outside of what was allocated, racecheck races in shared memory.  Both run kernels one after
-the other, which a grid that holds all ranks survives; NCCL's kernels, one a rank, would wait for ever.
-Exit status 0 clean, 1 not, 2 where there is no GPU or no compute-sanitizer.
+memcheck finds accesses outside of what was allocated, racecheck races in shared memory, synccheck barriers that not
+all reach.  They run kernels one after the other, which a grid that holds all ranks survives; NCCL's kernels, one a
+rank, would wait for ever.  Exit status: said.py; a machine without compute-sanitizer skips.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 from collbench.errors import CollbenchError, Unsupported
-from collbench.platforms import gpu
-from tests.gpu.checks import ON_GPU, SMALL, Place, case, expect_right, opened
+from collbench.platforms import gpu_probe
+from tests.gpu import refusals, said
+from tests.gpu.checks import ON_GPU, SCALE, SMALL, Place, case, expect_right, opened
 
-TOOLS = ("memcheck", "racecheck")
+TOOLS = ("memcheck", "racecheck", "synccheck")
 RANKS = (2, 4, 8)
-SIZES = (SMALL, 40_012)
-PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")  # where toolkits put it, should it not be on the path
-PATIENCE = 500  # seconds for one tool
+SIZES = (SMALL, SCALE.sanitized)
+FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")  # where toolkits put it, should it not be on the path
 
 
-def main() -> int:
-    tool = shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES]))
-    if not gpu.available() or not tool:
-        missing = "compute-sanitizer" if gpu.available() else "GPU"
-        print(f"collbench: error: no {missing} here, so nothing was sanitized", file=sys.stderr)
-        return 2
-    return max(_under([tool, "--tool", name, "--error-exitcode", "9"], name) for name in TOOLS)
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.sanitize", description="Every rung under compute-sanitizer.")
+    parser.add_argument("--tool", choices=TOOLS, required=True)
+    parser.add_argument("--inside", type=int, metavar="RANKS", help="what the tool watches")
+    chosen = parser.parse_args(arguments)
+    if not gpu_probe.available():
+        return said.no_gpu("sanitized")
+    if chosen.inside:
+        return inside(chosen.inside)
+    program = toolkit("compute-sanitizer")
+    if not program:
+        return said.skip("there is no compute-sanitizer on the path: it comes with the CUDA toolkit")
+    return max(
+        _under([program, "--tool", chosen.tool, "--error-exitcode", "9"], chosen.tool, ranks)
+        for ranks in dict.fromkeys(map(SCALE.ranks, RANKS))
+    )
 
 
-def _under(prefix: list[str], name: str) -> int:
-    command = [*prefix, sys.executable, "-m", __spec__.name if __spec__ else "tests.gpu.sanitize", "inside"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "=====" in line or "error" in line]
-    print(f"{name}: {'clean' if done.returncode == 0 else 'NOT clean'}: {said[-1] if said else 'nothing said'}")
-    if done.returncode:
-        print("\n".join(said[:40]))
-        Path(f"sanitize-{name}.log").write_text(done.stdout + done.stderr)
-    return int(bool(done.returncode))
+def toolkit(program: str) -> str | None:
+    """Where a program of the CUDA toolkit is."""
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *FOLDERS]))
 
 
-def inside() -> None:
+def _under(prefix: list[str], tool: str, ranks: int) -> int:
+    """One process for these ranks; what it prints passes through."""
+    command = [sys.executable, "-m", "tests.gpu.sanitize", "--tool", tool, "--inside", str(ranks)]
+    status = subprocess.run([*prefix, *command], stderr=subprocess.STDOUT, check=False).returncode
+    if status:
+        return said.wrong(f"{tool} is NOT clean with {ranks} ranks: exit status {status}, its lines above say why")
+    said.key(f"{tool} is clean with {ranks} ranks")
+    return said.GOOD
+
+
+def inside(ranks: int) -> int:
     """What the tools watch: every rung, a few sizes."""
-    for ranks in RANKS:
-        for implementation in ON_GPU:
-            if implementation.library:
-                continue
-            try:
-                with opened(Place(1, ranks, graph=False)) as platform:
-                    expect_right(platform, implementation, [case(platform, nbytes=nbytes) for nbytes in SIZES])
-            except Unsupported as reason:
-                print(f"{implementation.name}, {ranks} ranks: skipped: {reason}")
-            except (AssertionError, CollbenchError) as error:
-                print(f"error: {implementation.name}, {ranks} ranks: {error}")
-                sys.exit(1)
+    failures = 0
+    for implementation in (each for each in ON_GPU if not each.library):
+        try:
+            with opened(Place(1, ranks, graph=False)) as platform:
+                here = refusals.here_of(platform)
+                expect_right(platform, implementation, [case(platform, nbytes=nbytes) for nbytes in SIZES])
+            print(f"{implementation.name}, {ranks} ranks: ok", flush=True)
+        except Unsupported as reason:
+            defect = refusals.unjust(implementation.name, str(reason), here)
+            failures += said.wrong(defect) if defect else 0
+            print(f"{implementation.name}, {ranks} ranks: {said.SKIP}{reason}", flush=True)
+        except (AssertionError, CollbenchError) as error:
+            failures += said.wrong(f"{implementation.name}, {ranks} ranks: {error}")
+    return min(failures, said.BAD)
 
 
 if __name__ == "__main__":
-    sys.exit(inside() if "inside" in sys.argv else main())
+    sys.exit(main())

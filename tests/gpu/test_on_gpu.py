@@ -1,54 +1,26 @@
-"""The checks of checks.py under pytest; skipped with the reason where there is no GPU, or it cannot do them."""
+"""The campaign's tests under pytest: each stage a child that is ended in time; skipped where it says that it cannot."""
 
-from collections.abc import Callable, Iterator
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
-from collbench.errors import PlatformError, Unsupported
-from collbench.implementations import Implementation
-from collbench.platforms import Platform
-from tests.gpu.checks import CHECKS, ON_GPU, PLACES, Place, opened
-from tests.gpu.processes import ARRANGEMENTS, Arrangement, outcomes
+from collbench.platforms import gpu_probe
+from tests.gpu import bounded, said
+from tests.gpu.stages import MOST, STAGES, Stage
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(MOST + 30)]
 
 
-@pytest.fixture(scope="module", params=PLACES, ids=str)
-def place(request: pytest.FixtureRequest) -> Place:
-    chosen: Place = request.param
-    return chosen
-
-
-@pytest.fixture(scope="module", params=ON_GPU, ids=lambda each: each.name)
-def implementation(request: pytest.FixtureRequest) -> Implementation:
-    chosen: Implementation = request.param
-    return chosen
-
-
-@pytest.fixture(scope="module")
-def platform(place: Place, implementation: Implementation) -> Iterator[Platform]:
-    try:
-        with opened(place) as platform:
-            yield platform
-    except (PlatformError, Unsupported) as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_on_a_gpu(
-    check: Callable[[Platform, Implementation], None], platform: Platform, implementation: Implementation
-) -> None:
-    try:
-        check(platform, implementation)
-    except Unsupported as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.mark.parametrize("arrangement", ARRANGEMENTS, ids=str)
-def test_processes_of_an_outside_launcher(arrangement: Arrangement) -> None:
-    """What is skipped there is printed with its reason by tests.gpu.run."""
-    try:
-        found = outcomes(arrangement)
-    except Unsupported as reason:
-        pytest.skip(str(reason))
-    assert {name: outcome for name, outcome in found.items() if outcome.startswith("FAILED")} == {}
+@pytest.mark.parametrize("stage", [each for each in STAGES if each.part == "tests"], ids=lambda each: each.name)
+def test_on_a_gpu(stage: Stage, tmp_path: Path) -> None:
+    if not gpu_probe.available():
+        pytest.skip("no GPU here")
+    log = tmp_path / "log.txt"
+    program, *arguments = (word.format(folder=tmp_path) for word in stage.command)
+    command = [sys.executable, "-m", f"tests.gpu.{program}", *arguments]
+    ended = bounded.run(command, log, stage.limit, os.environ, lambda text: None)
+    if ended.status == said.SKIPPED:
+        pytest.skip(said.why_skipped(log.read_text()))
+    assert ended.status == said.GOOD, log.read_text()

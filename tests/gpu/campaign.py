@@ -1,0 +1,175 @@
+# ruff: noqa: T201 - a program of its own, which prints
+"""`make gpu-campaign`: every stage of stages.py, in order of value, within the time that a command on a lent GPU has.
+
+Each stage is a child of its own that is ended in time (bounded.py), and its log and result are on disk before the next
+begins (page.py).  What has passed is not run again, unless named; so the same command, given again, does what is left,
+and stages that were never begun come before those that failed.  One page says at the end what came of all.
+
+Exit status 0 all passed or are not possible here, 1 something failed, 2 no GPU, 3 nothing failed but stages are left:
+give the command again.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from collbench.errors import CollbenchError
+from collbench.platforms import gpu_probe
+from tests.gpu import bounded, page, said, scale
+from tests.gpu.compile_all import CACHE
+from tests.gpu.stages import STAGES, Stage, choose
+
+RUNS = Path("results", "runs")
+BUDGET = 540.0  # seconds, of the ten minutes that a command on a lent machine has
+RESERVE = bounded.GRACE + 3.0  # seconds of them to end what will not end, and to write the page
+LEFT = 3  # the exit status where nothing failed and stages are left
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """A signal that ends the campaign."""
+
+
+@dataclass
+class Campaign:
+    """The stages that are asked for, and the time and place for them."""
+
+    folder: Path
+    stages: Sequence[Stage]
+    named: bool  # whether they were asked for by name, and so run even where they have passed
+    budget: float
+    limit: float  # seconds, the most for any stage
+    package: str = __package__  # of the programs
+    start: float = field(default_factory=time.monotonic)
+    why_left: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """One stage after the other, as far as the time goes; the page is there after every one."""
+        for stage in self._order():
+            needed, left = self._limit(stage), self.budget - RESERVE - (time.monotonic() - self.start)
+            if needed > left:
+                self.why_left[stage.name] = f"it may take {needed:.0f} s, and {max(left, 0):.0f} s were left"
+                print(f"\n{stage.name}: not begun, {self.why_left[stage.name]}", flush=True)
+                continue
+            print(f"\n{stage.name}: {stage.shows} (at most {needed:.0f} s, {left:.0f} s are left)", flush=True)
+            self._carry_out(stage, needed)
+            page.write_page(self.folder, self.page())
+
+    def _order(self) -> list[Stage]:
+        """What was never begun, then what did not pass: what hangs must not take the others' time again."""
+        known = page.load(self.folder, self.stages)
+        wanted = [each for each in self.stages if self.named or _outcome(known, each) != page.PASSED]
+        return sorted(wanted, key=lambda each: each.name in known)
+
+    def _limit(self, stage: Stage) -> float:
+        return min(stage.limit, self.limit)
+
+    def _carry_out(self, stage: Stage, limit: float) -> None:
+        """Run a stage in an empty folder; its record says that it was begun until it says how it ended."""
+        folder = page.folder_of(self.folder, stage)
+        shutil.rmtree(folder, ignore_errors=True)
+        command = tuple(word.format(folder=folder) for word in stage.command)
+        begun = page.Outcome(stage.name, page.BEGUN, command, datetime.now(UTC).isoformat(timespec="seconds"))
+        page.save(self.folder, stage, replace(begun, reason="the campaign was ended while it ran"))
+        program = [sys.executable, "-m", f"{self.package}.{command[0]}", *command[1:]]
+        log = folder / page.LOG
+        ended = bounded.run(program, log, limit, self._environment(), show)
+        outcome = judged(begun, ended, log.read_text(encoding="utf-8", errors="replace"))
+        page.save(self.folder, stage, outcome)
+        print(f"{stage.name}: {outcome.outcome} after {ended.seconds:.0f} s {outcome.reason}".rstrip(), flush=True)
+
+    def _environment(self) -> Mapping[str, str]:
+        """That of this command, unbuffered, with a kernel cache that stages share and later campaigns too."""
+        cache = os.environ.get(CACHE) or str(RUNS.absolute() / "kernel-cache")
+        return {**os.environ, "PYTHONUNBUFFERED": "1", CACHE: cache}
+
+    def page(self) -> str:
+        """What came of the stages that were asked for, now or before, as far as they have come."""
+        known, asked = page.load(self.folder, STAGES), {each.name for each in self.stages}
+        stages = [each for each in STAGES if each.name in asked or each.name in known]
+        return page.page(stages, known, self.why_left)
+
+    def status(self) -> int:
+        """The exit status that the records come to."""
+        known = page.load(self.folder, self.stages)
+        outcomes = [_outcome(known, each) for each in self.stages]
+        if page.FAILED in outcomes or page.TIMED_OUT in outcomes:
+            return said.BAD
+        return said.GOOD if {*outcomes} <= {page.PASSED, page.SKIPPED} else LEFT
+
+
+def judged(begun: page.Outcome, ended: bounded.Ended, log: str) -> page.Outcome:
+    """What a stage's end and log come to."""
+    done = replace(begun, seconds=round(ended.seconds, 2), status=ended.status, numbers=tuple(said.keys(log)))
+    if ended.status == said.GOOD:
+        return replace(done, outcome=page.PASSED)
+    if ended.status == said.SKIPPED:
+        return replace(done, outcome=page.SKIPPED, reason=said.why_skipped(log))
+    if ended.status is None:
+        return replace(
+            done, outcome=page.TIMED_OUT, reason=f"no end after {ended.seconds:.0f} s; it had come to: {said.last(log)}"
+        )
+    return replace(done, outcome=page.FAILED, reason=f"exit status {ended.status}: {said.reason(log)}")
+
+
+def show(text: str) -> None:
+    """What a stage prints, as it comes."""
+    print(text, end="", flush=True)
+
+
+def _outcome(known: Mapping[str, page.Outcome], stage: Stage) -> str:
+    return known[stage.name].outcome if stage.name in known else ""
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # once is enough: what is under way is being ended
+    raise Stopped(number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.campaign", description="All that a lent GPU is to show.")
+    today = RUNS / f"gpu-campaign-{date.today()}"
+    given = os.environ.get
+    parser.add_argument("--out", type=Path, default=Path(given("OUT") or today), help="folder, made or gone on with")
+    parser.add_argument("--stage", default=given("STAGE", ""), help="names or parts with commas between; default: all")
+    parser.add_argument("--budget", type=float, default=given("BUDGET") or BUDGET, help="seconds for all")
+    parser.add_argument("--limit", type=float, default=given("LIMIT") or 1e9, help="seconds for any stage, at most")
+    chosen = parser.parse_args(arguments)
+    names = [each.strip() for each in chosen.stage.split(",") if each.strip()]
+    try:
+        scale.chosen()
+        stages = choose(names) if names else list(STAGES)
+        if not gpu_probe.available():
+            return said.no_gpu("run")
+    except CollbenchError as error:
+        print(f"collbench: error: {error}", file=sys.stderr)
+        return error.exit_status
+    return carried_out(Campaign(chosen.out, stages, bool(names), chosen.budget, chosen.limit))
+
+
+def carried_out(campaign: Campaign) -> int:
+    """Run it, and show its page however it ends."""
+    status = None
+    try:
+        for each in SIGNALS:
+            signal.signal(each, _stop)
+        campaign.run()
+    except Stopped as stopped:
+        status = 128 + stopped.args[0]
+    page.write_page(campaign.folder, campaign.page())
+    print(f"\n{campaign.page()}\n{campaign.folder / page.PAGE}", flush=True)
+    return campaign.status() if status is None else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""`python -m tests.gpu.facts`: what this GPU is, and how fast it copies: a first useful number within a minute."""
+
+import sys
+
+from collbench.errors import CollbenchError
+from collbench.platforms import gpu_cuda, gpu_nccl, gpu_probe
+from collbench.units import format_rate, format_size
+from tests.gpu import refusals, said, scale
+from tests.gpu.bench import copy_bandwidth
+from tests.gpu.checks import Place, opened
+
+
+def main() -> int:
+    if not gpu_probe.available():
+        return said.no_gpu("looked at")
+    try:
+        for line in of_devices(gpu_cuda.Cuda(gpu_cuda.load_cupy())):
+            said.key(line)
+        with opened(Place(1, 1), largest=scale.chosen().copied) as platform:
+            bandwidth = copy_bandwidth(platform, scale.chosen().copied)
+            said.key(f"a copy within the GPU reads and writes {format_rate(bandwidth)} GB/s")
+    except CollbenchError as error:
+        return said.wrong(str(error))
+    return said.GOOD
+
+
+def of_devices(cuda: gpu_cuda.Cuda) -> list[str]:
+    """A line for every GPU, and one for what drives them."""
+    lines = []
+    for device in range(cuda.count()):
+        cuda.runtime.setDevice(device)
+        free, total = cuda.runtime.memGetInfo()
+        lines.append(
+            f"GPU {device}: {cuda.name(device)}, {cuda.multiprocessors(device)} multiprocessors, "
+            f"L2 {format_size(cuda.cache(device))}, memory {format_size(total)}, {format_size(free)} of it free"
+        )
+    version = refusals.nccl_version(cuda.nccl)
+    driver, runtime = cuda.runtime.driverGetVersion(), cuda.runtime.runtimeGetVersion()
+    nvrtc = ".".join(map(str, cuda.cupy.cuda.nvrtc.getVersion()))
+    lines.append(
+        f"driver for CUDA {_dotted(driver)}, runtime {_dotted(runtime)}, NVRTC {nvrtc}, CuPy {cuda.cupy.__version__}, "
+        f"NCCL {gpu_nccl.in_words(version) if version else 'missing'}"
+    )
+    return lines
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

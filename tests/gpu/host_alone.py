@@ -1,0 +1,45 @@
+"""`python -m tests.gpu.host_alone --ranks 4`: `ring-host` alone and in a full sweep must take the same time.
+
+What others left behind them (streams, graphs, communicators) must not slow it down, nor they it.  It is measured
+alone, among all, and alone again; the medians of the lone runs, each size's mean, are held against those of the full.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from collbench.errors import CollbenchError
+from collbench.platforms import gpu_probe
+from collbench.units import format_size
+from tests.gpu import said, scale, sweeps
+
+NAME = "ring-host"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.host_alone", description="ring-host alone and among all.")
+    parser.add_argument("--ranks", type=int, default=4, help="that share the first GPU")
+    ranks = scale.chosen().ranks(parser.parse_args(arguments).ranks)
+    if not gpu_probe.available():
+        return said.no_gpu("measured")
+    command = ("sweep", "--op", "allreduce", "--no-plot", *scale.chosen().few, "--impl")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            runs = [
+                sweeps.medians(sweeps.run((*command, impl), Path(folder, str(number)), ranks), NAME)
+                for number, impl in enumerate((NAME, sweeps.names(), NAME))
+            ]
+    except CollbenchError as error:
+        return said.wrong(str(error))
+    alone, full = sweeps.mean([runs[0], runs[2]]), runs[1]
+    for name, nbytes in alone:
+        both = f"{alone[name, nbytes] * 1e6:.1f} us alone, {full.get((name, nbytes), 0) * 1e6:.1f} us among all"
+        said.key(f"{NAME}, {name} of {format_size(nbytes)}: {both}")
+    apart = sweeps.disagreements(alone, full, scale.chosen().agreement)
+    return said.wrong(f"{NAME} alone and among all: {'; '.join(apart)}") if apart else said.GOOD
+
+
+if __name__ == "__main__":
+    sys.exit(main())

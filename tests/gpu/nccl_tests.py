@@ -1,0 +1,132 @@
+"""`python -m tests.gpu.nccl_tests --out FOLDER`: nccl-tests and `nccl` of collbench must time the same alike.
+
+NCCL_TESTS=FOLDER names the source of nccl-tests, which is copied and built here with nvcc against the NCCL that CuPy
+uses; nothing is downloaded.  The two run in turn on as many ranks as there are GPUs, at sizes where the GPU and not
+the host decides.  On one GPU that is the copy of one rank, which still holds the two clocks against each other.
+"""
+
+import argparse
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from collbench.errors import CaseFailed, CollbenchError, Unsupported
+from collbench.formats import detect
+from collbench.formats._source import decode
+from collbench.formats._test import Hints
+from collbench.measurement import Reported
+from collbench.platforms import gpu_cuda, gpu_probe
+from collbench.units import format_size
+from tests.gpu import said, scale, sweeps
+from tests.gpu.sanitize import toolkit
+
+SOURCE, PROGRAM = "NCCL_TESTS", "all_reduce_perf"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tests.gpu.nccl_tests", description="nccl-tests beside nccl of collbench.")
+    parser.add_argument("--out", type=Path, required=True, help="folder for what is built and measured")
+    folder: Path = parser.parse_args(arguments).out
+    ranks = len(gpu_probe.memories())
+    if not ranks:
+        return said.no_gpu("measured")
+    try:
+        program = build(folder.absolute())
+        ours, theirs = in_turn(program, folder, ranks)
+    except Unsupported as reason:
+        return said.skip(reason)
+    except CollbenchError as error:
+        return said.wrong(str(error))
+    for each in sorted(set(ours) & set(theirs), key=lambda each: each[1]):
+        times = f"{ours[each] * 1e6:.2f} us, nccl-tests {theirs[each] * 1e6:.2f} us"
+        said.key(
+            f"nccl, {each[0]} of {format_size(each[1])}, {ranks} rank(s): {times}, {ours[each] / theirs[each]:.4f}"
+        )
+    apart = sweeps.disagreements(ours, theirs, scale.chosen().agreement_of_tools)
+    return said.wrong(f"nccl and nccl-tests: {'; '.join(apart)}") if apart else said.GOOD
+
+
+def build(folder: Path) -> list[str]:
+    """The command of the program, built below `folder`; Unsupported, with what is missing, where it cannot be."""
+    source, nvcc = os.environ.get(SOURCE), toolkit("nvcc")
+    if not source:
+        raise Unsupported(f"{SOURCE} names no folder with the source of nccl-tests")
+    if not (Path(source) / "src" / "Makefile").is_file():
+        raise Unsupported(f"{SOURCE}={source} is not the source of nccl-tests: it has no src/Makefile")
+    if not nvcc:
+        raise Unsupported("there is no nvcc on the path: it comes with the CUDA toolkit")
+    home, built = nccl_home(folder / "nccl"), folder / "build"
+    shutil.copytree(source, folder / "source")
+    settings = (f"BUILDDIR={built}", f"NCCL_HOME={home}", f"CUDA_HOME={Path(nvcc).parents[1]}", f"NVCC={nvcc}")
+    command = [
+        "make",
+        "-C",
+        str(folder / "source" / "src"),
+        f"-j{os.cpu_count()}",
+        *settings,
+        "NVCC_GENCODE=-arch=native",
+    ]
+    if subprocess.run([*command, str(built / PROGRAM)], stderr=subprocess.STDOUT, check=False).returncode:
+        raise CaseFailed("nccl-tests could not be built: the lines above say why")
+    return ["env", f"LD_LIBRARY_PATH={home / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}", str(built / PROGRAM)]
+
+
+def nccl_home(folder: Path) -> Path:
+    """A folder with include/ and lib/ of the NCCL that CuPy uses, where a linker finds it; Unsupported without headers.
+
+    The wheel has libnccl.so.2 only, and a linker asks for libnccl.so.
+    """
+    if named := os.environ.get(gpu_cuda.NCCL_LIBRARY):
+        library = Path(named).absolute()
+        include = library.parents[1] / "include"
+    else:
+        found = importlib.util.find_spec("nvidia.nccl") if importlib.util.find_spec("nvidia") else None
+        places = list(found.submodule_search_locations or ()) if found else []
+        if not places:
+            raise Unsupported("there is no wheel of NCCL to build against: pip install nvidia-nccl-cu13")
+        library, include = Path(places[0], "lib", "libnccl.so.2"), Path(places[0], "include")
+    if not (include / "nccl.h").is_file():
+        raise Unsupported(f"{library} has no include/nccl.h beside its folder")
+    (folder / "lib").mkdir(parents=True)
+    (folder / "include").symlink_to(include)
+    for name in ("libnccl.so", "libnccl.so.2"):
+        (folder / "lib" / name).symlink_to(library)
+    return folder
+
+
+def in_turn(program: Sequence[str], folder: Path, ranks: int) -> tuple[sweeps.Times, sweeps.Times]:
+    """Seconds by collective and size, each the mean of two runs: of collbench and of nccl-tests."""
+    sizes = scale.chosen().tools
+    command = ("sweep", "--impl", "nccl", "--op", "allreduce", "--no-plot", *sizes)
+    theirs = [perf(program, ranks, sizes)]
+    ours = []
+    for number in range(2):
+        found = sweeps.run(command, folder / f"run-{number}")
+        sweeps.require_right(found)
+        ours.append(sweeps.medians(found, "nccl"))
+    theirs.append(perf(program, ranks, sizes))
+    return sweeps.mean(ours), sweeps.mean(theirs)
+
+
+def perf(program: Sequence[str], ranks: int, sizes: Sequence[str]) -> sweeps.Times:
+    """What nccl-tests prints of out-of-place all-reduces, read as `collbench import` reads it."""
+    options = ("-g", str(ranks), "-w", "5", *sizes)
+    done = subprocess.run(
+        [*program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    sys.stdout.write(done.stdout)
+    sys.stdout.flush()
+    if done.returncode:
+        raise CaseFailed(f"{PROGRAM} ended with exit status {done.returncode}: {said.reason(done.stdout)}")
+    source = decode(PROGRAM, done.stdout.encode())
+    tests = detect(source).read(source, Hints(ranks=ranks))
+    rows = [each for test in tests for each in test.results if isinstance(each, Reported) and each.right]
+    return {(each.case.collective.name, each.case.nbytes): each.typical for each in rows if not each.case.in_place}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""What may be refused on a GPU, and when: a rung that must work, and says it cannot, has failed.
+
+A reason that no record allows, or none whose condition holds here, is a defect.  A new limit is one record.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from collbench.measurement import Result, Skipped
+from collbench.platforms import gpu, gpu_nccl, gpu_simulate
+
+SHARING_NCCL = 23000  # NCCL's own number of 2.30.0, the first with ranks that share a GPU
+
+
+@dataclass(frozen=True)
+class Here:
+    """What decides whether a refusal is just."""
+
+    ranks: int
+    gpus: int  # that the ranks live on
+    processes: int = 1
+    nccl: int = 0  # its version in NCCL's own counting; 0 where there is none
+    peers: bool = True  # whether CUDA says that every GPU reaches every other one's memory
+
+    @property
+    def shared(self) -> bool:
+        """Whether ranks share a GPU."""
+        return self.gpus < self.ranks
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reason (as a pattern) that an implementation may give, whatever its name where that is empty."""
+
+    implementation: str
+    reason: str
+    just: Callable[[Here], bool] = lambda here: True
+
+
+ALLOWED = (
+    Refusal("", r"carries out nothing of the kind|estimates nothing of the kind|carries out [\w, ]+ only"),
+    Refusal("", r"has no in-place form"),
+    Refusal("", r"once is enough"),
+    Refusal("", r"GPU \d+ cannot use the memory of GPU \d+", lambda here: not here.peers),
+    Refusal("", r"needs ranks that share a GPU", lambda here: not here.shared),
+    Refusal("nccl", r"cannot share a buffer"),
+    Refusal("nccl", r"a library cannot be looked into"),
+    Refusal("nccl", r"CuPy found no NCCL", lambda here: not here.nccl),
+    Refusal("nccl", r"has no ranks that share a GPU", lambda here: here.shared and here.nccl < SHARING_NCCL),
+    Refusal("nccl", r"has no estimates", lambda here: here.nccl < gpu_simulate.VERSION),
+    Refusal("one-shot", r"would overwrite the input that others still read"),
+    Refusal("one-shot-ll", r"inboxes hold messages up to"),
+    Refusal("ring-events", r"events order streams of one process only", lambda here: here.processes > 1),
+    Refusal("nvls", r"the switch has no instruction for"),
+    Refusal("nvls", r"two GPUs or more", lambda here: here.gpus < 2),
+    Refusal("nvls", r"ranks share a GPU, and a switch adds one input of each", lambda here: here.shared),
+    Refusal("nvls", r"made by one process that holds all ranks", lambda here: here.processes > 1),
+    Refusal("nvls", r"NVRTC [\d.]+ lacks the instructions|needs? sm_\d+ or newer|has no multicast"),
+)
+
+
+def unjust(implementation: str, reason: str, here: Here) -> str:
+    """What is wrong with a refusal; empty where a record allows it here."""
+    for each in ALLOWED:
+        if each.implementation in ("", implementation) and re.search(each.reason, reason) and each.just(here):
+            return ""
+    return f"{implementation} must work here and refuses: {reason}"
+
+
+def unjust_of(results: Iterable[Result], here: Here) -> list[str]:
+    """The same of a run's rows, each once."""
+    skipped = [each for each in results if isinstance(each, Skipped)]
+    said = (unjust(each.implementation, each.reason, here) for each in skipped)
+    return list(dict.fromkeys(filter(None, said)))
+
+
+def here_of(platform: gpu.GpuPlatform) -> Here:
+    """The machine under an open platform, by what CUDA and NCCL say of themselves."""
+    cuda, devices = platform._cuda, platform._devices
+    reaches = cuda.runtime.deviceCanAccessPeer
+    return Here(
+        ranks=platform.ranks,
+        gpus=len(devices),
+        processes=platform._places.processes,
+        nccl=nccl_version(cuda.nccl),
+        peers=all(reaches(one, other) for one in devices for other in devices if one != other),
+    )
+
+
+def nccl_version(nccl: object) -> int:
+    """NCCL's own number for its version; 0 where CuPy found none."""
+    available, version = getattr(nccl, "available", False), getattr(nccl, "get_version", int)
+    return int(version()) if available else 0
+
+
+def nccl_number(words: str) -> int:
+    """`2.30.7` as NCCL counts it: 23007; 0 where a run names no NCCL."""
+    parts = [int(each) for each in words.split(".")] if words else [0, 0, 0]
+    number = parts[0] * 10000 + parts[1] * 100 + parts[2]
+    assert not words or gpu_nccl.in_words(number) == words, f"NCCL's version reads {words!r}"
+    return number

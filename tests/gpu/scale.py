@@ -1,0 +1,109 @@
+"""How much the programs of this folder do: FULL on a GPU; SMALL on the machine that tests make up.
+
+COLLBENCH_GPU_SCALE=small chooses SMALL.  Every program runs all of its parts in both; only counts and sizes differ.
+"""
+
+import os
+from dataclasses import dataclass
+
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import unknown
+from collbench.implementations import implementations
+from collbench.platforms import gpu_launch
+
+VARIABLE = "COLLBENCH_GPU_SCALE"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes in bytes, times in seconds."""
+
+    most_ranks: int = 8
+    implementations: tuple[str, ...] = tuple(
+        name for name, each in implementations().items() if "gpu" in each.platforms
+    )
+    swept: str = "allreduce,broadcast,allgather"
+    calls: int = 200  # with changing data, of a small message
+    launches: int = 20  # back to back, in a sample
+    large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
+    dtypes: tuple[str, ...] = tuple(DATATYPES)
+    redops: tuple[str, ...] = tuple(REDUCTIONS)
+    sweep: tuple[str, ...] = ("-b", "8", "-e", "256M", "-f", "4")
+    few: tuple[str, ...] = ("-b", "4K", "-e", "64M", "-f", "128")  # sizes where two runs are compared
+    tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
+    explained: tuple[str, ...] = ("-b", "64K", "-e", "16M", "-f", "256")
+    processes: tuple[str, ...] = (
+        "--op",
+        "allreduce,broadcast,allgather,reducescatter",
+        "-b",
+        "4",
+        "-e",
+        "256K",
+        "-f",
+        "60",
+        "-n",
+        "2",
+    )
+    bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
+    budget: float = 5.0  # for a size of the bench
+    iters: int | None = None  # samples of the bench, instead of as many as are needed
+    copied: int = 256 * 2**20  # by the first copy
+    sanitized: int = 40_012
+    accounted: float = 0.2  # the least share of an operation's time that its log must account for
+    longest: float = 1.5  # of the traced operation's time, the most that a rank's track may take
+    slowest: float = 0.1  # an operation of some hundred bytes
+    spins: int = gpu_launch.SPINS  # tries of a wait that is in vain
+    in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
+    agreement: float = 0.1  # relative difference of two medians of one thing in two runs
+    agreement_of_tools: float = 0.02  # the same between nccl-tests and `nccl`
+    compilers: int = 16  # processes, at most
+
+    def ranks(self, wanted: int) -> int:
+        """So many, or as many as there may be."""
+        return min(wanted, self.most_ranks)
+
+
+FULL = Scale()
+SMALL = Scale(
+    most_ranks=3,
+    implementations=(
+        "nccl",
+        "ring-host",
+        "ring-flags",
+        "one-shot-ll",
+        "nvls",
+    ),  # a library, each kind of rung, a refusal
+    swept="allreduce",
+    calls=2,
+    launches=2,
+    large=1244,
+    dtypes=("float",),
+    redops=("sum",),
+    sweep=("-b", "64", "-e", "64", "-n", "2"),
+    few=("-b", "64", "-e", "64", "-n", "2"),
+    tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
+    explained=("-b", "4K", "-e", "4K", "--impl", "ring-flags"),  # a picture for every rung takes seconds
+    processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "2"),
+    bench=(4096, 64),
+    budget=0.0,
+    iters=2,
+    copied=2**16,
+    sanitized=64,
+    accounted=0.0,
+    longest=1e3,
+    slowest=10.0,
+    spins=500,
+    in_vain=(0.0, 25.0),
+    agreement=1e3,  # times of a made-up machine are those of threads that are made for a launch
+    agreement_of_tools=1e3,
+    compilers=2,
+)
+SCALES = {"full": FULL, "small": SMALL}
+
+
+def chosen() -> Scale:
+    """The one that the environment names; UsageError with the choices if there is none of that name."""
+    name = os.environ.get(VARIABLE, "full")
+    if name not in SCALES:
+        raise unknown(VARIABLE, name, SCALES)
+    return SCALES[name]

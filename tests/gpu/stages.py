@@ -1,0 +1,77 @@
+"""The stages of a GPU campaign, in order of value.  A new stage is a record here; campaign.py runs it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collbench.errors import unknown
+from tests.gpu.sanitize import TOOLS
+
+MOST = 240  # seconds that a stage may take
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A program of this folder with its arguments, `{folder}` standing for one of its own; its exit status: said.py."""
+
+    name: str
+    shows: str
+    command: tuple[str, ...]
+    limit: int = MOST  # seconds after which it is ended
+    part: str = "tests"  # a name for several stages
+
+
+def _rungs(ranks: int, how: str) -> Stage:
+    shows = f"every rung is exact with {ranks} ranks, by {how}"
+    return Stage(f"rungs-{ranks}-{how}", shows, ("run", "--impl", "ladder", "--ranks", str(ranks), "--how", how))
+
+
+def _processes(ranks: int, *more: str) -> Stage:
+    words = [each.removeprefix("--") for each in more]
+    shows = f"{ranks} processes on one GPU are right{''.join(f', through {each.upper()}' for each in words)}"
+    return Stage("-".join(["processes", str(ranks), *words]), shows, ("processes", "--ranks", str(ranks), *more))
+
+
+def _nccl(ranks: int) -> Stage:
+    shows = f"NCCL is right with {ranks} ranks on one GPU (needs 2.30)"
+    return Stage(f"nccl-{ranks}", shows, ("run", "--impl", "nccl", "--ranks", str(ranks)), 120)
+
+
+def _sweep(ranks: int) -> Stage:
+    shows = f"times of all implementations with {ranks} ranks, with plots"
+    return Stage(f"sweep-{ranks}", shows, ("measure", "--ranks", str(ranks), "--out", "{folder}/run"), part="sweeps")
+
+
+STAGES = (
+    Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 60),
+    Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",)),
+    *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),
+    Stage("rungs-every-gpu", "every rung is exact with a rank on every GPU", ("run", "--impl", "ladder")),
+    _processes(2),
+    _processes(4),
+    _processes(2, "--mps"),
+    Stage("processes-every-gpu", "a process on every GPU is right", ("processes",)),
+    *(_nccl(ranks) for ranks in (2, 4, 8)),
+    Stage("nccl-every-gpu", "NCCL is right with a rank on every GPU", ("run", "--impl", "nccl"), 120),
+    *(_sweep(ranks) for ranks in (4, 2, 8)),
+    Stage(
+        "sweep-every-gpu",
+        "times of all implementations with a rank on every GPU",
+        ("measure", "--ranks", "0", "--out", "{folder}/run"),
+        part="sweeps",
+    ),
+    Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
+    Stage("host-alone", "ring-host takes the same time alone and among all", ("host_alone",), 180, "bench"),
+    Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 180),
+    *(Stage(tool, f"every rung under compute-sanitizer's {tool}", ("sanitize", "--tool", tool)) for tool in TOOLS),
+    Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), part="bench"),
+    Stage("nccl-arrangements", "NCCL in one process and in many", ("nccl_arrangements",), part="bench"),
+)
+
+
+def choose(names: Iterable[str], stages: tuple[Stage, ...] = STAGES) -> list[Stage]:
+    """The stages of these names or parts, in their order; UsageError with all names where there is none of a name."""
+    wanted = set(names)
+    known = {each.name for each in stages} | {each.part for each in stages}
+    for name in sorted(wanted - known):
+        raise unknown("stage", name, [*dict.fromkeys(each.part for each in stages), *(each.name for each in stages)])
+    return [each for each in stages if {each.name, each.part} & wanted]
