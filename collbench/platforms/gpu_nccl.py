@@ -95,7 +95,6 @@ class Communicators:
             self._bounded("connect its ranks", lambda: launch(1))
             if not self._stopwatch.wait_at_most(self._patience):
                 raise self._hang("carry out its first operation")
-            self._stopwatch.wait()  # which tells how it ended
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
         """What it returns or raises, if it does so in time: from a thread, since NCCL's calls cannot be interrupted."""

@@ -3,6 +3,9 @@
 import pytest
 
 from collbench.platforms import gpu_driver
+from tests.platforms.opening import environment, opened
+
+__all__ = ["environment", "opened"]
 
 
 @pytest.fixture(autouse=True)

@@ -86,6 +86,8 @@ class Machine:
     devices: int = 1
     multiprocessors: int = 64
     blocks_each: int = 2  # blocks that a multiprocessor holds
+    nccl_hangs: str = ""  # at its "start", or in the first "operation", until the machine is stopped
+    stopping: threading.Event = field(default_factory=threading.Event)
     cache: int = 2**19  # bytes of a device's L2: so few that pieces are small and chunks take several laps
     free: int = MEMORY
     nccl_version: int = 23007
@@ -173,6 +175,7 @@ class Machine:
         return make_cupy(self)
 
     def stop(self) -> None:
+        self.stopping.set()
         for stream in self.streams.values():
             stream.stop()
 
@@ -244,11 +247,19 @@ class Stream:
     @property
     def done(self) -> bool:
         """CuPy compares what cudaStreamQuery answers with success: after an error, and in a capture, it is never so."""
-        if self._capture is not None or self.machine.broken:
-            return False
+        return self._query() == 0
+
+    def _query(self) -> int:
+        """A status, which CuPy does not turn into an exception."""
+        if self._capture is not None:
+            return CAPTURING
+        if self.machine.broken:
+            return self.machine.broken.status
         if self.machine.order is not None:
             self.machine.run_in_order(self)
-        return self._tasks.unfinished_tasks == 0 and not self._failure
+        if self._tasks.unfinished_tasks:
+            return NOT_READY
+        return ILLEGAL_ADDRESS if self._failure else 0
 
     def synchronize(self) -> None:
         if self._capture is not None:
@@ -609,6 +620,9 @@ class Runtime:
 
     def memsetAsync(self, ptr: int, value: int, size: int, stream: int) -> None:
         self._machine.stream(stream).enqueue(lambda: _fill(ptr, value, size))
+
+    def streamQuery(self, stream: int) -> int:
+        return self._machine.stream(stream)._query()
 
     @alive
     def memcpy(self, dst: int, src: int, size: int, kind: int) -> None:

@@ -64,6 +64,8 @@ class Nccl:
                 if not isinstance(devices, list):
                     raise ValueError('"devices" should be an int or a list of int.')
                 refuse_sharing(machine, devices)
+                if machine.nccl_hangs == "start":
+                    machine.stopping.wait()
                 return [Communicator(self, rank, len(devices)) for rank in range(len(devices))]
 
             def __init__(comm, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:  # noqa: N803, N805
@@ -216,8 +218,11 @@ class Group:
         wanted = {calls[0].comm._rank} if self.meeting else set(range(calls[0].comm._size))
         assert {call.rank for call in calls} == wanted, "a rank was left out"
         self.barrier = threading.Barrier(len(self.streams))
+        self.machine = calls[0].comm._nccl._machine
 
     def run(self) -> None:
+        if self.machine.nccl_hangs == "operation":
+            self.machine.stopping.wait()
         if self.barrier.wait() == 0:
             try:
                 with np.errstate(all="ignore"):  # whatever the buffers hold

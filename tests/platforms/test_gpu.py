@@ -4,16 +4,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.implementations import Implementation, fifo_bytes, implementations
+from collbench.implementations import Implementation, implementations
 from collbench.measurement import Measurement
 from collbench.platforms import (
     Region,
@@ -21,79 +20,19 @@ from collbench.platforms import (
     gpu,
     gpu_cuda,
     gpu_launch,
-    gpu_multicast,
     gpu_nccl,
     gpu_probe,
     gpu_timing,
-    open_platform,
 )
 from collbench.runner import measure
-from collbench.sweep import Case, Sampling, Sweep
+from collbench.sweep import Sampling
 from tests.gpu.bench import TARGETS, targets
 from tests.gpu.checks import LARGE, a_log_of_every_rank
 from tests.platforms.fake_cuda import Machine
+from tests.platforms.opening import ON_GPU, Open, a_case, prepare, sweep
 
-ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
-    each for each in implementations().values() if "gpu" in each.platforms and each.name not in gpu_multicast.USERS
-]
 PLACES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 5)]  # devices, ranks
 ARITHMETIC = [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")]
-SIZES = (4, 1000, 70000)
-
-Open = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing set by a platform stays set, and nothing that the user has set matters."""
-    names = [*gpu_nccl.sharing(1, 1), "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", gpu_cuda.NCCL_LIBRARY]
-    for name in names:
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Open the platform on a machine for a sweep."""
-    machines, platforms = [], []
-
-    def open_on(machine: Machine, **changes: Any) -> Any:
-        machines.append(machine)
-        monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
-        wanted = sweep(**changes)
-        fifos = fifo_bytes(wanted.implementations, wanted.ranks, "gpu")
-        platforms.append(open_platform(wanted, fifos, "gpu"))
-        return platforms[-1]
-
-    yield open_on
-    for platform in platforms:
-        platform.close()
-    for machine in machines:
-        machine.stop()
-
-
-def sweep(**changes: Any) -> Sweep:
-    fields = {
-        "collectives": tuple(COLLECTIVES.values()),
-        "sizes": SIZES,
-        "dtypes": (DATATYPES["float"],),
-        "redops": (REDUCTIONS["sum"],),
-        "ranks": 2,
-        "implementations": tuple(each.name for each in ON_GPU),
-    }
-    return Sweep(**fields | changes)  # type: ignore[arg-type]
-
-
-def a_case(collective: str = "allreduce", nbytes: int = 1000, ranks: int = 2, **changes: Any) -> Case:
-    chosen = COLLECTIVES[collective]
-    redop = REDUCTIONS["sum"] if chosen.reduces else NONE
-    fields = {"dtype": DATATYPES["float"], "redop": redop, "root": 0, "in_place": False}
-    return Case(chosen, nbytes, ranks=ranks, **fields | changes)  # type: ignore[arg-type]
-
-
-def prepare(implementation: Implementation, case: Case, platform: Any) -> Any:
-    implementation.refuse(case)
-    return implementation.prepare(case, platform)
 
 
 @pytest.mark.parametrize(("devices", "ranks"), PLACES)
@@ -280,7 +219,7 @@ def test_a_kernel_that_waits_in_vain_fails_its_case(opened: Open, monkeypatch: p
     with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
         platform.time(prepared, 1)
     with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
-        platform.synchronize()
+        platform.time(prepared, 1)
 
 
 def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) -> None:
@@ -345,7 +284,7 @@ def test_nccl_is_only_told_of_sharing_where_there_is_some(opened: Open) -> None:
     assert opened(Machine(2), ranks=2).note == ""
     assert "NCCL_MAX_CTAS" not in os.environ
     assert opened(Machine(2), ranks=4).note == "4 ranks share 2 GPUs"
-    assert os.environ["NCCL_MAX_CTAS"] == "32"
+    assert os.environ["NCCL_MAX_CTAS"] == "16", "less than half of 64 multiprocessors"
 
 
 def test_after_an_illegal_address_the_case_has_failed_and_closing_still_ends(opened: Open) -> None:

@@ -273,7 +273,7 @@ ALONE = """
 import sys
 from collbench.platforms import fifo_starts, gpu, needed_memory
 from tests.platforms.fake_cuda import Machine
-from tests.platforms.test_gpu import fifo_bytes, sweep
+from tests.platforms.opening import fifo_bytes, sweep
 
 gpu.load_cupy = Machine(2).cupy
 wanted = sweep(ranks=2)

@@ -16,7 +16,6 @@ from collbench.sweep import Case, Sampling
 from collbench.tracing import explain
 from tests.conftest import case
 from tests.platforms.fake_cuda import Machine
-from tests.platforms.test_gpu import opened  # noqa: F401 - a fixture
 
 TRACED = Sampling(traced=True, region=1e-6)
 LADDER = [
@@ -94,7 +93,7 @@ def explained(platform: Platform, each: Case, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [each.name for each in LADDER])
-def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: str) -> None:  # noqa: F811
+def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: str) -> None:
     """Every rank has a track; its spans add up to its sums, and lie within it."""
     machine = Machine(devices=2)
     each = case(nbytes=20000, ranks=3, dtype=DATATYPES["float"], redop=REDUCTIONS["sum"])
@@ -115,7 +114,7 @@ def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: s
     assert result.spent(WAITED) > 0 or name in ("ring-ll", "one-shot-ll", "auto")  # packets may be there at first look
 
 
-def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:  # noqa: F811
+def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:
     """One to start, ranks - 2 that add, one that completes, ranks - 2 that pass on, one that only takes."""
     ranks = 4
     each = case(nbytes=4096, ranks=ranks)
@@ -130,7 +129,7 @@ def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:  # noq
         assert words.count(MOVED) == ranks
 
 
-def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Callable[..., Any]) -> None:  # noqa: F811
+def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Callable[..., Any]) -> None:
     """One that uses fewer blocks than the one before it shows no blocks of that."""
     each = case(nbytes=400000, ranks=2)
     names = ("ring-pipelined", "ring-flags")
