@@ -27,8 +27,8 @@ __device__ inline void store_release(Flag* flag, unsigned value) {
   asm volatile("st.release." SCOPE ".u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 __device__ inline void store_release(Flag* one, unsigned value, Flag* other, unsigned other_value) {
-  asm volatile("fence.acq_rel." SCOPE "; st.relaxed." SCOPE ".u32 [%0], %1; st.relaxed." SCOPE ".u32 [%2], %3;" ::"l"(one),
-               "r"(value), "l"(other), "r"(other_value)
+  asm volatile("fence.acq_rel." SCOPE "; st.relaxed." SCOPE ".u32 [%0], %1; st.relaxed." SCOPE ".u32 [%2], %3;"
+               ::"l"(one), "r"(value), "l"(other), "r"(other_value)
                : "memory");
 }
 __device__ inline unsigned load_acquire(const Flag* flag) {
@@ -123,7 +123,7 @@ __device__ inline void await(const Flag* flag, unsigned number, const World& wor
   __syncthreads();
 }
 
-// The same for two flags at once: two warps look, so that one load does not wait for the other, and one barrier ends both.
+// The same for two flags: two warps look, so that one load does not wait for the other, and one barrier ends both.
 __device__ inline void await(const Flag* one, unsigned number, const Flag* other, unsigned other_number,
                              const World& world, Flag* error) {
   const unsigned second = blockDim.x > WARP ? WARP : 0;

@@ -11,14 +11,41 @@
 // Launch: as kernels/ring.cu.  Launched by collbench/implementations/one_shot_ll.py.
 #include "packets.cuh"
 
-// Ranks at whose packets a thread looks before it waits for the first: all of them if their number is known.  One after the
-// other, every look would cost a trip to memory of its own.  A CPU looks ahead by itself.
+// Ranks at whose packets a thread of a GPU looks before it waits for the first: all of them if their number is known.
+// One after the other, each look would cost a trip to memory of its own.  A CPU looks ahead by itself, and one by one is
+// best there.
 #if defined(RANKS)
 #define TOGETHER RANKS
 #elif defined(__CUDACC__)
 #define TOGETHER 4
-#elif !defined(TOGETHER)
-#define TOGETHER 1
+#endif
+
+#if defined(TOGETHER)
+template <class Place, class Own>
+__device__ inline u64 add_inputs(unsigned ranks, unsigned rank, Place place, Own own, unsigned flag, const World& world,
+                                 Flag* error) {
+  u64 sum = 0;
+  for (unsigned some = 0; some < ranks; some += TOGETHER) {
+    u64 first[TOGETHER], second[TOGETHER];
+    for (unsigned k = 0; k < TOGETHER; k++)  // in the own inbox too, where nothing ever comes: that saves a branch
+      if (some + k < ranks) load_packets(place(some + k), first[k], second[k]);
+    for (unsigned k = 0; k < TOGETHER && some + k < ranks; k++) {
+      const unsigned from = some + k;
+      const u64 x = from == rank ? own() : receive_packets(first[k], second[k], place(from), flag, world, error);
+      sum = from ? combine_payload(sum, x) : x;
+    }
+  }
+  return sum;
+}
+#else
+template <class Place, class Own>
+inline u64 add_inputs(unsigned ranks, unsigned rank, Place place, Own own, unsigned flag, const World& world,
+                      Flag* error) {
+  auto input = [&](unsigned from) { return from == rank ? own() : receive_packets(place(from), flag, world, error); };
+  u64 sum = input(0);
+  for (unsigned from = 1; from < ranks; from++) sum = combine_payload(sum, input(from));
+  return sum;
+}
 #endif
 
 // `bytes` in the array, at most room * 8; `fifo`: where the inbox starts in the windows, in bytes behind the flags.
@@ -42,19 +69,9 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   }
   stamp(world, Phase::MOVED);
   for (u64 i = first; i * PAYLOAD < bytes; i += threads) {
-    u64 sum = 0;
-    for (unsigned some = 0; some < ranks; some += TOGETHER) {
-      Look look[TOGETHER];
-      const unsigned few = ranks - some < TOGETHER ? ranks - some : TOGETHER;
-      for (unsigned k = 0; k < TOGETHER; k++)  // in the own inbox too, where nothing ever comes: that saves a branch
-        if (k < few && (TOGETHER > 1 || some != rank)) look[k] = look_at(&inbox(rank, some + k)[i]);
-      for (unsigned k = 0; k < TOGETHER && k < few; k++) {
-        const unsigned from = some + k;
-        const u64 x = from == rank ? load_payload(source, i * PAYLOAD, bytes)
-                                   : receive_packets(look[k], &inbox(rank, from)[i], flag, world, error);
-        sum = from ? combine_payload(sum, x) : x;
-      }
-    }
+    auto place = [&](unsigned from) { return &inbox(rank, from)[i]; };
+    auto own = [&] { return load_payload(source, i * PAYLOAD, bytes); };
+    const u64 sum = add_inputs(ranks, rank, place, own, flag, world, error);
     store_payload(target, i * PAYLOAD, bytes, finish_payload(sum, ranks));
   }
   stamp(world, Phase::ADDED);

@@ -18,9 +18,9 @@
 // SLOTS is a power of two, so that slot numbers go on across the wrap.  With MERGED, a hop has one fence and one wait:
 // data and room are made known together, and both flags are looked at together.
 //
-// A thread loads IN_FLIGHT packs, and as many of its own input, before it stores the first.  A store might change what the
-// next load reads, for all that the compiler knows, so in a plain loop each load waits until the one before it has come
-// back from memory.  On a CPU one is best: the plain loop is a vector loop.
+// A thread loads IN_FLIGHT packs, and as many of its own input, before it stores the first.  A store might change what
+// the next load reads, for all that the compiler knows, so in a plain loop each load waits until the one before it has
+// come back from memory.  On a CPU one is best: the plain loop is a vector loop.
 //
 // Launch: world.blocks blocks for each rank of this device, all co-resident (cooperative launch); any block size.
 // Launched by collbench/implementations/ring_flags.py and ring_pipelined.py.
@@ -94,7 +94,8 @@ struct Ring {
     const u64 tail = packs * Pack::LANES;  // what does not fill a pack: the end of the array, or all of an odd buffer
     const Pack *from = (const Pack*)in, *own = (const Pack*)source;
     Pack *keep = (Pack*)target, *to = (Pack*)out;
-    if (STREAMS && (VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
+    const bool far = STREAMS && (VERBS & SEND) && packs >= STREAMED;
+    if (far) move<VERBS | FAR, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
     else move<VERBS, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
     move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);
     stamp_block(world, VERBS & ADD ? Phase::ADDED : Phase::MOVED);
@@ -143,9 +144,9 @@ __device__ inline u64 within(u64 first, u64 wanted, u64 count) {
   return first >= count ? 0 : count - first < wanted ? count - first : wanted;
 }
 
-// `count` elements in all, `chunk` in each rank's chunk (the last may be shorter or empty), `slot` in a FIFO slot, of which
-// a piece fills `piece`; all but the count are whole packs.  `fifo`: where in the windows this kernel's FIFOs start, in
-// bytes behind the flags.
+// `count` elements in all, `chunk` in each rank's chunk (the last may be shorter or empty), `slot` in a FIFO slot, of
+// which a piece fills `piece`; all but the count are whole packs.  `fifo`: where in the windows this kernel's FIFOs
+// start, in bytes behind the flags.
 extern "C" __global__ void __launch_bounds__(512, 1)
     ring_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(u64) piece,
                    PARAMETER(u64) count, PARAMETER(u64) chunk) {

@@ -245,7 +245,7 @@ def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
 _SEND = "    if (VERBS & SEND) publish(arrived, ++sent);\n"
 _TAKE = "    if (VERBS & TAKE) publish(room, ++taken);\n"
 _TOLD = "    told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);\n"
-_MOVE = "    if (STREAMS && (VERBS & SEND) && packs >= STREAMED) move<VERBS | FAR, IN_FLIGHT>"
+_MOVE = "    const bool far = STREAMS && (VERBS & SEND) && packs >= STREAMED;\n"
 _TAIL = "    move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);\n"
 _PUBLISH = "unsigned number) {\n  drain();\n  __syncthreads();\n"
 _PUBLISH_BOTH = "unsigned other_number) {\n  drain();\n  __syncthreads();\n"
@@ -411,7 +411,7 @@ BUGS = [
         "packets looked at ahead, and believed",
         _LL,
         WRONG,
-        (("packets.cuh", "if (!look.has(flag)) {", "if (false) {"),),
+        (("packets.cuh", "if (first >> 32 != flag || second >> 32 != flag) {", "if (false) {"),),
     ),
     Bug(
         "a number for each block, and a grid that changes",
@@ -437,7 +437,10 @@ BUGS = [
         "second packet not looked at",
         replace(_LL, stall=PACKETS),
         WRONG,
-        (("packets.cuh", "first >> 32 == flag && second >> 32 == flag", "first >> 32 == flag"),),
+        (
+            ("packets.cuh", "if (first >> 32 != flag || second >> 32 != flag)", "if (first >> 32 != flag)"),
+            ("packets.cuh", "(first >> 32 != flag || second >> 32 != flag) &&", "first >> 32 != flag &&"),
+        ),
     ),
     Bug(
         "packets in fewer slots than ranks",
