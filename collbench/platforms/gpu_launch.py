@@ -20,7 +20,7 @@ long after any rank that lives has answered and well before the supervisor's pat
 Processes that share a GPU run in turns of a few milliseconds, and tries pass in a rank's own turns only.  While it
 makes them, each of the others has had as long a turn: the bound needs no change, it only lasts as many times longer."""
 
-_FEWEST = 8  # ranks that a World always has room for
+FEWEST = 8  # ranks that a World always has room for
 _UNROLLED = (2, 4, 8)  # numbers of ranks that kernels know when they are compiled: those of most nodes
 _THREADS = 256  # in a block of the kernels that take any grid
 _WAVES = 4  # such blocks for each multiprocessor
@@ -107,7 +107,7 @@ class Launcher:
 
 def room_for(ranks: int) -> int:
     """How many ranks a World has room for in a run of so many: powers of two, so that few kernels must be compiled."""
-    return min(MAX_RANKS, max(_FEWEST, 1 << (ranks - 1).bit_length()))
+    return min(MAX_RANKS, max(FEWEST, 1 << (ranks - 1).bit_length()))
 
 
 def defines(ranks: int, one_device: bool) -> tuple[str, ...]:

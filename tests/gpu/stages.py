@@ -61,6 +61,7 @@ STAGES = (
     ),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
     Stage("host-alone", "ring-host takes the same time alone and among all", ("host_alone",), 180, "bench"),
+    Stage("worlds", "what a launch pays for what a kernel is told of its ranks", ("worlds",), 60, "bench"),
     Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 180),
     *(Stage(tool, f"every rung under compute-sanitizer's {tool}", ("sanitize", "--tool", tool)) for tool in TOOLS),
     Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), part="bench"),
