@@ -26,6 +26,7 @@ class ToyPlatform:
     wrong: Callable[[str, int], bool] = lambda name, launch: False
     name: str = "toy"
     note: str = "toy note"
+    region: float = 200e-6
     log: list[tuple[str, Any]] = field(default_factory=list)
     running: str = ""
 

@@ -14,7 +14,7 @@ from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.implementations import choose, fifo_bytes
-from collbench.platforms import PLATFORMS, needed_memory, obstacle, on_auto, platform_module
+from collbench.platforms import PLATFORMS, Region, needed_memory, obstacle, on_auto, platform_module
 from collbench.sweep import SPINS, Sampling, Sweep, geometric, linear
 from collbench.units import format_size, parse_size
 
@@ -79,9 +79,12 @@ def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: 
 
 
 def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
+    platform_module(platform).refuse_too_large(_memory(sweep, platform, copies), sweep.ranks)
+
+
+def _memory(sweep: Sweep, platform: str, copies: int) -> dict[Region, int]:
     need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks, platform))
-    wanted = {region: copies * nbytes for region, nbytes in need.items()}
-    platform_module(platform).refuse_too_large(wanted, sweep.ranks)
+    return {region: copies * nbytes for region, nbytes in need.items()}
 
 
 def _refuse(options: Mapping[str, Any]) -> None:

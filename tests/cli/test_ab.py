@@ -268,7 +268,7 @@ def test_both_settings_need_their_memory_at_the_same_time(monkeypatch: pytest.Mo
     from collbench.errors import PlatformError
 
     options = command.make_context("sweep", ["--on", "cpu", "-e", "16M"]).params
-    need = 2 * sum(_options._memory(_options.make_sweep(options, None)[1], 1).values())
+    need = 2 * sum(_options._memory(_options.make_sweep(options, None)[1], "cpu", 1).values())
     monkeypatch.setattr(cpu, "available_memory", lambda: need)
     _, alone = _options.make_sweep(options, None)
     assert alone.sizes[-1] > 2**22

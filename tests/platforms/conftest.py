@@ -3,9 +3,9 @@
 import pytest
 
 from collbench.platforms import gpu_driver
-from tests.platforms.opening import environment, opened
+from tests.platforms.opening import nothing_set, opened
 
-__all__ = ["environment", "opened"]
+__all__ = ["nothing_set", "opened"]
 
 
 @pytest.fixture(autouse=True)

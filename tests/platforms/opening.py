@@ -21,7 +21,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing set by a platform stays set, and nothing that the user has set matters."""
     names = [*gpu_nccl.sharing(1, 1), "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", gpu_cuda.NCCL_LIBRARY]
     for name in names:

@@ -9,6 +9,7 @@ import pytest
 from collbench.errors import CaseFailed
 from collbench.implementations import implementations
 from collbench.platforms import Region, gpu_launch, gpu_nccl, gpu_timing
+from collbench.platforms.gpu_ranks import Place, Ranks
 from collbench.runner import calibrate
 from collbench.sweep import Sampling
 from tests.platforms.fake_cuda import Machine
@@ -176,3 +177,15 @@ def test_packets_have_no_more_blocks_than_there_is_data(nbytes: int, blocks: int
 @pytest.mark.parametrize(("ranks", "room"), [(1, 8), (2, 8), (8, 8), (9, 16), (72, 128), (128, 128), (500, 128)])
 def test_a_world_has_room_for_its_ranks(ranks: int, room: int) -> None:
     assert gpu_launch.room_for(ranks) == room
+
+
+@pytest.mark.parametrize(
+    ("device", "processes", "alone"),
+    [({0: 0, 1: 0}, 1, True), ({0: 0, 1: 1}, 1, False), ({0: 0}, 2, False), ({0: 0}, 1, True)],
+)
+def test_the_scope_of_one_device_is_for_ranks_of_one_process(
+    device: dict[int, int], processes: int, alone: bool
+) -> None:
+    """Processes that share a GPU are two programs, for which nothing promises it."""
+    places = tuple(Place(("node", ""), f"0000:{each:02x}:00.0", "GPU", 64, 2**20) for each in (0, 0)[:processes])
+    assert Ranks(tuple(device), device, places, processes).one_device == alone
