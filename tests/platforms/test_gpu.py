@@ -417,10 +417,10 @@ def test_the_speed_targets_are_printed_with_their_bounds(opened: Open) -> None:
     platform = opened(Machine(1), ranks=4, sizes=sizes)
     lines = list(targets(platform, *sizes, Sampling(iters=3, region=0.0)))
     copy = float(lines[0].removeprefix("copy within the GPU, read and written: ").removesuffix(" GB/s"))
-    for name, least in TARGETS.items():
+    for name, least in TARGETS.items():  # rates are printed with three digits, so equal ones differ by half a per cent
         (line,) = (line for line in lines if line.startswith(f"{name} at 64 KiB: algbw"))
         algbw, share, bound = re.findall(r"[\d.]+(?=%? of| GB/s)", line)
-        assert float(bound) == pytest.approx(copy / 8, rel=2e-3), "every input read, every result written, once"
+        assert float(bound) == pytest.approx(copy / 8, rel=6e-3), "every input read, every result written, once"
         assert float(share) == pytest.approx(100 * float(algbw) / float(bound), abs=1)
         assert line.endswith(f"at least {least:.0%}: {'met' if float(share) >= 100 * least else 'MISSED'}")
     (line,) = (line for line in lines if line.startswith("one-shot-ll at 4 KiB: "))
