@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
-_SHARE = 0.8  # of --timeout that NCCL may take for something: then it is named before the supervisor's patience ends
+_SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
 
 class GpuPlatform:
@@ -99,7 +99,7 @@ class GpuPlatform:
             self._reach = gpu_ipc.reach(cuda, team, self._places, self._memory.base)
         trace = fifos.get(logs.FIFO, 0)
         self._launcher = Launcher(cuda, self, self._places, self._queues, self._probed, trace)
-        patience = _SHARE * sweep.sampling.timeout
+        patience = nccl_patience(team, sweep.sampling.timeout)
         self.comm: Any = gpu_nccl.Communicators(cuda, team, self._places, self._queues, self._stopwatch, patience)
 
     def agreeing(self) -> AbstractContextManager[None]:
@@ -255,6 +255,11 @@ class GpuPlatform:
             self._reach.close()
             with suppress(*self._cuda.errors):
                 self._memory.free()
+
+
+def nccl_patience(team: Team, timeout: float) -> float:
+    """Seconds that NCCL may take to start and for a first operation; among many processes, with no supervisor, more."""
+    return _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
 
 
 def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> GpuPlatform:

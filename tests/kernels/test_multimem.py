@@ -100,17 +100,24 @@ def test_flags_and_proxy_fences_stand_round_the_switch(dtype: str, redop: str) -
     assert others <= FLAGS | ERRORS | {OWN_COUNTER, "fence.proxy.alias"}
 
 
+PAST_A_FENCE = re.compile(
+    r"@(%p\d+) bra\s+(\S+);\s+// begin inline asm\s+fence\.proxy\.alias;\s+// end inline asm\s+(\S+):"
+)
+
+
 @pytest.mark.parametrize("arch", [NEWER[FILE], 100])
 def test_a_proxy_fence_is_one_threads_business(arch: int) -> None:
-    """It is a fence of the GPU and one of the system; before it, a branch leads all threads but the first past it."""
-    (code,) = sass.listing(compiled(FILE, arch=arch).binary).values()
+    """It is a fence of the GPU and one of the system, and a branch leads all threads but the first past it."""
+    result = compiled(FILE, arch=arch)
+    (code,) = sass.listing(result.binary).values()
     words = [word for word, _ in code]
-    fences = [i for i, word in enumerate(words) if word == "MEMBAR.SC.SYS"]
-    assert len(fences) == words.count("MEMBAR.SC.GPU") == 2
-    for fence in fences:
-        before = code[:fence]
-        branch = max(i for i, (word, _) in enumerate(before) if word.startswith("BRA"))
-        assert not any(word == "" for word, _ in code[branch + 1 : fence]), "nobody comes in from elsewhere"
+    assert words.count("MEMBAR.SC.SYS") == words.count("MEMBAR.SC.GPU") == 2
+    guards = PAST_A_FENCE.findall(result.ptx)
+    assert len(guards) == result.ptx.count("fence.proxy.alias") == 2
+    for predicate, target, label in guards:
+        assert target == label, "the branch goes just past the fence"
+        (thread,) = re.findall(rf"setp\.ne\.s32\s+{predicate}, (%r\d+), 0;", result.ptx)
+        assert re.search(rf"mov\.u32\s+{thread}, %tid\.x;", result.ptx)
 
 
 class Ranks:

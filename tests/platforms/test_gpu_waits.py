@@ -8,8 +8,9 @@ import pytest
 
 from collbench.errors import CaseFailed
 from collbench.implementations import implementations
-from collbench.platforms import Region, gpu_launch, gpu_nccl, gpu_timing
+from collbench.platforms import Region, gpu, gpu_launch, gpu_nccl, gpu_timing
 from collbench.platforms.gpu_ranks import Place, Ranks
+from collbench.platforms.processes import Alone
 from collbench.runner import calibrate
 from collbench.sweep import Sampling
 from tests.platforms.fake_cuda import Machine
@@ -69,6 +70,14 @@ def test_an_nccl_that_hangs_at_first_is_given_up_in_time(hangs: str, doing: str,
     platform.close()
     assert time.monotonic() - start < 20
     assert machine.blocks, "memory that a kernel may still write is not given back"
+
+
+def test_nccl_has_longer_to_start_among_processes_than_under_a_supervisor() -> None:
+    """A supervisor would end a worker that is silent for --timeout; a launcher's processes may be hundreds."""
+    many: Any = object()
+    assert gpu.nccl_patience(Alone(), 30.0) < 30.0
+    assert gpu.nccl_patience(many, 30.0) == gpu.STARTUP > 300
+    assert gpu.nccl_patience(many, 1000.0) == 1000.0
 
 
 def test_what_nccl_does_at_first_fails_in_its_own_words(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
