@@ -118,6 +118,22 @@ def test_a_kernel_has_no_more_fences_than_it_publishes(file: str, more: tuple[st
         assert words.count("MEMBAR.ALL.SYS") == FENCES[name]["-DMERGED" not in more], name
 
 
+BARRIERS = {  # one before each publication and one behind each wait, merged or not, and one at the end
+    "ring_allreduce": (2 * 5 + 1, 2 * 8 + 1),
+    "ring_reducescatter": (2 * 3 + 1, 2 * 4 + 1),
+    "ring_allgather": (2 * 3 + 1, 2 * 4 + 1),
+    "ring_broadcast": (2 * 3 + 1, 2 * 4 + 1),
+}
+
+
+@pytest.mark.parametrize("more", [(), PIPELINED], ids=["apart", "merged"])
+@pytest.mark.parametrize("arch", READ)
+def test_a_hop_of_the_pipelined_ring_waits_once(more: tuple[str, ...], arch: int) -> None:
+    """For data and room together, as it publishes both together."""
+    for name, words in sass.memory_instructions(compiled("ring.cu", more, arch=arch).binary).items():
+        assert words.count(sass.BARRIER) == BARRIERS[name]["-DMERGED" not in more], name
+
+
 @each(RANKS_MEET)
 @pytest.mark.parametrize("arch", READ)
 def test_every_flag_is_stored_behind_a_fence(file: str, more: tuple[str, ...], arch: int) -> None:

@@ -17,8 +17,8 @@ from collbench.errors import Unsupported
 from collbench.implementations import implementations, ring_events
 from collbench.implementations.ring_host import Action
 from collbench.measurement import MOVED
-from collbench.platforms import Prepared, Region, buffers, gpu, needed_memory
-from collbench.sweep import Case, Sampling, Sweep
+from collbench.platforms import Prepared, Region, buffers
+from collbench.sweep import Case, Sampling
 from tests.platforms.fake_cuda import Machine
 from tests.platforms.fake_errors import (
     CAPTURED_EVENT,
@@ -30,40 +30,31 @@ from tests.platforms.fake_errors import (
     UNMATCHED,
     CUDARuntimeError,
 )
+from tests.platforms.opening import Open
 
 RING = implementations()["ring-events"]
 PLACES = [(1, 2), (1, 3), (1, 4), (2, 2), (2, 4), (3, 5)]  # devices, ranks
 ARITHMETIC = [("float", "sum"), ("double", "prod"), ("half", "avg"), ("bfloat16", "max"), ("int8", "min")]
 FORMS = pytest.mark.parametrize("graph", [True, False], ids=["graph", "launches"])
 
-Open = Callable[..., Any]
-
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    platforms, machines = [], []
+def opened(opened: Open) -> Open:
+    """The same for this one rung, where a case has the largest elements."""
 
     def open_on(machine: Machine, ranks: int, graph: bool = True, in_place: bool = False) -> Any:
-        monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
-        wanted = Sweep(
-            (COLLECTIVES["allreduce"],),
-            (80000,),
-            (DATATYPES["double"],),
-            (REDUCTIONS["sum"],),
-            ranks,
-            ("ring-events",),
+        return opened(
+            machine,
+            collectives=(COLLECTIVES["allreduce"],),
+            sizes=(80000,),
+            dtypes=(DATATYPES["double"],),
+            ranks=ranks,
+            implementations=("ring-events",),
             in_place=in_place,
             sampling=Sampling(graph=graph),
         )
-        machines.append(machine)
-        platforms.append(gpu.open_platform(wanted, needed_memory(wanted, {}), {}))
-        return platforms[-1]
 
-    yield open_on
-    for platform in platforms:
-        platform.close()
-    for machine in machines:
-        machine.stop()
+    return open_on
 
 
 def a_case(ranks: int, count: int = 1000, dtype: str = "uint32", redop: str = "sum", in_place: bool = False) -> Case:
