@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collbench import stats
-from collbench.sweep import Case
+from collbench.cases import Case
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // Where the time of a call goes.  With -DTRACED, thread 0 of each block notes at the end of each phase what the phase
 // was and when it ended; phases follow one another without gaps.  Otherwise nothing here compiles to anything.
 //
-// A block's log lies in its own rank's window, at world.trace behind the flags; collbench/tracing.py reads it after the
+// A block's log lies in its own rank's window, at world.trace behind the flags; collbench/measure/tracing.py reads it after the
 // launch.  Only the last launch is kept: each starts its log anew.
 #pragma once
 #include "world.cuh"

@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from collbench.measure.supervisor import mpiexec
 from collbench.measurement import Measurement
-from collbench.store import read
-from collbench.supervisor import mpiexec
+from collbench.runs.file import read
 
 BARE = """
 import statistics, time

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.measurement import Measurement
-from collbench.sweep import Case
 
 ROOT = Path(__file__).parents[1]
 

@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 
 from collbench.measurement import PARTS, Explanation, Measurement
-from collbench.model import closed_forms as forms
-from collbench.store import read
+from collbench.runs.file import read
 from collbench.units import format_rate, format_seconds, format_size, parse_size
 from tests.conftest import ROOT
+from tests.model import closed_forms as forms
 
 LESSON = ROOT / "docs" / "lesson.md"
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')

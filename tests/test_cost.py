@@ -17,7 +17,7 @@ from collbench.hardware import cpus, gpus
 from collbench.implementations import Implementation, auto, fifo_bytes, implementations
 from collbench.measurement import Measurement
 from collbench.platforms import Prepared
-from collbench.store import read
+from collbench.runs.file import read
 from tests.conftest import ROOT, case
 
 MEASURED = [

@@ -5,11 +5,11 @@ from typing import Any
 
 from collbench.analysis.machine import discovered, machine, sized
 from collbench.analysis.traffic import carried
+from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.store import Run
-from collbench.sweep import Case
-from collbench.topology.model import from_record
+from collbench.runs.file import Run
 from collbench.topology.system import System
+from collbench.topology.topology import from_record
 
 ALGORITHMS = {"allreduce": ("ring", "tree", "nvls")}
 """Those that send least, where they differ; everything else sends what a ring does.  `nvls` needs switches that add."""

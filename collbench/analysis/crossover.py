@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from collbench.cases import Case
 from collbench.implementations import implementations
 from collbench.measurement import Result, Timed, timed
-from collbench.sweep import Case
 from collbench.units import format_size
 
 Speedups = list[tuple[int, float]]

@@ -1,17 +1,17 @@
 """Which described system a run was measured on: as the user names it, or as it was discovered."""
 
 from collbench.errors import CollbenchError, UsageError
-from collbench.store import Run
-from collbench.topology import Topology, presets
+from collbench.runs.file import Run
+from collbench.topology import Topology, files
+from collbench.topology.as_system import from_topology
 from collbench.topology.caveats import caveats
-from collbench.topology.discovered import from_topology
 from collbench.topology.system import System
 
 
 def machine(run: Run, name: str | None) -> System:
     """The system; UsageError, saying why, if the run file does not tell."""
     if name:
-        return presets.load(name)
+        return files.load(name)
     topology = discovered(run)
     if not topology or not topology.devices:
         raise UsageError("the run file does not say what the machine is; name it with --as SYSTEM or --as FILE.toml")

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from collbench.cases import Case
 from collbench.measurement import Observed, Prediction
-from collbench.sweep import Case
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 

@@ -15,7 +15,7 @@ import click
 
 from collbench import __version__
 from collbench.errors import CollbenchError
-from collbench.world import launched
+from collbench.measure.world import launched
 
 
 class Commands(click.Group):

@@ -11,22 +11,24 @@ from typing import Any
 
 import click
 
-from collbench import gate, store, worker
-from collbench.analysis.compare import compare
+from collbench.analysis.compare import gate
+from collbench.analysis.compare.compare import compare
+from collbench.cases import Sweep
 from collbench.cli._options import cut_short, default_folder, make_sweep
 from collbench.cli._patience import started
-from collbench.cli._report import draw_plots
-from collbench.cli._status import Status
-from collbench.environment import Setting
+from collbench.cli._progress import Status
+from collbench.cli._sweep_table import draw_plots
+from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
 from collbench.errors import UsageError
+from collbench.measure import worker
+from collbench.measure.ab import COPIES, PairedSession, ratios
+from collbench.measure.session import exit_status
+from collbench.measure.world import launched
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.paired import COPIES, PairedSession, ratios
 from collbench.platforms import PLATFORMS
-from collbench.session import exit_status
-from collbench.store import INTERRUPTED, Run
-from collbench.sweep import Sweep
-from collbench.table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
-from collbench.world import launched
+from collbench.runs import file
+from collbench.runs.environment import Setting
+from collbench.runs.file import INTERRUPTED, Run
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
@@ -156,7 +158,7 @@ def _ratios(base: Result, other: Result) -> list[float]:
 
 def _close(paths: Sequence[Path], plot: bool) -> None:
     """What came out, what the numbers mean, and where everything is."""
-    base, new = (store.read(path) for path in paths)
+    base, new = (file.read(path) for path in paths)
     click.echo(f"\n{summary(base, new)}")
     click.echo(f"\n{PAIRED_LEGEND}", err=True)
     for path in paths:

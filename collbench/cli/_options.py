@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
+from collbench.cases import SPINS, Sampling, Sweep, geometric, linear
 from collbench.cli._patience import DRIVER, leads, said_if_long
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.implementations import choose, fifo_bytes
 from collbench.platforms import PLATFORMS, Region, needed_memory, obstacle, on_auto, platform_module
-from collbench.sweep import SPINS, Sampling, Sweep, geometric, linear
 from collbench.units import format_size, parse_size
 
 Named = TypeVar("Named")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from collbench.world import launched
+from collbench.measure.world import launched
 
 SECONDS = 8.0  # without a word, after which a user wonders
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"

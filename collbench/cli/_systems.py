@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
+from collbench.cases import Sweep
 from collbench.cli._options import make_cases
 from collbench.errors import UsageError, unknown
 from collbench.implementations import choose
 from collbench.platforms import PLATFORMS
-from collbench.sweep import Sweep
-from collbench.topology import presets
+from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_size
 
@@ -21,9 +21,9 @@ def find_system(on: str, others: tuple[str, ...] = ("auto", *PLATFORMS)) -> Syst
     """The system that `--on` names, or None for one of the `others`; UsageError with all choices if it is neither."""
     if on in others:
         return None
-    if not on.endswith(".toml") and on not in presets.names():
-        raise unknown("--on" if others else "system", on, (*others, *presets.names(), "FILE.toml"))
-    return presets.load(on)
+    if not on.endswith(".toml") and on not in files.names():
+        raise unknown("--on" if others else "system", on, (*others, *files.names(), "FILE.toml"))
+    return files.load(on)
 
 
 def make_prediction(system: System, options: Mapping[str, Any]) -> tuple[System, Sweep]:

@@ -9,8 +9,8 @@ import click
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.analysis.compare import Comparison
-    from collbench.store import Run
+    from collbench.analysis.compare.compare import Comparison
+    from collbench.runs.file import Run
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -71,31 +71,32 @@ def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, 
 
     BASE and NEW are run files or the folders that hold them.  With --baseline all runs given are NEW.
     """
-    from collbench import ratios, store
+    from collbench.figures import ratios
+    from collbench.runs import file
 
     ratios.check(options["out"])  # before anything is read
     if history and not baseline:
         raise UsageError("--history is where --baseline looks; give --baseline last|best|TAG too")
     if not baseline and len(runs) < 2:
         raise UsageError("one run alone cannot be compared; give BASE and NEW, or --baseline last|best|TAG")
-    read = [store.read(path) for path in runs]
+    read = [file.read(path) for path in runs]
     if baseline:
         return _compare([(_picked(baseline, new, history), new) for new in read], options)
     return _compare([(read[0], new) for new in read[1:]], options)
 
 
 def _picked(baseline: str, new: "Run", history: Path | None) -> "Run":
-    from collbench import store
-    from collbench.history import DEFAULT, pick
+    from collbench.runs import DEFAULT, file, pick
 
-    return store.read(pick(baseline, new, history or DEFAULT))
+    return file.read(pick(baseline, new, history or DEFAULT))
 
 
 def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int:
     """Compare each new run with its base, print and write what the options ask for; the exit status."""
-    from collbench import gate, ratios
-    from collbench.analysis.compare import compare
-    from collbench.cli._compared import FORMATS
+    from collbench.analysis.compare import gate
+    from collbench.analysis.compare.compare import compare
+    from collbench.cli._compare_table import FORMATS
+    from collbench.figures import ratios
 
     selected = _selection(options["only"], [run for pair in pairs for run in pair])
     found = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]
@@ -116,7 +117,7 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
 
 
 def _selection(only: str | None, runs: "Sequence[Run]") -> Any:
-    from collbench.analysis.selection import selection
+    from collbench.analysis.compare.selection import selection
 
     if only is None:
         return None

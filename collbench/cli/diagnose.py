@@ -10,8 +10,8 @@ import click
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.analysis.diagnose import Diagnosis
-    from collbench.store import Run
+    from collbench.analysis.diagnose.diagnose import Diagnosis
+    from collbench.runs.file import Run
     from collbench.topology.system import System
 
 
@@ -30,20 +30,20 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
     first: each is the machine with something changed, and said is how well its times fit.
     """
-    from collbench import store
-    from collbench.analysis.diagnose import Facts, diagnose, settings
-    from collbench.analysis.fitted import measured
+    from collbench.analysis.diagnose.diagnose import Facts, diagnose, settings
+    from collbench.analysis.fit.runs import measured
     from collbench.analysis.machine import remarks, sized, variables
     from collbench.measurement import Observed
+    from collbench.runs.file import read, why_none
 
-    read = store.read(run)
+    measured_run = read(run)
     curves: dict[object, list[Observed]] = {}
-    for each in measured([read]):
+    for each in measured([measured_run]):
         curves.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
     if not curves:
-        raise UsageError(f"nothing to diagnose: {store.why_none([read])}")
-    whole, why = _system(read, name)
-    facts = Facts(variables(read), remarks(read), why)
+        raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
+    whole, why = _system(measured_run, name)
+    facts = Facts(variables(measured_run), remarks(measured_run), why)
     for remark in (*facts.caveats, *(f"{each} was set" for each in settings(facts))):
         click.echo(f"note: {remark}")
     for rows in curves.values():
@@ -67,7 +67,7 @@ def _system(run: "Run", name: str | None) -> "tuple[System | None, str]":
 
 def _lines(found: "Diagnosis", system: "System | None") -> Iterator[str]:
     from collbench.analysis import traffic
-    from collbench.table import title
+    from collbench.cli._table import title
 
     case = found.measured[0].case
     yield f"{title(case)}, {found.implementation}" + (f", as {system.title}" if system else "")
@@ -106,7 +106,7 @@ def _reasons(found: "Diagnosis") -> Iterator[str]:
 
 def _without_a_model(found: "Diagnosis") -> Iterator[str]:
     """What a curve says of itself."""
-    from collbench.analysis.own_shape import remarks
+    from collbench.analysis.diagnose.own_shape import remarks
 
     if not found.expected:
         yield from (f"  {remark}" for remark in remarks(found.measured))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._shared import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared
 
 if TYPE_CHECKING:
-    from collbench.session import Session
+    from collbench.measure.session import Session
 
 _OPTIONS = [
     *shared("op", impl="all"),
@@ -32,9 +32,9 @@ def command(**options: Any) -> int:
 
     from collbench.cli._options import default_folder, make_sweep
     from collbench.cli._patience import started
-    from collbench.session import Session, exit_status
-    from collbench.store import INTERRUPTED
-    from collbench.world import launched
+    from collbench.measure.session import Session, exit_status
+    from collbench.measure.world import launched
+    from collbench.runs.file import INTERRUPTED
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     joined = launched()
@@ -57,9 +57,9 @@ def command(**options: Any) -> int:
 
 def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
-    from collbench.breakdown import heading
+    from collbench.cli._breakdown import heading
+    from collbench.cli._table import row, title
     from collbench.measurement import Failed, Measurement
-    from collbench.table import row, title
     from collbench.units import format_size
 
     above = ""
@@ -76,8 +76,8 @@ def _show(session: "Session") -> None:
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """What the columns mean, and where everything is."""
-    from collbench import perfetto, timeline
-    from collbench.breakdown import LEGEND
+    from collbench.cli._breakdown import LEGEND
+    from collbench.figures import perfetto, timeline
     from collbench.measurement import Explanation
 
     click.echo(f"\n{LEGEND}", err=True)

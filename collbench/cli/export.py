@@ -17,17 +17,17 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     RUN is a run file or the folder that holds it.  Rows that were imported from the same format come out as they were;
     of measured ones, nccl-tests and OSU get the mean of the samples.  What a format cannot hold is said on stderr.
     """
-    from collbench import store
     from collbench.errors import StorageError, UsageError
     from collbench.formats import find_format, written
-    from collbench.formats._export import select
+    from collbench.formats.exported import select
+    from collbench.runs import file
 
     wanted, left = find_format(name, written()), Counter[str]()
 
     def leave(reason: str) -> None:
         left[reason] += 1
 
-    selection = select(store.read(run), impl, wanted.mixed, leave)
+    selection = select(file.read(run), impl, wanted.mixed, leave)
     assert wanted.write
     text = wanted.write(selection)
     for reason, count in left.items():

@@ -10,8 +10,8 @@ import click
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.analysis.fitted import Curve
-    from collbench.store import Run
+    from collbench.analysis.fit.runs import Curve
+    from collbench.runs.file import Run
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s that algbw tends to, 1/b; half at: size with half of it;\n"
@@ -31,15 +31,15 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
     RUN is a run file or the folder that holds it.  With -o, the model of the machine is fitted to all curves together,
     and the file works as `--on FILE.toml` and `--as FILE.toml`.
     """
-    from collbench import store
-    from collbench.analysis.fitted import all_crossings, curves, fields
+    from collbench.analysis.fit.runs import all_crossings, curves, fields
     from collbench.implementations import libraries
+    from collbench.runs.file import read
 
-    read = [store.read(path) for path in runs]
-    calibration = _calibrate(out, read, system)
-    found = curves(read, _sizes(held_back))
-    _refuse(found, read, held_back)
-    crossed = all_crossings(found, read, libraries())
+    fitted = [read(path) for path in runs]
+    calibration = _calibrate(out, fitted, system)
+    found = curves(fitted, _sizes(held_back))
+    _refuse(found, fitted, held_back)
+    crossed = all_crossings(found, fitted, libraries())
     if as_json:
         click.echo(
             json.dumps(
@@ -56,7 +56,7 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
 
 def _calibrate(out: Path | None, runs: "Sequence[Run]", system: str | None) -> Path | None:
     """Write the calibration that is asked for: first, since what speaks against it is known at once."""
-    from collbench.analysis.calibrated import write
+    from collbench.analysis.fit.calibrated import write
 
     if system and not out:
         raise UsageError("--as says what a calibration is for; give -o FILE.toml as well")
@@ -70,10 +70,10 @@ def _sizes(text: str | None) -> list[int]:
 
 
 def _refuse(found: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
-    from collbench import store
+    from collbench.runs.file import why_none
 
     if not found:
-        raise UsageError(f"nothing to fit: {store.why_none(runs)}")
+        raise UsageError(f"nothing to fit: {why_none(runs)}")
     names = ", ".join(str(run.path) for run in runs)
     missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in found)]
     if missing:
@@ -87,8 +87,8 @@ def _refuse(found: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | No
 
 
 def _print(found: "Sequence[Curve]", crossed: Sequence[Any]) -> None:
-    from collbench.analysis.fitted import held_in_words
-    from collbench.table import title
+    from collbench.analysis.fit.runs import held_in_words
+    from collbench.cli._table import title
 
     for case in dict.fromkeys(curve.case for curve in found):
         own = [curve for curve in found if curve.case == case]
@@ -109,7 +109,7 @@ def _print(found: "Sequence[Curve]", crossed: Sequence[Any]) -> None:
 
 def _table(own: "Sequence[Curve]") -> None:
     """Columns as wide as they must be; a curve without a fit says why."""
-    from collbench.analysis.fitted import HEADING, columns
+    from collbench.analysis.fit.runs import HEADING, columns
 
     rows = [HEADING, *(columns(curve) for curve in own if curve.fit)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

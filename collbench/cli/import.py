@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from collbench.formats._run import Imported
-    from collbench.formats._test import Test
+    from collbench.formats.imported import Test
     from collbench.measurement import Result
 
 
@@ -41,8 +41,8 @@ def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: st
     from collbench.collectives import find_collective
     from collbench.formats import read_tests
     from collbench.formats._run import grouped, remarks
-    from collbench.formats._source import load
-    from collbench.formats._test import Hints
+    from collbench.formats.imported import Hints
+    from collbench.formats.source import load
 
     hints = Hints(ranks, find_collective(op).name if op else "")
     tests = [test for path in files for test in read_tests(load(path), hints, name)]
@@ -77,8 +77,8 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
-    from collbench.store import Writer
-    from collbench.table import LEGEND
+    from collbench.cli._table import LEGEND
+    from collbench.runs.file import Writer
 
     results = imported.results
     with Writer(folder) as writer:
@@ -94,7 +94,7 @@ def _store(imported: "Imported", folder: Path) -> None:
 
 
 def _print(results: "Sequence[Result]") -> None:
-    from collbench.table import heading, row, title
+    from collbench.cli._table import heading, row, title
 
     titles = dict.fromkeys(title(result.case) for result in results)
     for each in titles:

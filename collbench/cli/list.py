@@ -39,13 +39,13 @@ def command() -> None:
 
 def _systems() -> list[tuple[str, ...]]:
     """A row for each preset."""
-    from collbench.topology.presets import load, names
+    from collbench.topology.files import load, names
 
     return [_system(name, load(name)) for name in names()]
 
 
 def _system(name: str, system: "System") -> tuple[str, ...]:
-    from collbench.topology.diagram import fabric, nic_words
+    from collbench.topology.system_text import fabric, nic_words
 
     return (name, f"{system.gpus} x {system.gpu}", fabric(system), nic_words(system).partition(" each way")[0])
 

@@ -9,7 +9,7 @@ import click
 from collbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from collbench.store import Run
+    from collbench.runs.file import Run
 
 
 @click.command("plot")
@@ -77,11 +77,12 @@ def command(
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
     laid over what was measured on as many GPUs, where only one such prediction is given.
     """
-    from collbench import plots, store, timeline  # not above: Matplotlib takes a while, and --help needs none of it
+    from collbench.figures import curves, timeline
+    from collbench.figures.styles import STYLES
+    from collbench.figures.views import chosen
     from collbench.measurement import Explanation
-    from collbench.styles import STYLES
-    from collbench.topology.presets import load
-    from collbench.views import chosen
+    from collbench.runs import file  # not above: Matplotlib takes a while, and --help needs none of it
+    from collbench.topology.files import load
 
     if style_name not in STYLES:
         raise unknown("--style", style_name, STYLES)
@@ -89,13 +90,13 @@ def command(
     if machine:
         load(machine)
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
-    found = [store.read(path) for path in runs]
+    found = [file.read(path) for path in runs]
     only = _implementations(names, found) if names else ()
-    wanted = plots.Wanted([each.name for each in quantities], STYLES[style_name], overlay, only, machine)
+    wanted = curves.Wanted([each.name for each in quantities], STYLES[style_name], overlay, only, machine)
     formats = tuple(dict.fromkeys(formats))
     reasons: list[str] = []
     try:
-        written = plots.draw(found, folder, formats, apart, wanted, reasons.append)
+        written = curves.draw(found, folder, formats, apart, wanted, reasons.append)
         explained = [each for run in found for each in run.results if isinstance(each, Explanation)]
         written += timeline.draw(
             [each for each in explained if not only or each.implementation in only], folder, formats
@@ -104,7 +105,7 @@ def command(
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
     if not written:
-        why = "; ".join(reasons) or store.why_none(found)
+        why = "; ".join(reasons) or file.why_none(found)
         raise UsageError(f"nothing to plot: {why}")
     for reason in reasons:
         click.echo(reason, err=True)

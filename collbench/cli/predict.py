@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._shared import DEFAULTS, shared
+from collbench.cli._sweep_options import DEFAULTS, shared
 from collbench.cli.sweep import MEASURING
 
 _OPTIONS = shared(*(name for name in DEFAULTS if name not in (*MEASURING, "on", "impl")), impl="library")
@@ -13,7 +13,7 @@ _OPTIONS = shared(*(name for name in DEFAULTS if name not in (*MEASURING, "on", 
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Every what-if, looked up for this help alone: the model takes a while to import."""
-        from collbench.model.what_if import WHAT_IFS
+        from collbench.model.network.what_if import WHAT_IFS
 
         with formatter.section("What-ifs"):
             formatter.write_dl([(each.form, each.meaning) for each in WHAT_IFS.values()])
@@ -34,7 +34,7 @@ def command(system: str, what_ifs: tuple[str, ...], **options: Any) -> int:
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
     """
-    from collbench.cli._expect import compare, predict
+    from collbench.cli._predict import compare, predict
     from collbench.cli._systems import find_system
 
     found = find_system(system, ())

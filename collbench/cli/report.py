@@ -24,12 +24,13 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
     RUN is a run file or the folder that holds it: measured, predicted, imported or explained.  Prints the path of the
     report.  It needs no network, and nothing that a run file says can run in it.
     """
-    from collbench import report, store  # not above: --help needs none of it
+    from collbench import report
+    from collbench.runs.file import read  # not above: --help needs none of it
 
-    read = [store.read(path) for path in runs]
-    place = out or read[0].path.parent / "report.html"
-    _refuse(place, [each.path for each in read])
-    text = report.build(read, name)
+    shown = [read(path) for path in runs]
+    place = out or shown[0].path.parent / "report.html"
+    _refuse(place, [each.path for each in shown])
+    text = report.build(shown, name)
     try:
         place.write_text(text, encoding="utf-8")
     except OSError as error:

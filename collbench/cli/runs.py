@@ -12,7 +12,7 @@ import click
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.history import Entry, Filter, History
+    from collbench.runs import Entry, Filter, History
 
 SLOW = 500  # files read without an index that are worth a word
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
@@ -41,7 +41,7 @@ def command(folder: Path | None, **options: Any) -> int:
     RUN is a run file, the folder that holds it, or its name within FOLDER.  `--baseline last RUN`: the last complete
     run before it on the same topology with a case in common; `best`: the fastest of these.
     """
-    from collbench.history import DEFAULT
+    from collbench.runs import DEFAULT
 
     jobs = [name for name in ("tag", "untag", "baseline") if options[name]]
     if len(jobs) > 1:
@@ -64,8 +64,8 @@ def _place(run: str, folder: Path) -> Path:
 
 
 def _tag(job: str, name: str, run: Path, folder: Path) -> None:
-    from collbench.history import tags
-    from collbench.history.facts import shown
+    from collbench.runs import tags
+    from collbench.runs.scan_folder import shown
 
     place = run.parent if run.is_file() else run
     left = (tags.add if job == "tag" else tags.remove)(name, place)
@@ -73,14 +73,13 @@ def _tag(job: str, name: str, run: Path, folder: Path) -> None:
 
 
 def _baseline(job: str, word: str, run: Path, folder: Path) -> None:
-    from collbench import store
-    from collbench.history import pick
+    from collbench.runs import file, pick
 
-    click.echo(os.fsencode(pick(word, store.read(run), folder, _Reading())))
+    click.echo(os.fsencode(pick(word, file.read(run), folder, _Reading())))
 
 
 def _list(folder: Path, options: dict[str, Any]) -> None:
-    from collbench.history import History
+    from collbench.runs import History
 
     chosen, reading = _filter(options), _Reading()
     history = History(folder, reading)
@@ -97,9 +96,9 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
 def _filter(options: dict[str, Any]) -> "Filter":
     from collbench.collectives import find_collective
     from collbench.errors import unknown
-    from collbench.history import Filter
-    from collbench.history.dates import first_second, last_second
     from collbench.platforms import PLATFORMS
+    from collbench.runs import Filter
+    from collbench.runs.dates import first_second, last_second
 
     if options["on"] not in ("", *PLATFORMS, PREDICTED):
         raise unknown("--on", options["on"], (*PLATFORMS, PREDICTED))
@@ -116,7 +115,7 @@ def _filter(options: dict[str, Any]) -> "Filter":
 
 def _print(entries: "list[Entry]") -> None:
     """Cut to the terminal, where it is one; whole for whoever else reads."""
-    from collbench.history.columns import lines
+    from collbench.cli._runs_table import lines
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     heading, *rows = lines(entries, width)
@@ -128,7 +127,7 @@ def _print(entries: "list[Entry]") -> None:
 
 def _remark(history: "History", found: "list[Entry]", shown: "list[Entry]", as_json: bool) -> None:
     """On stderr: what the list does not say."""
-    from collbench.history.facts import shown as text
+    from collbench.runs.scan_folder import shown as text
 
     folder, count = text(history.folder), len(history.entries)
     if not count:
@@ -159,7 +158,7 @@ class _Reading:
 
     def __call__(self, done: int, total: int) -> None:
         """Every so often, since drawing takes longer than reading."""
-        from collbench.cli._status import Status
+        from collbench.cli._progress import Status
 
         if total > SLOW and done % 100 == 0:
             self._status = self._status or Status(total)

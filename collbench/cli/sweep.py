@@ -51,13 +51,13 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 @click.option("--plot/--no-plot", default=True, help="Draw the plots at the end.")
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
-    from collbench.cli._expect import predict
     from collbench.cli._options import cut_short, default_folder, make_sweep
-    from collbench.cli._report import carry_out
+    from collbench.cli._predict import predict
+    from collbench.cli._sweep_table import carry_out
     from collbench.cli._systems import find_system
     from collbench.errors import UsageError
-    from collbench.session import Session
-    from collbench.world import launched
+    from collbench.measure.session import Session
+    from collbench.measure.world import launched
 
     if options["ab"]:
         from collbench.cli._ab import carry_out_pair

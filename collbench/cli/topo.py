@@ -58,7 +58,7 @@ def command(
 
 
 def _system(name: str, on: str, nodes: int | None, ranks: int | None) -> "System":
-    from collbench.topology.presets import load
+    from collbench.topology.files import load
 
     if on != "auto":
         raise UsageError(f"--on {on} looks at this machine, and {name} is another one; leave one of them out")
@@ -68,7 +68,7 @@ def _system(name: str, on: str, nodes: int | None, ranks: int | None) -> "System
 
 
 def _described(system: "System", as_json: bool, output: Path | None) -> None:
-    from collbench.topology.diagram import lines
+    from collbench.topology.system_text import lines
 
     _show(asdict(system) if as_json else None, lines(system, _columns()))
     if output:
@@ -76,11 +76,11 @@ def _described(system: "System", as_json: bool, output: Path | None) -> None:
 
 
 def _discovered(topology: "Topology", as_json: bool, output: Path | None) -> None:
-    from collbench.topology.describe import lines  # not above: --help needs none of it
+    from collbench.topology.topology_text import lines  # not above: --help needs none of it
 
     _show(topology.to_json() if as_json else None, lines(topology, _columns()))
     if output:
-        from collbench.topology.discovered import from_topology
+        from collbench.topology.as_system import from_topology
 
         _draw(from_topology(topology), output)
 
@@ -95,38 +95,38 @@ def _columns() -> int:
 
 
 def _draw(system: "System", output: Path) -> None:
-    from collbench.picture import draw
+    from collbench.figures.system import draw
 
     click.echo(f"picture: {draw(system, output)}", err=True)
 
 
 def _discover(on: str, ranks: int | None) -> "Topology":
-    from collbench.platforms import gpu_probe
-    from collbench.topology import cpu
+    from collbench.platforms.gpu import probe
+    from collbench.topology import discover_cpu
 
     if on == "cpu":
-        return cpu.discover(ranks)
+        return discover_cpu.discover(ranks)
     try:
         return _gpus(ranks)
     except PlatformError as error:
         if on == "gpu":
             raise
-        if gpu_probe.installed():
+        if probe.installed():
             click.echo(f"collbench: showing the CPU only: {' '.join(str(error).split())}", err=True)
-        return cpu.discover(ranks)
+        return discover_cpu.discover(ranks)
 
 
 def _gpus(ranks: int | None) -> "Topology":
     """The GPUs in CUDA's order with peer access probed if CuPy is there to ask; else in NVML's order."""
-    from collbench.platforms import gpu as platform
-    from collbench.topology import gpu
+    from collbench.platforms.gpu import platform
+    from collbench.topology import discover_gpu
 
-    listed = found = gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
+    listed = found = discover_gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
     if needed := platform.missing():
         why = f"needs {needed}"
     else:
         try:
-            found = gpu.discover(ranks, *platform.visible())
+            found = discover_gpu.discover(ranks, *platform.visible())
             return found.probed(platform.probe_peers(range(len(found.gpus))))
         except (CollbenchError, RuntimeError) as error:  # CuPy's errors are RuntimeErrors
             why = f"{error}"

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._shared import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared
 
 if TYPE_CHECKING:
     from collbench.analysis.conformance import Conformance
-    from collbench.sweep import Sweep
+    from collbench.cases import Sweep
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 
@@ -27,7 +27,7 @@ def command(**options: Any) -> int:
     """Check every implementation, collective, type, reduction and odd size; run it first on a new machine."""
     from collbench.analysis.conformance import Conformance
     from collbench.cli._options import make_sweep
-    from collbench.world import launched
+    from collbench.measure.world import launched
 
     platform, sweep = make_sweep(DEFAULTS | _FIXED | options, launched())
     sampling = replace(sweep.sampling, check_only=True)
@@ -42,10 +42,10 @@ def command(**options: Any) -> int:
 def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
     """Every case of a sweep; whether this process is the one that prints."""
     from collbench.cli._patience import started
-    from collbench.cli._status import Status
-    from collbench.session import Session
-    from collbench.table import row, title
-    from collbench.world import launched
+    from collbench.cli._progress import Status
+    from collbench.cli._table import row, title
+    from collbench.measure.session import Session
+    from collbench.measure.world import launched
 
     status = Status(len(list(sweep.cases())) * len(sweep.implementations))
     session = Session(platform, sweep, launched(), None)

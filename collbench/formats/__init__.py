@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench.errors import RunFileError, unknown
-from collbench.formats._export import Selection
-from collbench.formats._source import Source
-from collbench.formats._test import Hints, Test
+from collbench.formats.exported import Selection
+from collbench.formats.imported import Hints, Test
+from collbench.formats.source import Source
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Format:
 @cache
 def formats() -> dict[str, Format]:
     """Every format by name, in the order in which they are tried."""
-    names = [each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_")]
-    found = [importlib.import_module(f"{__name__}.{name}").FORMAT for name in names]
+    modules = [importlib.import_module(each.name) for each in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    found = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return {each.name: each for each in sorted(found, key=lambda each: (each.order, each.name))}
 
 

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from collbench.formats._export import Selection, mapping
-from collbench.formats._source import clean
+from collbench.formats.exported import Selection, mapping
+from collbench.formats.source import clean
 
 
 def listed(selection: Selection, ranks: int) -> list[str]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from collbench import __version__
+from collbench.cases import Case
 from collbench.collectives import Collective
-from collbench.formats._source import clean
-from collbench.formats._test import Test
+from collbench.formats.imported import Test
+from collbench.formats.source import clean
 from collbench.measurement import Reported, Result
-from collbench.sweep import Case
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats._nccl_lines import EXPORTED, TAG, body, without_log
-from collbench.formats._osu_text import NAME, TESTS, TYPES, Kind, write
-from collbench.formats._source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
-from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.formats.nccl_tests.lines import EXPORTED, TAG, body, without_log
+from collbench.formats.osu_write import NAME, TESTS, TYPES, Kind, write
+from collbench.formats.source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
 from collbench.measurement import Reported
 
 TITLE = re.compile(r"OSU (\w{1,20}?)(?:-(\w{1,20}))? (\S.{0,80}?) Test(?: v?(\S{1,20}))?$")

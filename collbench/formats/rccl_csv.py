@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from collbench.formats import Format
-from collbench.formats._source import Source, clean, count, exact, microseconds
-from collbench.formats._table import Table, table
-from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, known_collective, make_case, said_ranks
+from collbench.formats.csv_rows import Table, table
+from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, known_collective, make_case, said_ranks
+from collbench.formats.source import Source, clean, count, exact, microseconds
 from collbench.measurement import Reported
 
 NAME = "rccl-csv"

@@ -7,10 +7,10 @@ from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
-from collbench.formats._export import Exported, Selection, wrong
-from collbench.formats._source import LASTING, SHORTEST, Source, clean, count, exact, number
-from collbench.formats._table import Row, table
-from collbench.formats._test import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.formats.csv_rows import Row, table
+from collbench.formats.exported import Exported, Selection, wrong
+from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
 from collbench.measurement import Measurement, Prediction, Reported
 
 NAME = "csv"

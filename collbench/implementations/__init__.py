@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from collbench.cases import Case
 from collbench.cost import Cost
 from collbench.errors import Unsupported, UsageError, unknown
 from collbench.platforms import Platform, Prepared
-from collbench.sweep import Case
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ All that the choice looks at, the case and the platform's record of its hardware
 
 from dataclasses import replace
 
+from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
 from collbench.implementations.ring_flags import COLLECTIVES
 from collbench.platforms import Platform, Prepared
-from collbench.sweep import Case
 
 
 def _rungs() -> list[Implementation]:

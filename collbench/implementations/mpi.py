@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from collbench import kernels
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS, Reduction
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared, buffers, view
-from collbench.sweep import Case
+from collbench.platforms import Platform, Prepared, buffers, kernels, view
 
 Action = Callable[[], Any]
 

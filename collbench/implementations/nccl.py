@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared, buffers
-from collbench.sweep import Case
 
 Call = Callable[[], Any]
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared, Region
-from collbench.sweep import Case
 
 _SUMS, _EXTREMES = ("sum", "avg"), ("max", "min")
 REDUCES: Mapping[str, tuple[str, ...]] = {

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared, grid
-from collbench.sweep import Case
 from collbench.units import format_size
 
 MOST = 256 * 1024  # bytes of a message: beyond, every other rung is faster

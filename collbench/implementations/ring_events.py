@@ -14,19 +14,19 @@ R(r), its left neighbour l and its right neighbour q.  A rank writes its own buf
   left to remember from one launch to the next.
 * Staging is written and read by r's own queue only: one slot is enough, and nobody has to hand it back.
 
-None of these waits follows from the others (tests/platforms/test_events.py leaves out each).  Between queues of one
+None of these waits follows from the others (tests/platforms/gpu/test_events.py leaves out each).  Between queues of one
 process an event is all that is needed; another process could not wait for it.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from collbench.cases import Case
 from collbench.cost import Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.implementations.ring_host import Ring, Step, cost, under
 from collbench.platforms import Platform, Prepared, Watch
-from collbench.sweep import Case
 
 
 def _supports(case: Case) -> None:

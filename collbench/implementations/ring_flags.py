@@ -5,11 +5,11 @@ The host only starts it; kernels/ring.cu describes the protocol.
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
-from collbench.sweep import Case
 
 SLOTS = 2  # as in kernels/ring.cu: the fewest with which a ring can take and send in one hop
 SLOT_BYTES = 2**20  # a piece; docs/architecture.md has what other sizes give

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.collectives import chunk_bounds
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.measurement import ADDED, MOVED
 from collbench.platforms import Platform, Prepared, Region, Watch, buffers
-from collbench.sweep import Case
 
 
 class Action(NamedTuple):

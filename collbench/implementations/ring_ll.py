@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
-from collbench.sweep import Case
 
 SLOT_BYTES = 32 * 1024  # of data in a piece, of all blocks of a rank together
 PACKET_BYTES = 2  # bytes sent for one of data

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.implementations import Implementation
 from collbench.implementations.ring_flags import COLLECTIVES, cost, lengths
 from collbench.platforms import PACK, Platform, Prepared
-from collbench.sweep import Case
 
 BLOCKS = 64  # of a rank on a GPU with room for them
 THREADS = 512

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.platforms import PACK, Platform, Prepared, grid
-from collbench.sweep import Case
 
 BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 

@@ -1,4 +1,4 @@
-"""How far from a prediction nine of ten measurements lie: data, printed by `python -m tests.prediction.report`.
+"""How far from a prediction nine of ten measurements lie: data, printed by `python -m tests.model.report`.
 
 (low, high) as factors on the predicted time, the 5 % and 95 % quantiles of measured over predicted on machines that
 were left out of the fit, by regime and size.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from collbench.errors import UsageError
 from collbench.model.equation import Calibration
-from collbench.topology import presets
+from collbench.topology import files
 from collbench.topology.system import System
 
 
@@ -23,7 +23,7 @@ def of(system: System) -> Calibration | None:
 
 @lru_cache(maxsize=16)
 def _read(path: Path, _changed: int) -> Calibration:
-    presets.load(str(path))  # which says what is wrong with it, if anything is
+    files.load(str(path))  # which says what is wrong with it, if anything is
     factors = tomllib.loads(path.read_text(encoding="utf-8")).get("calibration", {})
     if not factors or "file" in factors:
         raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")

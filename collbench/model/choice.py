@@ -8,9 +8,9 @@ import numpy as np
 from collbench.model import direct
 from collbench.model.constants import CONSTANTS, Constants, alpha_net, issue, launch, shape
 from collbench.model.equation import SIZES, Floats, Terms
-from collbench.model.nccl_option import Option
-from collbench.model.nccl_table import options
-from collbench.model.rungs import copied
+from collbench.model.ladder import copied
+from collbench.model.nccl.option import Option
+from collbench.model.nccl.table import options
 from collbench.topology.system import System
 
 

@@ -1,7 +1,7 @@
 """What NCCL's table does not know, fitted to published sweeps: one small table.
 
 Every value is one for a kind of hardware or algorithm, none for a machine.  They were fitted to all healthy
-sweeps of tests/prediction/published by `make model-report`: least squares of softened logarithms of ratios, every
+sweeps of tests/model/published by `make model-report`: least squares of softened logarithms of ratios, every
 machine with the same weight.  docs/model.md has what is left when a machine is left out of the fit.
 """
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.implementations import implementations
 from collbench.measurement import Prediction
 from collbench.model import calibration as calibration_file
-from collbench.model import choice, rungs
+from collbench.model import choice, ladder
 from collbench.model.bands import BANDS, CALIBRATED, LARGE, RUNG, SMALL
 from collbench.model.calibrate import calibrate as fit
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
-from collbench.sweep import Case
 from collbench.topology.system import System
 
 
@@ -37,10 +37,10 @@ def curve(
     part = system.part(cases[0].ranks)
     if implementation == "nccl":
         return _library(part, cases, calibration or calibration_file.of(system))
-    if implementation != "auto" and implementation not in rungs.ladder():
+    if implementation != "auto" and implementation not in ladder.ladder():
         if implementation in implementations():
             raise Unsupported(f"{implementation} has no model; there is one of nccl and of every rung")
-        raise unknown("implementation", implementation, ("nccl", "auto", *rungs.ladder()))
+        raise unknown("implementation", implementation, ("nccl", "auto", *ladder.ladder()))
     return [_rung(part, case, implementation) for case in cases]
 
 
@@ -79,7 +79,7 @@ def _library(system: System, cases: Sequence[Case], calibration: Calibration | N
 
 
 def _rung(system: System, case: Case, name: str) -> Prediction:
-    seconds, floor, rung = rungs.expected(system, case, name)
+    seconds, floor, rung = ladder.expected(system, case, name)
     note = f"picked {rung}" if name == "auto" else ""
     return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
 

@@ -15,15 +15,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from collbench.cases import Case, Sweep
 from collbench.collectives import chunk_elements
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import unknown
 from collbench.measurement import Mismatch
-from collbench.platforms import logs
-from collbench.sweep import Case, Sweep
+from collbench.platforms import tracelog
 
 PLATFORMS = ("gpu", "cpu")
+_HOMES = {"gpu": "gpu.platform", "cpu": "cpu"}
 
 MAX_RANKS = 128  # of one World, unless it is compiled for fewer; the same number stands in kernels/world.cuh
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window; likewise
@@ -232,7 +233,7 @@ def platform_module(name: str) -> Any:
     """
     if name not in PLATFORMS:
         raise unknown("platform", name, PLATFORMS)
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{_HOMES[name]}")
 
 
 def on_auto() -> str:
@@ -252,6 +253,6 @@ def obstacle(name: str) -> str:
 def open_platform(sweep: Sweep, fifos: Mapping[str, int], name: str) -> Platform:
     """The platform of that name, with memory for the sweep's cases and `fifos` on every rank this process holds."""
     if sweep.sampling.traced:
-        fifos = {logs.FIFO: logs.NBYTES, **fifos}
+        fifos = {tracelog.FIFO: tracelog.NBYTES, **fifos}
     platform: Platform = platform_module(name).open_platform(sweep, needed_memory(sweep, fifos), fifo_starts(fifos))
     return platform

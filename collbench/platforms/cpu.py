@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench import kernels
+from collbench.cases import Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.hardware import cpus
@@ -29,12 +29,12 @@ from collbench.platforms import (
     Prepared,
     Region,
     buffers,
-    logs,
-    verdict,
+    checking,
+    kernels,
+    tracelog,
     view,
 )
 from collbench.platforms.processes import Processes
-from collbench.sweep import Case, Sweep
 from collbench.units import format_size
 
 LAST = 128 * 2**20  # bytes: the largest message of a default sweep
@@ -103,7 +103,7 @@ class CpuPlatform:
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
         """A kernel compiled as C++."""
-        traced = (logs.TRACED,) if self.tracing else ()
+        traced = (tracelog.TRACED,) if self.tracing else ()
         return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *traced, *options))
 
     def blocks(self, most: int) -> int:
@@ -128,7 +128,7 @@ class CpuPlatform:
             world["send"][rank], world["receive"][rank] = buffers(self, case, rank)
         world["ranks"], world["first"], world["stride"], world["blocks"] = case.ranks, self.rank, 1, 1
         world["spins"], world["yield_after"] = _SPINS, self._yield_after
-        world["trace"] = self._fifos.get(logs.FIFO, 0)
+        world["trace"] = self._fifos.get(tracelog.FIFO, 0)
         return world
 
     def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
@@ -172,9 +172,9 @@ class CpuPlatform:
         send, _ = buffers(self, case, self.rank)
         if not case.in_place:
             home = self.address(Region.RECEIVE, self.rank)
-            view(home, case.receive_count * case.dtype.itemsize)[:] = verdict.POISON
+            view(home, case.receive_count * case.dtype.itemsize)[:] = checking.POISON
         fill = self.kernel("check.cu", "fill", case.dtype, case.redop)
-        how = verdict.packed_recipe(case, seed)
+        how = checking.packed_recipe(case, seed)
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 
@@ -185,22 +185,22 @@ class CpuPlatform:
         everyone: list[Mismatch | None] = self.comm.allgather(mine)
         return next((found for found in everyone if found), None)
 
-    def _compare(self, case: Case, seed: int, piece: verdict.Piece) -> Mismatch | None:
+    def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
         size = case.dtype.itemsize
         got = buffers(self, case, self.rank)[1] + piece[0] * size
-        found = verdict.CLEAN.copy()
+        found = checking.CLEAN.copy()
         compare = self.kernel("check.cu", "compare", case.dtype, case.redop)
-        compare(*verdict.comparison(case, seed, piece, got, found.ctypes.data))
+        compare(*checking.comparison(case, seed, piece, got, found.ctypes.data))
         if not found["wrong"]:
             return None
         where = int(found["wrong"]), int(found["first"])
         element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
-        return verdict.describe(case, seed, self.rank, piece, where, element)
+        return checking.describe(case, seed, self.rank, piece, where, element)
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""
-        place = view(self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.fifo(logs.FIFO), logs.LOG.itemsize)
-        taken = place.copy().view(logs.LOG)
+        place = view(self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.fifo(tracelog.FIFO), tracelog.LOG.itemsize)
+        taken = place.copy().view(tracelog.LOG)
         place[:] = 0
         return taken
 
@@ -215,7 +215,7 @@ class CpuPlatform:
 
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""
-        from collbench.topology.cpu import discover
+        from collbench.topology.discover_cpu import discover
 
         return discover(self.ranks, usable=self._cores).to_json() | {"nodes": self._nodes}
 

@@ -12,14 +12,14 @@ from string import Template
 
 from collbench import __version__
 from collbench.report import data, places, sections
+from collbench.report.lesson import lesson
 from collbench.report.machines import system_of
 from collbench.report.markup import data_block, escaped, joined
 from collbench.report.rows import rows
+from collbench.report.sanitize import Sound, sound
 from collbench.report.seen import Seen
-from collbench.report.sound import Sound, sound
 from collbench.report.verdicts import fits, judge
-from collbench.report.words import lesson
-from collbench.store import Run
+from collbench.runs.file import Run
 
 
 def build(runs: Sequence[Run], name: str | None = None) -> str:

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from collbench.cases import Case
+from collbench.cli._table import title
+from collbench.figures.looks import Look, looks
+from collbench.figures.panels import share_a_device
 from collbench.implementations import libraries
-from collbench.looks import Look, looks
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
-from collbench.panels import share_a_device
 from collbench.report.markup import data_block
-from collbench.report.sound import Sound
-from collbench.sweep import Case
-from collbench.table import title
+from collbench.report.sanitize import Sound
 
 ROOM = 260_000
 """Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""

@@ -11,10 +11,10 @@ from typing import Any
 from collbench.analysis.machine import discovered, machine
 from collbench.errors import CollbenchError, UsageError
 from collbench.foreign import visible
-from collbench.report.sound import Sound, plain
-from collbench.topology import describe, diagram, presets
-from collbench.topology.model import from_record
+from collbench.report.sanitize import Sound, plain
+from collbench.topology import files, system_text, topology_text
 from collbench.topology.system import System
+from collbench.topology.topology import from_record
 from collbench.topology.written import to_toml
 
 WIDEST = 84  # columns of a text
@@ -30,7 +30,7 @@ def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
     """
     topology = run.run.header["topology"]
     if name:
-        return presets.load(name), ""
+        return files.load(name), ""
     try:
         if topology.get("model") is True:
             return _described(topology.get("system")), ""
@@ -49,7 +49,7 @@ def _described(record: Any) -> System:
     try:
         # A calibration would name a file of the machine that the run comes from.
         text = to_toml(replace(from_record(System, record), calibration=""))
-        return presets.parse(tomllib.loads(text), Path("the header"))
+        return files.parse(tomllib.loads(text), Path("the header"))
     except UsageError:
         raise
     except Exception as error:  # as above
@@ -63,8 +63,8 @@ def picture(system: System, prefix: str) -> str:
     """
     import matplotlib
 
-    from collbench.picture import figure
-    from collbench.styles import UNDATED, style
+    from collbench.figures.styles import UNDATED, style
+    from collbench.figures.system import figure
 
     file = io.StringIO()
     with style(), matplotlib.rc_context({"svg.fonttype": "none"}):
@@ -86,7 +86,7 @@ def text_of(run: Sound, system: System | None) -> list[str]:
     try:
         topology = discovered(run.run)
         if topology:
-            return [visible(line[: 2 * WIDEST]) for line in islice(describe.lines(topology, WIDEST), MOST_LINES)]
-        return [visible(line) for line in diagram.lines(system, WIDEST)] if system else []
+            return [visible(line[: 2 * WIDEST]) for line in islice(topology_text.lines(topology, WIDEST), MOST_LINES)]
+        return [visible(line) for line in system_text.lines(system, WIDEST)] if system else []
     except Exception:  # the same foreign header
         return []

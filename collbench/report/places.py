@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from collbench.report.machines import picture, text_of
 from collbench.report.markup import Markup, joined, table, tag
+from collbench.report.sanitize import plain
 from collbench.report.seen import Seen, by_run, section
-from collbench.report.sound import plain
 
 MOST_FACTS = 60  # versions or variables of a run
 MOST_PICTURES = 4

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from collbench.cases import Case
+from collbench.cli._table import library_of, title
+from collbench.figures.panels import share_a_device
 from collbench.implementations import libraries
 from collbench.measurement import (
     PARTS,
@@ -16,11 +19,8 @@ from collbench.measurement import (
     Skipped,
     Timed,
 )
-from collbench.panels import share_a_device
 from collbench.report.markup import Markup, tag
-from collbench.report.sound import Sound, plain
-from collbench.sweep import Case
-from collbench.table import library_of, title
+from collbench.report.sanitize import Sound, plain
 from collbench.units import format_rate, format_seconds, format_size
 
 ROOM = 640_000

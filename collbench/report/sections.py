@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from collbench.analysis import fitted
 from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.analysis.fit import runs
+from collbench.cli._table import title
 from collbench.implementations import libraries
 from collbench.measurement import PARTS, Explanation
 from collbench.report.markup import Markup, joined, table, tag
 from collbench.report.rows import HEADING, Rows
+from collbench.report.sanitize import plain
 from collbench.report.seen import Seen, by_run, distinct, section
-from collbench.report.sound import plain
 from collbench.report.verdicts import Judged
-from collbench.table import title
 from collbench.units import format_seconds, format_size
 
 MOST_CONTESTS = 60  # in words, of a run
@@ -139,8 +139,8 @@ def fits(found: Sequence[Seen]) -> Markup:
 
 def _fits(seen: Seen) -> Iterator[str]:
     for case in distinct(curve.case for curve in seen.fits if curve.fit):
-        rows = [fitted.columns(curve) for curve in seen.fits if curve.fit and curve.case == case]
-        yield table(f"Fitted: {title(case)}", ("implementation", *fitted.HEADING[1:]), rows)
+        rows = [runs.columns(curve) for curve in seen.fits if curve.fit and curve.case == case]
+        yield table(f"Fitted: {title(case)}", ("implementation", *runs.HEADING[1:]), rows)
     for curve in seen.fits:
         if not curve.fit:
             yield tag("p", f"{title(curve.case)}, {curve.implementation}: no fit, {curve.reason}.", class_="note")

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collbench.analysis import fitted
+from collbench.analysis.fit import runs
 from collbench.report.markup import Markup, joined, tag
-from collbench.report.sound import Sound
+from collbench.report.sanitize import Sound
 from collbench.report.verdicts import Judgement
 from collbench.topology.system import System
 
@@ -18,7 +18,7 @@ class Seen:
     run: Sound
     system: System | None
     why_not: str  # there is no system
-    fits: Sequence[fitted.Curve]
+    fits: Sequence[runs.Curve]
     judgement: Judgement
 
 

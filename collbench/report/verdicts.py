@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from collbench.analysis.diagnose import Diagnosis, Facts, Verdict, diagnose, settings
-from collbench.analysis.fitted import Curve, curves
+from collbench.analysis.diagnose.diagnose import Diagnosis, Facts, Verdict, diagnose, settings
+from collbench.analysis.diagnose.own_shape import remarks as own_remarks
+from collbench.analysis.fit.curve import CurveFit
+from collbench.analysis.fit.runs import Curve, curves
 from collbench.analysis.machine import remarks, sized, variables
-from collbench.analysis.own_shape import remarks as own_remarks
+from collbench.cases import Case
+from collbench.cli._table import title
 from collbench.errors import CollbenchError
 from collbench.measurement import Observed, observed
-from collbench.model.curve_fit import CurveFit
-from collbench.report.sound import Sound, plain
-from collbench.sweep import Case
-from collbench.table import title
+from collbench.report.sanitize import Sound, plain
 from collbench.topology.system import System
 
 MOST = 40  # curves of a run that are fitted and judged: each takes a part of a second

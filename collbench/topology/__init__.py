@@ -23,7 +23,7 @@ diagram.py        text for `collbench topo PRESET`
 
 from collbench.topology.devices import Cache, Driver, Fabric, Gpu, Host, NumaNode, Socket
 from collbench.topology.links import Kind, Link, NvLink, Pcie
-from collbench.topology.model import Topology
+from collbench.topology.topology import Topology
 
 __all__ = [
     "Cache",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from collbench.topology.devices import Host
-from collbench.topology.model import Topology
+from collbench.topology.topology import Topology
 from collbench.units import format_size
 
 SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB unless told otherwise

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 
 from collbench.topology.links import Kind, Link
-from collbench.topology.model import Topology
+from collbench.topology.topology import Topology
 
 
 def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:

@@ -15,12 +15,12 @@ from statistics import median
 import pytest
 
 from collbench.cli._ab import folders, summary, to_setting
-from collbench.environment import Setting
 from collbench.errors import CollbenchError
+from collbench.measure.ab import LEAST, ROUNDS, ratios
 from collbench.measurement import Failed, Measurement
-from collbench.paired import LEAST, ROUNDS, ratios
 from collbench.platforms import cpu
-from collbench.store import Run, read
+from collbench.runs.environment import Setting
+from collbench.runs.file import Run, read
 from tests.cli.test_sweep import Start, alive, ranks_of, shared_files, wait_for
 from tests.conftest import ROOT, Command, measurement
 
@@ -314,4 +314,4 @@ def test_a_described_setting_does_not_slow_the_plain_command() -> None:
     script = "import sys, collbench.cli.sweep; print(json.dumps(sorted(sys.modules)))".replace("sys,", "json, sys,")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     loaded = set(json.loads(done.stdout))
-    assert not loaded & {"collbench.paired", "collbench.cli._ab", "collbench.session", "numpy"}
+    assert not loaded & {"collbench.measure.ab", "collbench.cli._ab", "collbench.measure.session", "numpy"}

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
-from collbench import store
-from collbench.cli._compared import COLUMNS
+from collbench.cli._compare_table import COLUMNS
 from collbench.cli.compare import command
 from collbench.errors import CollbenchError
 from collbench.measurement import Failed, Measurement, Mismatch, Reported, Result, Skipped
-from collbench.store import Writer
+from collbench.runs import file
+from collbench.runs.file import Writer
 from collbench.units import format_size
 from tests.conftest import ROOT, Command, case
 
@@ -180,7 +180,7 @@ def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
     """NaN is no JSON."""
     runs = [write(tmp_path / name, Reported(case(), "nccl", "gpu", 1e-6, "mean")) for name in "ab"]
-    (tmp_path / "b" / store.NAME).write_text((tmp_path / "a" / store.NAME).read_text().replace("1e-06", "2e-06"))
+    (tmp_path / "b" / file.NAME).write_text((tmp_path / "a" / file.NAME).read_text().replace("1e-06", "2e-06"))
     (row,) = csv.DictReader(io.StringIO(compare(*runs, "--format", "csv").stdout))
     assert (row["ratio"], row["low"], row["high"], row["verdict"]) == ("2.0", "", "", "unknown")
     ((other,),) = [each["rows"] for each in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]
@@ -279,7 +279,7 @@ def test_a_foreign_header_may_hold_anything(base: Path, tmp_path: Path) -> None:
         {"kind": "header", "format": 1, "started": ["\x1b[2J"], "environment": "\x1b]0;x\x07", "sweep": 7}
     )
     path = tmp_path / "foreign.jsonl"
-    path.write_text(text + "\n" + "\n".join((base / store.NAME).read_text().splitlines()[1:]) + "\n")
+    path.write_text(text + "\n" + "\n".join((base / file.NAME).read_text().splitlines()[1:]) + "\n")
     outcome = compare(base, path)
     assert outcome.return_value == 0
     assert "\x1b" not in outcome.stdout

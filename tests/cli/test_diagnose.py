@@ -13,8 +13,8 @@ from collbench.cli.diagnose import command
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
-from collbench.store import Writer
-from collbench.topology import presets
+from collbench.runs.file import Writer
+from collbench.topology import files
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
 
@@ -41,7 +41,7 @@ def refusal(result: Result) -> str:
 
 def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
     """Also a foreign log with one sample a size and no topology, once the machine is named."""
-    out = diagnose(run_file(tmp_path / "run", presets.load("dgx-h100"), {}, samples=1), "--as", "dgx-h100").stdout
+    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), {}, samples=1), "--as", "dgx-h100").stdout
     assert "as DGX H100" in out
     assert "verdict: as expected" in out
     assert "on the wire at 8 GiB" in out
@@ -51,7 +51,7 @@ def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
 def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     """NVLS was turned off by the variable in the header."""
     header = {"environment": {"variables": {"NCCL_NVLS_ENABLE": "0"}}}
-    slow = run_file(tmp_path / "run", replace(presets.load("dgx-h100"), nvls=False), header)
+    slow = run_file(tmp_path / "run", replace(files.load("dgx-h100"), nvls=False), header)
     out = diagnose(slow, "--as", "dgx-h100").stdout
     assert "note: NCCL_NVLS_ENABLE=0 was set" in out
     assert "verdict: slow" in out
@@ -61,14 +61,14 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
 
 def test_more_ranks_than_a_node_are_more_nodes(tmp_path: Path) -> None:
     """Sixteen ranks of a DGX are two of them."""
-    run = run_file(tmp_path / "run", presets.load("dgx-h100").of(2), {})
+    run = run_file(tmp_path / "run", files.load("dgx-h100").of(2), {})
     assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--as", "dgx-h100").stdout
     assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--as", "dgx-h100", "--nodes", "4").stdout
 
 
 def test_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
     """And says what to give."""
-    out = diagnose(run_file(tmp_path / "run", presets.load("dgx-h100"), {})).stdout
+    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), {})).stdout
     assert "verdict: unknown: the run file does not say what the machine is; name it with --as" in out
 
 
@@ -90,7 +90,7 @@ def test_ranks_without_cores_are_told() -> None:
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
     """No run, an unknown system, ranks that the system cannot have, nothing measured."""
-    run = run_file(tmp_path / "run", presets.load("dgx-h100"), {})
+    run = run_file(tmp_path / "run", files.load("dgx-h100"), {})
     assert "cannot read" in refusal(diagnose(tmp_path / "nowhere"))
     assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--as", "dgx-x"))
     alone = tmp_path / "alone.toml"

@@ -8,7 +8,7 @@ import pytest
 
 from collbench.implementations import choose
 from collbench.measurement import ADDED, WAITED, Explanation
-from collbench.store import read
+from collbench.runs.file import read
 from tests.conftest import ROOT, Command
 
 HAND_WRITTEN = choose("ladder", "cpu")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from collbench import store
-from collbench.analysis.fitted import curves
+from collbench.analysis.fit.runs import curves
 from collbench.cli.fit import command
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
-from collbench.store import Writer
+from collbench.runs import file
+from collbench.runs.file import Writer
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks"
@@ -103,7 +103,7 @@ def test_the_committed_run_covers_a_size_that_is_held_back(size: str) -> None:
 
 def test_nine_of_ten_sizes_are_covered_when_left_out() -> None:
     """Each third inner size of every curve of the committed run: the intervals' share is the one they promise."""
-    run = store.read(COMMITTED)
+    run = file.read(COMMITTED)
     sizes = sorted({each.case.nbytes for each in run.results})[1:-1:3]
     held = [each for size in sizes for curve in curves([run], [size]) for each in curve.held]
     inner = [each for each in held if not each.warning]

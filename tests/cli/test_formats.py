@@ -12,7 +12,7 @@ from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
 from collbench.errors import CollbenchError, RunFileError, StorageError, UsageError
 from collbench.formats import formats, written
-from collbench.store import read
+from collbench.runs.file import read
 from tests.conftest import ROOT, Command
 from tests.formats.goldens import DATA
 

@@ -6,15 +6,15 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 
+from collbench.cases import Case
 from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
 from collbench.errors import CollbenchError, RunFileError, UsageError
+from collbench.figures.styles import STYLES, Style
+from collbench.figures.views import QUANTITIES
 from collbench.measurement import Failed, Measurement
-from collbench.store import Writer
-from collbench.styles import STYLES, Style
-from collbench.sweep import Case
-from collbench.views import QUANTITIES
+from collbench.runs.file import Writer
 
 
 def write_run(

@@ -14,9 +14,9 @@ from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
 from collbench.implementations import choose
 from collbench.measurement import Prediction, Skipped
-from collbench.model.what_if import WHAT_IFS
-from collbench.store import Run, read
-from collbench.topology import presets
+from collbench.model.network.what_if import WHAT_IFS
+from collbench.runs.file import Run, read
+from collbench.topology import files
 from tests.conftest import Command
 from tests.readme import BLOCK, README, printed
 
@@ -34,7 +34,7 @@ def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(collbench: Command,
     """Rows of every implementation, marked; a whole run file that says of what system; two pictures; where they are."""
     done = collbench("sweep", "--on", "dgx-h100", "-b", "8", "-e", "16M", "-f", "512")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(presets.load("dgx-h100").title)
+    assert done.stderr.startswith(files.load("dgx-h100").title)
     for name in choose("all", "gpu"):
         assert re.search(rf"^ +8 B  {name} +(\d.* predicted|skipped: .+)", done.stdout, re.MULTILINE), name
     assert re.search(r"^ +8 B  nccl .* \w+/\w+ +predicted", done.stdout, re.MULTILINE)
@@ -67,7 +67,7 @@ def test_the_header_describes_the_system_and_says_that_it_is_a_model(collbench: 
     collbench(*ON, "--nodes", "4", "-e", "8")
     header = read(tmp_path / "out").header
     topology = header["topology"]
-    assert topology["name"] == presets.load("dgx-h100").of(4).title
+    assert topology["name"] == files.load("dgx-h100").of(4).title
     assert (topology["model"], topology["ranks"], topology["platform"]) == (True, 32, "gpu")
     assert topology["system"]["nodes"] == 4
     assert topology["system"]["nics"]["transport"] == "ib"
@@ -94,17 +94,17 @@ def test_the_default_sizes_need_no_memory(collbench: Command, tmp_path: Path) ->
     assert predictions(read(tmp_path / "b"))[0].case.nbytes == 2**40
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", files.names())
 def test_every_preset_can_be_predicted(collbench: Command, tmp_path: Path, name: str) -> None:
     """All of it, by its own number of ranks."""
     done = collbench("predict", name, "-e", "1G", "-f", "1024", "--no-plot", "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert {each.case.ranks for each in predictions(read(tmp_path / "out"))} == {presets.load(name).ranks}
+    assert {each.case.ranks for each in predictions(read(tmp_path / "out"))} == {files.load(name).ranks}
 
 
 def test_a_file_of_ones_own_is_a_system_too(collbench: Command, tmp_path: Path) -> None:
     """Named by its path."""
-    text = (presets.FOLDER / "dgx-h100.toml").read_text()
+    text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "mine.toml").write_text(text.replace('name = "DGX H100"', 'name = "Under my desk"'))
     done = collbench("sweep", "--on", "mine.toml", "-e", "8", "--no-plot", "--out", "out")
     assert done.returncode == 0, done.stderr
@@ -161,7 +161,7 @@ def test_wrong_words_are_one_line_and_exit_2(
 
 def test_a_file_that_names_no_calibration_leaves_nothing_behind(collbench: Command, tmp_path: Path) -> None:
     """It is found out before a folder is made."""
-    text = (presets.FOLDER / "dgx-h100.toml").read_text()
+    text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "mine.toml").write_text(f'{text}\n[calibration]\nfile = "nowhere.toml"\n')
     done = collbench("predict", "mine.toml")
     assert done.returncode == 2
@@ -227,7 +227,7 @@ def test_several_what_ifs_hold_together(collbench: Command, tmp_path: Path) -> N
 
 def test_a_network_that_is_described_as_narrow_is_predicted_so(collbench: Command, tmp_path: Path) -> None:
     """What a file says of its switches is no decoration."""
-    text = (presets.FOLDER / "dgx-h100.toml").read_text()
+    text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "narrow.toml").write_text(text.replace("radix = 32", "radix = 32\noversubscription = 4"))
     few = ("--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
     assert collbench("predict", "narrow.toml", *few, "--out", "a").returncode == 0

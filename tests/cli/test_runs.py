@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.history import History
-from collbench.store import NAME, Writer
+from collbench.runs import History
+from collbench.runs.file import NAME, Writer
 from tests.conftest import Command, measurement
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}

@@ -15,7 +15,7 @@ import pytest
 
 from collbench.implementations import choose
 from collbench.measurement import Failed, Measurement
-from collbench.store import TornLine, read
+from collbench.runs.file import TornLine, read
 from tests.conftest import ROOT, Command
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -41,7 +41,7 @@ def ranks_of(process: subprocess.Popen[str]) -> list[int]:
     for folder in Path("/proc").iterdir():
         try:
             mine = wanted in (folder / "environ").read_bytes().split(b"\0")
-            if mine and b"collbench.worker" in (folder / "cmdline").read_bytes():
+            if mine and b"collbench.measure.worker" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except (OSError, ValueError):
             continue
@@ -102,7 +102,7 @@ def test_types_reductions_places_and_roots_are_right(
     collbench: Command, tmp_path: Path, changes: tuple[str, ...]
 ) -> None:
     """Every one of them, on three ranks, against exactly known results."""
-    few = ("--impl", "mpi,ring-host,ring-flags,two-shot")  # tests/platforms/test_properties.py has all
+    few = ("--impl", "mpi,ring-host,ring-flags,two-shot")  # tests/platforms/gpu/test_properties.py has all
     done = collbench(*QUICK, *few, "--ranks", "3", "-b", "24", "-e", "10008", "-f", "417", *changes)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(read(tmp_path / "out").results) >= 10
@@ -344,7 +344,7 @@ def test_a_pipe_gets_plain_rows_and_a_terminal_is_not_needed(collbench: Command)
 
 def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environment: dict[str, str]) -> None:
     """With mpiexec -n 2 collbench sweep: two ranks, one table, one run file."""
-    from collbench.supervisor import mpiexec
+    from collbench.measure.supervisor import mpiexec
 
     command = [mpiexec(), "-n", "2", *_python(), *QUICK, "-e", "64", "-f", "8"]
     done = subprocess.run(

@@ -14,16 +14,16 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from collbench.cli._table import row, title
 from collbench.errors import CollbenchError
+from collbench.figures.panels import panels
 from collbench.formats import read_tests, written
-from collbench.formats._export import select
 from collbench.formats._run import grouped, remarks
-from collbench.formats._source import decode
-from collbench.formats._test import Hints
-from collbench.panels import panels
-from collbench.records import to_line, to_result
-from collbench.store import Run
-from collbench.table import row, title
+from collbench.formats.exported import select
+from collbench.formats.imported import Hints
+from collbench.formats.source import decode
+from collbench.runs.file import Run
+from collbench.runs.records import to_line, to_result
 
 LONGEST = 2.0  # seconds for one input
 DATA = Path(__file__).with_name("data")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from collbench.formats import read_tests
 from collbench.formats._run import Imported, grouped
-from collbench.formats._source import decode, load
-from collbench.formats._test import Hints, Test
+from collbench.formats.imported import Hints, Test
+from collbench.formats.source import decode, load
 from collbench.measurement import Reported
-from collbench.store import Run
+from collbench.runs.file import Run
 from tests.formats.fuzz import as_run
 
 DATA = Path(__file__).with_name("data")

@@ -9,8 +9,8 @@ import pytest
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from collbench.formats import detect, formats, read_tests
 from collbench.formats._run import grouped, remarks
-from collbench.formats._source import LARGEST, decode, load
-from collbench.formats._test import Hints
+from collbench.formats.imported import Hints
+from collbench.formats.source import LARGEST, decode, load
 from tests.formats.goldens import DATA, GOLDENS, Golden, golden_tests, parsed, reported, run_of
 
 EVERY = pytest.mark.parametrize(("name", "golden"), GOLDENS.items(), ids=list(GOLDENS))

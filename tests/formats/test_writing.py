@@ -8,12 +8,12 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.formats import find_format, written
-from collbench.formats._export import select
-from collbench.formats._json import parse
 from collbench.formats._numbers import shrunk
-from collbench.formats._source import decode
+from collbench.formats.exported import select
+from collbench.formats.nccl_tests.loose_json import parse
+from collbench.formats.source import decode
 from collbench.measurement import Failed, Measurement, Mismatch, Observed, Prediction, Result
-from collbench.store import Run
+from collbench.runs.file import Run
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, Golden, golden_tests, parsed, reported, run_of
 

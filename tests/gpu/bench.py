@@ -10,11 +10,13 @@ that is missed is printed as such, and only wrong results and refusals that may 
 import sys
 from collections.abc import Iterator
 
+from collbench.cases import Case, Sampling
 from collbench.errors import CollbenchError
+from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms import Platform, Prepared, Region, gpu, gpu_probe
-from collbench.runner import measure
-from collbench.sweep import Case, Sampling
+from collbench.platforms import Platform, Prepared, Region
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import probe
 from collbench.units import format_rate, format_size
 from tests.gpu import refusals, said
 from tests.gpu.checks import ON_GPU, SCALE, Place, case, nccl_settings, opened
@@ -25,7 +27,7 @@ LATENCIES = {"one-shot-ll": 5e-6}  # the most seconds of an operation in a graph
 
 
 def main() -> int:
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("measured")
     large, small = SCALE.bench
     sampling, failures = Sampling(budget=SCALE.budget, iters=SCALE.iters), 0

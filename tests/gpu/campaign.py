@@ -23,7 +23,7 @@ from types import FrameType
 from typing import NoReturn
 
 from collbench.errors import CollbenchError
-from collbench.platforms import gpu_probe
+from collbench.platforms.gpu import probe
 from tests.gpu import bounded, page, said, scale
 from tests.gpu.compile_all import CACHE
 from tests.gpu.stages import STAGES, Stage, choose
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         scale.chosen()
         stages = choose(names) if names else list(STAGES)
-        if not gpu_probe.available():
+        if not probe.available():
             return said.no_gpu("run")
     except CollbenchError as error:
         print(f"collbench: error: {error}", file=sys.stderr)

@@ -11,24 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.implementations import Implementation, fifo_bytes, implementations
+from collbench.measure.tracing import explain
 from collbench.measurement import PHASES, Explanation, Skipped
-from collbench.platforms import (
-    Platform,
-    fifo_starts,
-    gpu,
-    gpu_cuda,
-    gpu_launch,
-    gpu_nccl,
-    gpu_simulate,
-    logs,
-    needed_memory,
-)
-from collbench.sweep import Case, Sampling, Sweep
-from collbench.tracing import explain
+from collbench.platforms import Platform, fifo_starts, needed_memory, tracelog
+from collbench.platforms.gpu import cuda as gpu_cuda
+from collbench.platforms.gpu import launch, nccl, simulate
+from collbench.platforms.gpu import platform as gpu
 from tests.gpu import refusals, scale
 
 SCALE = scale.chosen()
@@ -81,7 +74,7 @@ def opened(place: Place, largest: int = LARGE) -> Iterator[gpu.GpuPlatform]:
         implementations=tuple(each.name for each in ON_GPU),
         sampling=Sampling(graph=place.graph, traced=True),
     )
-    fifos = {logs.FIFO: logs.NBYTES, **fifo_bytes(sweep.implementations, ranks, "gpu")}
+    fifos = {tracelog.FIFO: tracelog.NBYTES, **fifo_bytes(sweep.implementations, ranks, "gpu")}
     platform = gpu.GpuPlatform(cuda, sweep, needed_memory(sweep, fifos), fifo_starts(fifos))
     try:
         yield platform
@@ -99,13 +92,13 @@ def share_nccl(cuda: gpu_cuda.Cuda, ranks: int) -> None:
     """
     crowd = -(-ranks // cuda.count())
     least = min(cuda.multiprocessors(device) for device in range(cuda.count()))
-    settings = gpu_nccl.sharing(least, crowd) if crowd > 1 else {}
+    settings = nccl.sharing(least, crowd) if crowd > 1 else {}
     if _shared and settings not in _shared:
         raise PlatformError(
             "NCCL reads its environment once: run places with other numbers of ranks by other processes"
         )
     _shared.append(settings)
-    gpu_nccl.apply(settings)
+    nccl.apply(settings)
 
 
 def nccl_settings(platform: gpu.GpuPlatform) -> str:
@@ -213,8 +206,8 @@ def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -
         raise Unsupported(f"{implementation.name} estimates nothing of the kind")
     assert isinstance(platform, gpu.GpuPlatform)
     version = refusals.nccl_version(platform._cuda.nccl)
-    if version < gpu_simulate.VERSION:
-        raise Unsupported(f"NCCL {gpu_nccl.in_words(version)} has no estimates, 2.22 has")
+    if version < simulate.VERSION:
+        raise Unsupported(f"NCCL {nccl.in_words(version)} has no estimates, 2.22 has")
     implementation.refuse(wanted)
     prepared = implementation.prepare(wanted, platform)
     assert prepared.estimate is not None, "NCCL says nothing (NCCL_DEBUG=WARN may say why)"
@@ -251,9 +244,9 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
     platform.kernel = lambda *which: gpu_cuda.GpuKernel(  # type: ignore[method-assign]
         "first rank only", tuple(FirstRankOnly(each, here) for each in compiled(*which).functions)
     )
-    gpu_launch.SPINS, usual = SCALE.spins, gpu_launch.SPINS
+    launch.SPINS, usual = SCALE.spins, launch.SPINS
     prepared = implementation.prepare(case(platform), platform)
-    gpu_launch.SPINS = usual
+    launch.SPINS = usual
     start, failure = time.monotonic(), ""
     try:
         platform.time(prepared, 1)

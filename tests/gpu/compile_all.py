@@ -17,12 +17,13 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
 from collbench.implementations import implementations
-from collbench.platforms import gpu, gpu_probe
-from collbench.sweep import Case
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import probe
 from tests.gpu import said, scale
 from tests.gpu.checks import KINDS, ODD, ON_GPU, Place, case, opened
 
@@ -43,7 +44,7 @@ class Work:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.compile_all", description="Compile every kernel, on all cores.")
     parser.parse_args(arguments)
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("compiled")
     works, start = list(wanted()), time.monotonic()
     processes = min(len(works), os.cpu_count() or 1, scale.chosen().compilers)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collbench.errors import CollbenchError
 from collbench.measurement import PARTS
-from collbench.platforms import gpu_probe
+from collbench.platforms.gpu import probe
 from collbench.units import format_size
 from tests.gpu import said, scale, sweeps
 
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder to make")
     chosen = parser.parse_args(arguments)
     ranks = scale.chosen().ranks(chosen.ranks)
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("explained")
     try:
         found = sweeps.run(

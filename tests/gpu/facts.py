@@ -3,7 +3,9 @@
 import sys
 
 from collbench.errors import CollbenchError
-from collbench.platforms import gpu_cuda, gpu_nccl, gpu_probe
+from collbench.platforms.gpu import cuda as gpu_cuda
+from collbench.platforms.gpu import nccl as gpu_nccl
+from collbench.platforms.gpu import probe
 from collbench.units import format_rate, format_size
 from tests.gpu import refusals, said, scale
 from tests.gpu.bench import copy_bandwidth
@@ -11,7 +13,7 @@ from tests.gpu.checks import Place, opened
 
 
 def main() -> int:
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("looked at")
     try:
         for line in of_devices(gpu_cuda.Cuda(gpu_cuda.load_cupy())):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.platforms import gpu_probe
+from collbench.platforms.gpu import probe
 from collbench.units import format_size
 from tests.gpu import said, scale, sweeps
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.host_alone", description="ring-host alone and among all.")
     parser.add_argument("--ranks", type=int, default=4, help="that share the first GPU")
     ranks = scale.chosen().ranks(parser.parse_args(arguments).ranks)
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("measured")
     command = ("sweep", "--op", "allreduce", "--no-plot", *scale.chosen().few, "--impl")
     try:

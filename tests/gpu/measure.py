@@ -14,8 +14,8 @@ from pathlib import Path
 
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
-from collbench.platforms import gpu_cuda, gpu_probe
-from collbench.store import Run
+from collbench.platforms.gpu import cuda, probe
+from collbench.runs.file import Run
 from collbench.units import format_rate, format_size
 from tests.gpu import said, scale, sweeps
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, help="folder to make; default: one under results/")
     chosen = parser.parse_args(arguments)
-    gpus = len(gpu_probe.memories())
+    gpus = len(probe.memories())
     if not gpus:
         return said.no_gpu("measured")
     several = [0] if gpus > 1 else []
@@ -74,7 +74,7 @@ def named(ranks: int, gpus: int) -> Path:
 
 def device_name() -> str:
     """`nvidia-h200`, from a child, since whoever asks CUDA keeps the GPU open."""
-    question = f"from {gpu_cuda.__name__} import load_cupy as load; "
+    question = f"from {cuda.__name__} import load_cupy as load; "
     question += "print(load().cuda.runtime.getDeviceProperties(0)['name'].decode())"
     done = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True)
     return re.sub(r"[^a-z0-9]+", "-", done.stdout.strip().lower())

@@ -10,14 +10,14 @@ import tempfile
 from pathlib import Path
 
 from collbench.errors import CollbenchError, Unsupported
-from collbench.platforms import gpu_probe
+from collbench.platforms.gpu import probe
 from collbench.units import format_size
 from tests.gpu import said, scale, sweeps
 from tests.gpu.processes import launcher
 
 
 def main() -> int:
-    gpus = len(gpu_probe.memories())
+    gpus = len(probe.memories())
     if not gpus:
         return said.no_gpu("measured")
     if gpus == 1:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from collbench.errors import CaseFailed, CollbenchError, Unsupported
 from collbench.formats import detect
-from collbench.formats._source import decode
-from collbench.formats._test import Hints
+from collbench.formats.imported import Hints
+from collbench.formats.source import decode
 from collbench.measurement import Reported
-from collbench.platforms import gpu_cuda, gpu_probe
+from collbench.platforms.gpu import cuda, probe
 from collbench.units import format_size
 from tests.gpu import said, scale, sweeps
 from tests.gpu.sanitize import toolkit
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.nccl_tests", description="nccl-tests beside nccl of collbench.")
     parser.add_argument("--out", type=Path, required=True, help="folder for what is built and measured")
     folder: Path = parser.parse_args(arguments).out
-    ranks = len(gpu_probe.memories())
+    ranks = len(probe.memories())
     if not ranks:
         return said.no_gpu("measured")
     try:
@@ -80,7 +80,7 @@ def nccl_home(folder: Path) -> Path:
 
     The wheel has libnccl.so.2 only, and a linker asks for libnccl.so.
     """
-    if named := os.environ.get(gpu_cuda.NCCL_LIBRARY):
+    if named := os.environ.get(cuda.NCCL_LIBRARY):
         library = Path(named).absolute()
         include = library.parents[1] / "include"
     else:

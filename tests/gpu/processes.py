@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from collbench.errors import PlatformError, Unsupported
+from collbench.measure.supervisor import mpiexec
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms import gpu_probe
-from collbench.store import Run, read
-from collbench.supervisor import mpiexec
+from collbench.platforms.gpu import probe
+from collbench.runs.file import Run, read
 from tests.gpu import refusals, said, scale
 from tests.gpu.checks import ON_GPU
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, default=0, help="that share the first GPU; 0: one on every GPU")
     parser.add_argument("--mps", action="store_true", help="through an MPS server")
     chosen = parser.parse_args(arguments)
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("tested")
     try:
         with server() if chosen.mps else _none() as environment:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def outcomes(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:
     """For each implementation `ok`, `skipped: why` or `FAILED: what`; Unsupported where nothing can be started."""
-    count = ranks or len(gpu_probe.memories())
+    count = ranks or len(probe.memories())
     if count < 2:
         raise Unsupported("there is one GPU only")
     with tempfile.TemporaryDirectory() as scratch:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from collbench.errors import CollbenchError, PlatformError, Unsupported
 from collbench.implementations import Implementation, choose
-from collbench.platforms import gpu, gpu_probe
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import probe
 from tests.gpu import refusals, said
 from tests.gpu.checks import CHECKS, ON_GPU, SCALE, Place, nccl_settings, opened
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--impl", default="all", help="implementations, as in collbench sweep")
     chosen = parser.parse_args(arguments)
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("tested")
     places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
     ways = [each for each in ON_GPU if each.name in choose(chosen.impl, "gpu")]

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from collbench.errors import CollbenchError, Unsupported
-from collbench.platforms import gpu_probe
+from collbench.platforms.gpu import probe
 from tests.gpu import refusals, said
 from tests.gpu.checks import ON_GPU, SCALE, SMALL, Place, case, expect_right, opened
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tool", choices=TOOLS, required=True)
     parser.add_argument("--inside", type=int, metavar="RANKS", help="what the tool watches")
     chosen = parser.parse_args(arguments)
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("sanitized")
     if chosen.inside:
         return inside(chosen.inside)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import unknown
 from collbench.implementations import implementations
-from collbench.platforms import gpu_launch
+from collbench.platforms.gpu import launch
 
 VARIABLE = "COLLBENCH_GPU_SCALE"
 
@@ -52,7 +52,7 @@ class Scale:
     accounted: float = 0.2  # the least share of an operation's time that its log must account for
     longest: float = 1.5  # of the traced operation's time, the most that a rank's track may take
     slowest: float = 0.1  # an operation of some hundred bytes
-    spins: int = gpu_launch.SPINS  # tries of a wait that is in vain
+    spins: int = launch.SPINS  # tries of a wait that is in vain
     in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
     agreement: float = 0.1  # relative difference of two medians of one thing in two runs
     agreement_of_tools: float = 0.02  # the same between nccl-tests and `nccl`

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from collbench.errors import CaseFailed
 from collbench.measurement import Explanation, Failed, Measurement
-from collbench.platforms import gpu_probe
-from collbench.store import Run, read
+from collbench.platforms.gpu import probe
+from collbench.runs.file import Run, read
 from tests.gpu import refusals
 from tests.gpu.checks import ON_GPU
 from tests.gpu.processes import first_gpu, here_of
@@ -29,7 +29,7 @@ def run(
 
     CaseFailed if the command ends without one.  Its output passes through.
     """
-    where = ("--ranks", str(ranks)) if ranks else ("--ranks", str(len(gpu_probe.memories())))
+    where = ("--ranks", str(ranks)) if ranks else ("--ranks", str(len(probe.memories())))
     done = subprocess.run(
         [*start, *command, "--on", "gpu", *where, "--out", str(folder)],
         env={**os.environ, **(first_gpu() if ranks else {}), **(environment or {})},
@@ -43,7 +43,7 @@ def run(
 
 def defects(found: Run, ranks: int = 0, processes: int = 1) -> list[str]:
     """What is wrong with a run: an end that is missing, failed and wrong rows, refusals that may not be."""
-    gpus = 1 if ranks else len(gpu_probe.memories())
+    gpus = 1 if ranks else len(probe.memories())
     said = [] if found.complete else ["the run has no end"]
     for each in found.results:
         where = f"{each.implementation}, {each.case.collective.name} of {each.case.nbytes} B"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.platforms import gpu_probe
+from collbench.platforms.gpu import probe
 from tests.gpu import bounded, said
 from tests.gpu.stages import MOST, STAGES, Stage
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(MOST + 30)]
 
 @pytest.mark.parametrize("stage", [each for each in STAGES if each.part == "tests"], ids=lambda each: each.name)
 def test_on_a_gpu(stage: Stage, tmp_path: Path) -> None:
-    if not gpu_probe.available():
+    if not probe.available():
         pytest.skip("no GPU here")
     log = tmp_path / "log.txt"
     program, *arguments = (word.format(folder=tmp_path) for word in stage.command)

@@ -8,11 +8,13 @@ import statistics
 import sys
 from unittest import mock
 
+from collbench.cases import Sampling
 from collbench.errors import CollbenchError
 from collbench.implementations import implementations
-from collbench.platforms import MAX_RANKS, Prepared, gpu, gpu_launch, gpu_probe, world_type
-from collbench.runner import calibrate
-from collbench.sweep import Sampling
+from collbench.measure.runner import calibrate
+from collbench.platforms import MAX_RANKS, Prepared, world_type
+from collbench.platforms.gpu import launch, probe
+from collbench.platforms.gpu import platform as gpu
 from tests.gpu import said, scale
 from tests.gpu.checks import Place, case, opened
 
@@ -21,7 +23,7 @@ ROOMS = (8, MAX_RANKS)
 
 
 def main() -> int:
-    if not gpu_probe.available():
+    if not probe.available():
         return said.no_gpu("measured")
     try:
         for graph in (True, False):
@@ -54,7 +56,7 @@ def times(platform: gpu.GpuPlatform, rounds: int) -> list[float]:
 
 def prepared(platform: gpu.GpuPlatform, room: int) -> Prepared:
     """A case of one kernel, compiled and launched with a World of that length."""
-    with mock.patch.object(gpu_launch, "FEWEST", room):
+    with mock.patch.object(launch, "FEWEST", room):
         return implementations()["one-shot-ll"].prepare(case(platform, nbytes=8), platform)
 
 

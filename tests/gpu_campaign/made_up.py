@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.conftest import ROOT
 from tests.gpu import scale
-from tests.platforms.fake_ipc import build_driver
-from tests.platforms.fake_simulate import build_extension
-from tests.platforms.test_gpu_processes import surroundings
+from tests.platforms.gpu.fake_ipc import build_driver
+from tests.platforms.gpu.fake_simulate import build_extension
+from tests.platforms.gpu.test_processes import surroundings
 
 SECONDS = 110
 MARK = "MADE_UP_FOLDER"

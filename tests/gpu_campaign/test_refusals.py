@@ -6,13 +6,14 @@ import pytest
 
 from collbench.errors import PlatformError
 from collbench.measurement import Skipped
-from collbench.platforms import gpu_cuda, gpu_nccl
+from collbench.platforms.gpu import cuda as gpu_cuda
+from collbench.platforms.gpu import nccl
 from tests.conftest import case, measurement
 from tests.gpu import checks, refusals
 from tests.gpu.refusals import ALLOWED, Here, unjust, unjust_of
 from tests.gpu.sweeps import disagreements
 from tests.gpu_campaign.made_up import MadeUp
-from tests.platforms.fake_cuda import Machine
+from tests.platforms.gpu.fake_cuda import Machine
 
 ONE_GPU, OLD, NONE = Here(4, 1, nccl=23007), Here(4, 1, nccl=22809), Here(4, 1)
 FOUR_GPUS, FOUR_PROCESSES = Here(4, 4, nccl=23007), Here(4, 4, processes=4, nccl=23007)
@@ -97,7 +98,7 @@ def test_an_old_nccl_is_no_defect_of_a_sweep(tmp_path: Path) -> None:
 
 def test_nccl_is_told_of_the_multiprocessors_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the ranks of the place, not of the most crowded one; and only once, as NCCL listens."""
-    for name in gpu_nccl.sharing(1, 1):
+    for name in nccl.sharing(1, 1):
         monkeypatch.setenv(name, "")  # so that it is put back to what it was
         monkeypatch.delenv(name)
     monkeypatch.setattr(checks, "_shared", [])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench import kernels
+from collbench.platforms import kernels
 from tests.conftest import ROOT
 from tests.gpu.stages import STAGES
 from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp

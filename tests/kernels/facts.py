@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
-from collbench import kernels
+from collbench.platforms import kernels
 from tests.kernels import nvrtc, sass
 from tests.kernels.test_nvrtc import ARCHITECTURES, PROGRAMS, STANDARD, compiled
 

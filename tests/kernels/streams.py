@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from collbench import kernels
 from collbench.implementations.ring_ll import slots
+from collbench.platforms import kernels
 
 HARNESS = Path(__file__).with_name("streams.cpp")
 RACE, WRONG, GAVE_UP = "race", "wrong result", "gave up"  # what catches a bug

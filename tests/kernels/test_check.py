@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from collbench import kernels
 from collbench.datatypes import (
     DATATYPES,
     NONE,
@@ -16,7 +15,8 @@ from collbench.datatypes import (
     inputs,
     recipe,
 )
-from collbench.platforms.verdict import CLEAN, RECIPE
+from collbench.platforms import kernels
+from collbench.platforms.checking import CLEAN, RECIPE
 
 COUNT, FIRST = 1300, 11  # more than two tiles, and no whole number of them
 OPERATIONS = {"none": NONE, **REDUCTIONS}

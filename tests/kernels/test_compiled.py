@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from collbench import kernels
 from collbench.implementations import ring_pipelined
-from collbench.platforms import gpu_launch, world_type
-from collbench.platforms.logs import TRACED
+from collbench.platforms import kernels, world_type
+from collbench.platforms.gpu import launch
+from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels import facts, sass
 from tests.kernels.facts import ARRAY, PRIMITIVES, VECTORS
@@ -178,7 +178,7 @@ def test_a_pipelined_ring_has_its_loads_on_the_way_together(dtype: str, arch: in
 @pytest.mark.parametrize("arch", READ)
 def test_a_direct_kernel_that_knows_its_ranks_asks_all_of_them_at_once(ranks: int, arch: int) -> None:
     """Sixteen loads of sixteen bytes, whatever their number, less two where registers are short; packets of all."""
-    more = gpu_launch.defines(ranks, one_device=False)
+    more = launch.defines(ranks, one_device=False)
     direct = sass.listing(compiled("direct.cu", more, arch=arch).binary)
     for name in ("one_shot", "two_shot"):
         assert 14 <= sass.loads_in_flight(direct[name], "LDG.E.128") <= 16, name
@@ -190,7 +190,7 @@ def test_a_direct_kernel_that_knows_its_ranks_asks_all_of_them_at_once(ranks: in
 @pytest.mark.parametrize(("dtype", "redop"), [("float", "sum"), ("int8", "avg"), ("half", "avg"), ("uint64", "avg")])
 def test_nothing_is_spilled_for_any_number_of_ranks_that_is_known(ranks: int, dtype: str, redop: str) -> None:
     """Four are among the programs; with sixteen packs in registers there are few left."""
-    more = gpu_launch.defines(ranks, one_device=False)
+    more = launch.defines(ranks, one_device=False)
     for name, taken in compiled("direct.cu", more, dtype, redop).resources.items():
         assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), name
         assert taken.registers * 512 <= REGISTERS, name
@@ -206,11 +206,11 @@ def test_nothing_of_stores_past_the_caches_is_left_on_a_gpu(arch: int) -> None:
 def test_a_world_is_as_long_as_its_ranks_need() -> None:
     """Every launch carries it; the assembler says how many bytes of parameters a kernel has."""
     for ranks in (2, 8, 9, 128):
-        more = gpu_launch.defines(ranks, one_device=False)
+        more = launch.defines(ranks, one_device=False)
         (nbytes,) = re.findall(r"ring_ll_allreduce_param_0\[(\d+)\]", compiled("ring_ll.cu", more).ptx)
-        assert int(nbytes) == world_type(gpu_launch.room_for(ranks)).itemsize
-        assert ranks <= gpu_launch.room_for(ranks)
-    assert world_type(gpu_launch.room_for(8)).itemsize < 256
+        assert int(nbytes) == world_type(launch.room_for(ranks)).itemsize
+        assert ranks <= launch.room_for(ranks)
+    assert world_type(launch.room_for(8)).itemsize < 256
 
 
 def test_the_page_has_these_facts() -> None:

@@ -5,11 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from collbench import kernels
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array
 from collbench.implementations.nvls import REDUCES
-from collbench.platforms import WINDOW_HEAD, WORLD
+from collbench.platforms import WINDOW_HEAD, WORLD, kernels
 from tests.conftest import case
 from tests.kernels import nvrtc, sass
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain

@@ -5,20 +5,20 @@ from functools import cache
 
 import pytest
 
-from collbench import kernels
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.implementations import ring_pipelined
-from collbench.platforms import gpu_launch, gpu_multicast
+from collbench.platforms import kernels
+from collbench.platforms.gpu import launch, multicast
 from tests.kernels import nvrtc
 
-NEWER = {"multimem.cu": gpu_multicast.OLDEST}  # not for every GPU and type: test_multimem.py
+NEWER = {"multimem.cu": multicast.OLDEST}  # not for every GPU and type: test_multimem.py
 FILES = sorted(path.name for path in kernels.folder().glob("*.cu") if path.name not in NEWER)
 ARCHITECTURES = (70, 80, 90, 100)
 STANDARD = "-std=c++17"  # what CuPy's oldest supported NVRTC is sure to have
 UNUSED = "177"  # the warning that a constant of a header is not needed
 ARITHMETIC = ("check.cu", "steps.cu")  # quick to compile; the others add as these do, and an average has most to do
 PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring_pipelined.IN_FLIGHT}")
-ONE_DEVICE = gpu_launch.defines(4, one_device=True)  # what four ranks that share a GPU add
+ONE_DEVICE = launch.defines(4, one_device=True)  # what four ranks that share a GPU add
 VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known when compiled
     "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
     "direct.cu": [(), ONE_DEVICE],

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from collbench import kernels
+from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array
-from collbench.platforms import WINDOW_HEAD, WORLD
-from collbench.sweep import Case
+from collbench.platforms import WINDOW_HEAD, WORLD, kernels
 from tests.conftest import case
 
 GRID = "-DHOST_GRID"

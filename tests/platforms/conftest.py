@@ -2,13 +2,13 @@
 
 import pytest
 
-from collbench.platforms import gpu_driver
-from tests.platforms.opening import nothing_set, opened
+from collbench.platforms.gpu import driver
+from tests.platforms.gpu.opening import nothing_set, opened
 
 __all__ = ["nothing_set", "opened"]
 
 
 @pytest.fixture(autouse=True)
 def _no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_driver.load.cache_clear()
-    monkeypatch.setattr(gpu_driver, "LIBRARY", "libnosuchdriver.so.1")
+    driver.load.cache_clear()
+    monkeypatch.setattr(driver, "LIBRARY", "libnosuchdriver.so.1")

@@ -3,28 +3,29 @@
 import pytest
 
 from collbench.cli._options import left_aside
-from collbench.platforms import PLATFORMS, gpu, on_auto, platform_module
+from collbench.platforms import PLATFORMS, on_auto, platform_module
+from collbench.platforms.gpu import platform
 
 
 def test_without_gpus_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing more is said."""
-    monkeypatch.setattr(gpu, "available", lambda: False)
+    monkeypatch.setattr(platform, "available", lambda: False)
     assert on_auto() == "cpu"
     assert left_aside("auto", "cpu") == ""
 
 
 def test_gpus_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are what collbench is for."""
-    monkeypatch.setattr(gpu, "available", lambda: True)
-    monkeypatch.setattr(gpu, "missing", lambda: "")
-    monkeypatch.setattr(gpu, "broken", lambda: "")
+    monkeypatch.setattr(platform, "available", lambda: True)
+    monkeypatch.setattr(platform, "missing", lambda: "")
+    monkeypatch.setattr(platform, "broken", lambda: "")
     assert on_auto() == "gpu"
 
 
 def test_gpus_without_cupy_are_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command measures something, and says what to install."""
-    monkeypatch.setattr(gpu, "available", lambda: True)
-    monkeypatch.setattr(gpu, "missing", lambda: "CuPy: pip install it")
+    monkeypatch.setattr(platform, "available", lambda: True)
+    monkeypatch.setattr(platform, "missing", lambda: "CuPy: pip install it")
     assert on_auto() == "cpu"
     assert left_aside("auto", "cpu").endswith("install CuPy: pip install it")
     assert left_aside("cpu", "cpu") == ""
@@ -33,10 +34,10 @@ def test_gpus_without_cupy_are_passed_over_with_a_word(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("doubt", ["refusal", "broken"])
 def test_gpus_that_do_not_work_are_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, doubt: str) -> None:
     """Whether the driver refuses or CuPy does; the line is one."""
-    monkeypatch.setattr(gpu, "available", lambda: True)
-    monkeypatch.setattr(gpu, "missing", lambda: "")
-    monkeypatch.setattr(gpu, "broken", lambda: "")
-    monkeypatch.setattr(gpu, doubt, lambda: "it says so")
+    monkeypatch.setattr(platform, "available", lambda: True)
+    monkeypatch.setattr(platform, "missing", lambda: "")
+    monkeypatch.setattr(platform, "broken", lambda: "")
+    monkeypatch.setattr(platform, doubt, lambda: "it says so")
     assert on_auto() == "cpu"
     assert left_aside("auto", "cpu") == "collbench: the gpu cannot be used, so this is the cpu: it says so"
 

@@ -19,7 +19,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from collbench import report
 from collbench.measurement import Prediction, Skipped
-from collbench.store import read
+from collbench.runs.file import read
 from collbench.units import format_seconds, format_size
 from tests.conftest import case, measurement
 from tests.report.test_report import SCRIPT, SIZES, data_of, times, write

@@ -19,14 +19,14 @@ from click.testing import CliRunner
 from collbench import report
 from collbench.cli.report import command
 from collbench.errors import RunFileError, UsageError
-from collbench.looks import LOOKS
+from collbench.figures.looks import LOOKS
 from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
-from collbench.report import data, words
+from collbench.report import data, lesson
 from collbench.report.markup import data_block, tag
-from collbench.report.sound import oddity, plain, sound
-from collbench.store import NAME, Writer, read
+from collbench.report.sanitize import oddity, plain, sound
+from collbench.runs.file import NAME, Writer, read
 from tests.conftest import ROOT, case, measurement
-from tests.test_store import RESULTS
+from tests.runs.test_file import RESULTS
 
 MOST = 6_000_000  # bytes of a report
 SIZES = [8 * 4**power for power in range(10)]
@@ -221,7 +221,7 @@ def test_the_lesson_says_what_the_numbers_say(tmp_path: Path) -> None:
     quick_start = times(1e-6, 1e9, "ring-flags")
     run = sound([read(write(tmp_path / "run", *slow_start, *quick_start))])
     fits = [report.fits(run[0])]
-    who, why = words.lesson(run, fits)
+    who, why = lesson.lesson(run, fits)
     assert "ring-flags from 8 B to 2 KiB, then mpi from 8 KiB to 2 MiB" in who
     assert "The largest gain over mpi, the library, is that of ring-flags: 7.9 times as fast at 8 B" in who
     assert "At 2 MiB mpi is ahead of all of them, 9.6 times as fast as ring-flags" in who
@@ -240,11 +240,11 @@ def test_the_lesson_claims_no_winner_among_equals(tmp_path: Path) -> None:
         for name, shift in (("mpi", 0), ("two-shot", (size % 3 - 1) * 1e-9))
     ]
     run = sound([read(write(tmp_path / "run", *rows))])
-    who, _ = words.lesson(run, [report.fits(run[0])])
+    who, _ = lesson.lesson(run, [report.fits(run[0])])
     assert "at every size. At 10 of 10 sizes the two fastest are level" in who
     run = sound([read(write(tmp_path / "two", *list(times(1e-6, 1e9, "mpi"))[:2]))])
-    assert "nobody to compare it with" in words.lesson(run, [[]])[0]
-    assert "With fewer than 4 sizes" in words.lesson(run, [[]])[1]
+    assert "nobody to compare it with" in lesson.lesson(run, [[]])[0]
+    assert "With fewer than 4 sizes" in lesson.lesson(run, [[]])[1]
 
 
 def test_text_of_a_run_file_stays_text(tmp_path: Path) -> None:

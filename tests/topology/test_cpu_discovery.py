@@ -3,7 +3,7 @@ import os
 import pytest
 
 from collbench.topology import Cache, Kind, NumaNode, Socket
-from collbench.topology.cpu import discover
+from collbench.topology.discover_cpu import discover
 
 XEON = "model name\t: Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz"
 NEOVERSE = "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: {}\nCPU architecture: 8\nCPU part\t: {}"

@@ -6,9 +6,9 @@ from itertools import combinations
 import pytest
 
 from collbench.errors import UsageError
-from collbench.topology import Gpu, Kind, Link, NvLink, Pcie, Socket, Topology, presets
-from collbench.topology.discovered import PRODUCTS, from_topology
-from collbench.topology.gpu import discover
+from collbench.topology import Gpu, Kind, Link, NvLink, Pcie, Socket, Topology, files
+from collbench.topology.as_system import PRODUCTS, from_topology
+from collbench.topology.discover_gpu import discover
 from collbench.topology.nodes import join
 from collbench.topology.system import CUBE
 
@@ -32,7 +32,7 @@ def machine(count, joined, name="Tesla V100-SXM2-16GB", capability="7.0", **fact
 
 def test_a_dgx_h100_is_one(dgx_h100):
     """The machine that NVML shows is the preset, as far as NVML shows it."""
-    found, preset = from_topology(discover(nvml=dgx_h100)), presets.load("dgx-h100")
+    found, preset = from_topology(discover(nvml=dgx_h100)), files.load("dgx-h100")
     for fact in (
         "arch",
         "gpus",
@@ -86,7 +86,7 @@ def test_one_gpu_of_a_switched_machine(h200):
 def test_the_cube_is_recognised(size):
     """By how many links lead where; its quad is the part of the whole."""
     found = from_topology(machine(size, lambda a, b: CUBE[a].get(b, 0)))
-    part = presets.load("dgx-1v").part(size)
+    part = files.load("dgx-1v").part(size)
     assert (found.fabric, found.nvlinks, found.gpu_rate) == (part.fabric, part.nvlinks, pytest.approx(part.gpu_rate))
     assert found.spec_rate == pytest.approx(part.spec_rate)
 

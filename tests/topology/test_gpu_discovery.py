@@ -7,8 +7,9 @@ import pynvml
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.topology import Driver, Fabric, Kind, NvLink, Pcie, gpu, nvml
-from collbench.topology.gpu import discover, normalize
+from collbench.topology import Driver, Fabric, Kind, NvLink, Pcie, nvml
+from collbench.topology import discover_gpu as gpu
+from collbench.topology.discover_gpu import discover, normalize
 from tests.topology import conftest
 
 

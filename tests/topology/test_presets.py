@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import UsageError
-from collbench.topology import presets
+from collbench.topology import files
 from collbench.topology.schema import SECTIONS, Section
 from collbench.topology.system import FABRICS, Nics, System, Tier
 from tests.conftest import ROOT
@@ -84,38 +84,38 @@ def parsed(**sections):
             fields[name] = fields.get(name, {}) | value
         else:
             fields[name] = value
-    return presets.parse(fields, Path("mine.toml"))
+    return files.parse(fields, Path("mine.toml"))
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", files.names())
 def test_every_preset_loads_and_has_a_network(name):
     """So that --nodes works on each; what arrives is below what is promised."""
-    system = presets.load(name)
+    system = files.load(name)
     assert system.of(3).ranks == 3 * system.gpus
     assert system.tiers
     assert 0.7 * system.spec_rate < system.gpu_rate < system.spec_rate
     assert 1e9 < system.nics.rate < 100e9
     assert system.gpu
-    assert (presets.FOLDER / f"{name}.toml").read_text().startswith("# "), "where its numbers are from"
+    assert (files.FOLDER / f"{name}.toml").read_text().startswith("# "), "where its numbers are from"
 
 
 def test_presets_cover_every_fabric_and_generation():
     """What people have."""
-    systems = [presets.load(name) for name in presets.names()]
+    systems = [files.load(name) for name in files.names()]
     assert {system.fabric for system in systems} == set(FABRICS)
     assert {"sm70", "sm80", "sm89", "sm90", "sm100", "sm120"} <= {system.arch for system in systems}
-    assert PROMISED | {"ethernet-100g-tcp"} <= set(presets.names())
+    assert PROMISED | {"ethernet-100g-tcp"} <= set(files.names())
     boxes = {(each.arch, each.pcie_generation, each.p2p) for each in systems if each.fabric == "pcie"}
     assert {("sm89", 4, True), ("sm89", 4, False), ("sm120", 5, True), ("sm120", 5, False)} <= boxes
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", files.names())
 def test_rates_that_presets_spell_out_are_those_of_the_architecture(name):
     """Readers see the number; whoever leaves it out gets the same."""
-    path = presets.FOLDER / f"{name}.toml"
+    path = files.FOLDER / f"{name}.toml"
     fields = tomllib.loads(path.read_text())
     fields["node"].pop("gpu_bw", None)
-    assert presets.parse(fields, path).gpu_rate == pytest.approx(presets.load(name).gpu_rate)
+    assert files.parse(fields, path).gpu_rate == pytest.approx(files.load(name).gpu_rate)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_rates_that_presets_spell_out_are_those_of_the_architecture(name):
 )
 def test_rates_are_those_that_nccl_takes(name, rate, nics, adds):
     """A GPU's into its fabric, all cards of a node, and whether the switches add."""
-    system = presets.load(name)
+    system = files.load(name)
     assert system.gpu_rate == pytest.approx(rate * 1e9)
     assert system.nics.rate * system.nics.per_node == pytest.approx(nics * 1e9)
     assert system.multicast == adds
@@ -148,7 +148,7 @@ def test_rates_are_those_that_nccl_takes(name, rate, nics, adds):
 def test_every_key_arrives(tmp_path):
     """In bytes per second, and nothing that was said is lost to a default."""
     (tmp_path / "every.toml").write_text(EVERY_KEY)
-    found = presets.load(str(tmp_path / "every.toml"))
+    found = files.load(str(tmp_path / "every.toml"))
     assert found == System(
         name="Everything",
         arch="sm70",
@@ -270,7 +270,7 @@ def test_no_key_takes_a_table(name, key):
 def test_a_name_that_is_none_lists_the_presets():
     """And says that a file would do."""
     with pytest.raises(UsageError, match=r"unknown system 'dgx'; choose from: aws-p4d, .*FILE\.toml"):
-        presets.load("dgx")
+        files.load("dgx")
 
 
 @pytest.mark.parametrize("content", [b"name = ", b"\xff\xfe", None])
@@ -280,4 +280,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=r"broken\.toml cannot be read"):
-        presets.load(str(path))
+        files.load(str(path))

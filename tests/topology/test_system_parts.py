@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.topology import presets
+from collbench.topology import files
 from collbench.topology.system import CUBE, CUBE_RINGS, System
 
-SYSTEMS = {name: presets.load(name) for name in presets.names()}
+SYSTEMS = {name: files.load(name) for name in files.names()}
 ANY = st.sampled_from(sorted(SYSTEMS)).map(SYSTEMS.__getitem__)
 
 
@@ -106,7 +106,7 @@ def test_a_part_can_be_written_as_a_file(system, data):
     node |= {"sockets": part.sockets, "switches": [list(group) for group in part.switches]}
     nic = {"per_node": part.nics.per_node, "rate": part.nics.rate / 1e9, "transport": part.nics.transport}
     fields = {"name": part.name, "gpu": {"arch": part.arch}, "node": node, "nic": nic}
-    again = presets.parse(fields, Path("part.toml"))
+    again = files.parse(fields, Path("part.toml"))
     for fact in ("gpus", "fabric", "nvlinks", "sockets", "switches", "multicast", "nics"):
         assert getattr(again, fact) == getattr(part, fact), fact
     assert again.gpu_rate == pytest.approx(part.gpu_rate)

@@ -9,11 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from collbench import cli
 from collbench.errors import UsageError
-from collbench.picture import draw, figure
-from collbench.styles import FORMATS
-from collbench.topology import presets
-from collbench.topology.diagram import lines, tiers
+from collbench.figures.styles import FORMATS
+from collbench.figures.system import draw, figure
+from collbench.topology import files
 from collbench.topology.system import Tier
+from collbench.topology.system_text import lines, tiers
 
 PNG, SVG, PDF = b"\x89PNG", b"<?xml", b"%PDF"
 
@@ -31,11 +31,11 @@ def flat(shown):
     return " ".join(shown.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", files.names())
 @pytest.mark.parametrize("width", [40, 63, 80, 200])
 def test_no_line_is_wider_than_the_terminal(name, width):
     """Whole, in parts and by the thousand."""
-    system = presets.load(name)
+    system = files.load(name)
     for each in (system, system.of(12_500), system.part(1), system.part(system.gpus // 2)):
         drawn = list(lines(each, width))
         assert max(map(len, drawn)) <= min(width, 80)
@@ -45,7 +45,7 @@ def test_no_line_is_wider_than_the_terminal(name, width):
 
 def test_a_hundred_thousand_gpus_fold_into_one_node():
     """The page does not grow with the cluster."""
-    system = presets.load("dgx-h100")
+    system = files.load("dgx-h100")
     shown = text(system.of(12_500))
     assert shown.startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
     assert "\n... x 12,500\n" in shown
@@ -54,7 +54,7 @@ def test_a_hundred_thousand_gpus_fold_into_one_node():
 
 def test_the_network_is_drawn_with_its_switches_and_what_is_lost_in_them():
     """Leaves as many as the nodes need, the rest of the tiers only if there are several."""
-    system = presets.load("dgx-h100")
+    system = files.load("dgx-h100")
     shown = flat(text(system.of(100)))
     assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
     assert "leaf 4 switches on each rail, 32 nodes under each, full rate up" in shown
@@ -67,13 +67,13 @@ def test_the_network_is_drawn_with_its_switches_and_what_is_lost_in_them():
 
 def test_a_torus_is_drawn_with_its_shape():
     """Without switches."""
-    system = replace(presets.load("dgx-h100"), tiers=(Tier("torus", 4), Tier("torus", 8)))
+    system = replace(files.load("dgx-h100"), tiers=(Tier("torus", 4), Tier("torus", 8)))
     assert "torus 4 x 8 nodes on each rail, each joined to the next" in flat(text(system.of(32)))
 
 
 def test_a_node_is_drawn_with_rates():
     """GPUs, fabric, sockets and cards."""
-    shown = flat(text(presets.load("dgx-h100")))
+    shown = flat(text(files.load("dgx-h100")))
     assert "GPUs 8 x H100 SXM5 (Hopper, sm90)" in shown
     assert (
         "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add (NVLS)" in shown
@@ -84,20 +84,20 @@ def test_a_node_is_drawn_with_rates():
 
 def test_links_from_gpu_to_gpu_are_a_matrix():
     """As `nvidia-smi topo -m` prints them; a list where there is no room."""
-    cube = presets.load("dgx-1v")
+    cube = files.load("dgx-1v")
     assert "GPU 3     NV2   NV1   NV2     -     -     -     -   NV1" in text(cube)
     assert "0-3 NV2, 0-4 NV2" in flat(text(cube, 40))
 
 
 def test_what_is_switched_off_or_refused_is_said():
     """Both explain a slow run."""
-    assert "NVLS is off" in flat(text(replace(presets.load("dgx-h100"), nvls=False)))
-    assert "peer access refused: through the memory of the host" in flat(text(presets.load("pcie4-4090")))
+    assert "NVLS is off" in flat(text(replace(files.load("dgx-h100"), nvls=False)))
+    assert "peer access refused: through the memory of the host" in flat(text(files.load("pcie4-4090")))
 
 
 def test_guesses_are_notes():
     """Of a machine that was discovered."""
-    assert "note: assumed: CPUs by Intel" in text(replace(presets.load("dgx-h100"), guesses=("CPUs by Intel",)))
+    assert "note: assumed: CPUs by Intel" in text(replace(files.load("dgx-h100"), guesses=("CPUs by Intel",)))
 
 
 def test_the_command_takes_nodes_and_ranks():
@@ -117,7 +117,7 @@ def test_the_command_takes_a_file(tmp_path):
 def test_a_system_in_json_has_its_fields():
     """In bytes per second."""
     record = json.loads(topo("dgx-h100", "--nodes", "2", "--json").output)
-    assert (record["nodes"], record["gpu_rate"]) == (2, presets.load("dgx-h100").gpu_rate)
+    assert (record["nodes"], record["gpu_rate"]) == (2, files.load("dgx-h100").gpu_rate)
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,17 @@ def test_what_the_command_cannot_do_is_an_error(arguments, message):
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_pictures_in_each_format_are_the_same_every_time(tmp_path, suffix):
     """And are what their names say."""
-    system = presets.load("dgx-1v").of(3)
+    system = files.load("dgx-1v").of(3)
     first, again = (draw(system, tmp_path / folder / f"a.{suffix}").read_bytes() for folder in "xy")
     assert first == again
     assert first.startswith({"png": PNG, "svg": SVG, "pdf": PDF}[suffix])
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", files.names())
 @pytest.mark.parametrize("nodes", [1, 12_500])
 def test_words_stay_inside_their_boxes(name, nodes):
     """And inside the picture: every GPU, the fabric with its rate, the cards, the network."""
-    drawn = figure(presets.load(name).of(nodes))
+    drawn = figure(files.load(name).of(nodes))
     renderer = FigureCanvasAgg(drawn).get_renderer()
     (axes,) = drawn.axes
     edges = drawn.bbox
@@ -164,13 +164,13 @@ def test_words_stay_inside_their_boxes(name, nodes):
             inside += 1
             assert box.x0 <= extent.x0 <= extent.x1 <= box.x1, words
             assert box.y0 <= extent.y0 <= extent.y1 <= box.y1, words
-    assert inside > presets.load(name).gpus
+    assert inside > files.load(name).gpus
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", files.names())
 def test_a_picture_has_every_gpu_and_what_it_is_called(name):
     """By number, in the first node."""
-    system = presets.load(name).of(1)
+    system = files.load(name).of(1)
     words = [each.get_text().split("\n")[-1] for each in figure(system).axes[0].texts]
     assert system.title in words
     assert all(f"{gpu}" in words for gpu in range(system.gpus))
@@ -178,7 +178,7 @@ def test_a_picture_has_every_gpu_and_what_it_is_called(name):
 
 def test_a_long_name_is_cut():
     """Whatever the file says."""
-    drawn = figure(replace(presets.load("dgx-h100"), name="very " * 40 + "long"))
+    drawn = figure(replace(files.load("dgx-h100"), name="very " * 40 + "long"))
     (title,) = (words for words in drawn.axes[0].texts if words.get_text().startswith("very"))
     assert title.get_window_extent(FigureCanvasAgg(drawn).get_renderer()).x1 < drawn.bbox.x1
 

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from collbench.cli.topo import command
 from collbench.errors import PlatformError
-from collbench.platforms import gpu
+from collbench.platforms.gpu import platform as gpu
 from collbench.topology import Topology
-from tests.platforms.fake_cuda import Machine
+from tests.platforms.gpu.fake_cuda import Machine
 from tests.topology.conftest import FakeGpu, FakeNvml, bus
 
 NO_DRIVER = 9  # NVML_ERROR_DRIVER_NOT_LOADED

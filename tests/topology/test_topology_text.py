@@ -4,8 +4,8 @@ import pytest
 
 from collbench.topology import Host, Kind, Link, Socket, Topology
 from collbench.topology.caveats import caveats
-from collbench.topology.describe import lines
-from collbench.topology.gpu import discover
+from collbench.topology.discover_gpu import discover
+from collbench.topology.topology_text import lines
 
 
 def text(topology, width=80):

@@ -1,0 +1,1 @@
+"""Two runs side by side: estimates, verdicts, what cannot be compared, an exit status."""

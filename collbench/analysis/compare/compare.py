@@ -1,0 +1,193 @@
+"""Whether one run is faster or slower than another, case by case, and what can't be said.
+
+Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation as one).
+Intervals are for all of a comparison together (Bonferroni: the doubt of each is the comparison's, divided by the number
+of rows and curves that have an interval).  The rules are in docs/comparing.md.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from collbench.analysis.compare.bootstrap import FEWEST
+from collbench.analysis.compare.estimate import Estimate, paired, pooled, separate
+from collbench.analysis.compare.headers import Difference, differences
+from collbench.analysis.compare.scatter import Scatter, scatter
+from collbench.analysis.compare.unmatched import Selected, Unmatched, latest, unmatched
+from collbench.analysis.compare.verdicts import Row, Together, Verdict, curves, judged, together
+from collbench.measurement import Measurement, Observed, Prediction, Reported
+from collbench.runs.file import Run
+
+MARGIN = 0.05
+CONFIDENCE = 0.95
+NOTABLE = 0.02  # scatter between runs from which on it is said
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, row by row in the order of BASE, and what stands in one of them only."""
+
+    base: Run
+    new: Run
+    rows: tuple[Row, ...]
+    together: tuple[Together, ...]  # rows of enough sizes, as one
+    unmatched: tuple[Unmatched, ...]
+    differences: tuple[Difference, ...]
+    margin: float
+    confidence: float
+    remarks: tuple[str, ...]
+
+    @property
+    def regressions(self) -> list[Row | Together | Unmatched]:
+        """What is slower by more than the margin, and what was right and is no longer."""
+        judged: tuple[Row | Together, ...] = (*self.rows, *self.together)
+        return [each for each in judged if each.regression(self.margin)] + [
+            each for each in self.unmatched if each.regression
+        ]
+
+    @property
+    def hidden(self) -> list[Row | Unmatched]:
+        """What may be slower by more than the margin for all that is known."""
+        return [each for each in self.rows if each.hides(self.margin)] + [
+            each for each in self.unmatched if each.hides and not each.regression
+        ]
+
+
+def compare(
+    base: Run, new: Run, margin: float = MARGIN, confidence: float = CONFIDENCE, selected: Selected = None
+) -> Comparison:
+    """Every case and implementation that both runs have a time of; `selected(case, implementation)` leaves some out."""
+    pairs = _pairs(base, new, selected)
+    copied = base.header == new.header and base.results == new.results
+    interleaved = not copied and _interleaved(base, new)
+    wholes: list[Together] = []
+    if copied:
+        rows, remarks = _alike(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
+    else:
+        rows, wholes, remarks = _rows(pairs, interleaved, margin, confidence)
+    return Comparison(
+        base=base,
+        new=new,
+        rows=tuple(rows),
+        together=tuple(wholes),
+        unmatched=tuple(unmatched(base, new, selected)),
+        differences=tuple(differences(base.header, new.header)),
+        margin=margin,
+        confidence=confidence,
+        remarks=(*remarks, *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
+    )
+
+
+def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Observed]]:
+    before, after = latest(base, selected), latest(new, selected)
+    return [(one, after[key]) for key, one in before.items() if _timed(one) and _timed(after.get(key))]  # type: ignore
+
+
+def _timed(result: object) -> bool:
+    return isinstance(result, Observed) and result.right and result.case.nbytes > 0 and min(result.times) > 0
+
+
+def _interleaved(base: Run, new: Run) -> bool:
+    """Whether they are the halves of one run."""
+    one, other = (run.part("interleaved").get("id") for run in (base, new))
+    return one is not None and one == other
+
+
+def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
+    return [Row(one, new, one.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, new in pairs]
+
+
+def _rows(
+    pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, margin: float, confidence: float
+) -> tuple[list[Row], list[Together], list[str]]:
+    sampled = [(one, new) for one, new in pairs if min(len(one.times), len(new.times)) >= FEWEST]
+    interleaved = interleaved and bool(sampled) and all(_rounds_match(one, new) for one, new in sampled)
+    if interleaved:
+        estimates = pooled([paired(one.times, new.times, (one.rounds, new.rounds)) for one, new in sampled])  # type: ignore
+        extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
+    else:
+        estimates = [separate(one.times, new.times) for one, new in sampled]
+        extra = _scatter(sampled, estimates)
+        remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
+    groups = curves([one for one, _ in sampled])
+    each = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
+    known = {id(one): found for (one, _), found in zip(sampled, estimates, strict=True)}
+    rows = [
+        judged(one, new, known[id(one)].log, known[id(one)].interval(each, *extra.at(one.case.nbytes)), margin)
+        if id(one) in known
+        else _unknown(one, new)
+        for one, new in pairs
+    ]
+    wholes = [together([(one, known[id(one)].log) for one in group], each, margin) for group in groups]
+    return rows, wholes, remarks
+
+
+def _rounds_match(one: Observed, new: Observed) -> bool:
+    return (
+        isinstance(one, Measurement)
+        and isinstance(new, Measurement)
+        and len(one.rounds) == len(new.rounds) >= 2
+        and min(*one.rounds, *new.rounds) > 0
+        and (sum(one.rounds), sum(new.rounds)) == (len(one.seconds), len(new.seconds))
+    )
+
+
+def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
+    curves: dict[object, list[tuple[int, Estimate]]] = {}
+    for (one, _), found in zip(pairs, estimates, strict=True):
+        curves.setdefault((replace(one.case, nbytes=0), one.implementation), []).append((one.case.nbytes, found))
+    return scatter([sorted(curve, key=lambda each: each[0]) for curve in curves.values()])
+
+
+def _in_words(extra: float) -> str:
+    return (
+        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
+        "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
+    )
+
+
+def _unknown(one: Observed, new: Observed) -> Row:
+    """A ratio and no more; where one is a mean, it is of means."""
+    reported = [each for each in (one, new) if isinstance(each, Reported) and not each.samples]
+    if not reported:
+        fewer = min(len(one.times), len(new.times))
+        words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
+        return _without_interval(one, new, one.typical, new.typical, words)
+    centre = median if all(each.statistic.startswith("median") for each in reported) else fmean
+    kind = "medians" if centre is median else "means"
+    words = f"a log of {kind} has no samples, so nothing can be concluded"
+    words += "" if len(reported) == 2 else f"; compared with the {kind[:-1]} of the other run's samples"
+    return _without_interval(one, new, centre(one.times), centre(new.times), words)
+
+
+def _without_interval(one: Observed, new: Observed, before: float, after: float, remark: str) -> Row:
+    return Row(one, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, remark)
+
+
+def _shared_move(rows: Sequence[Row]) -> list[str]:
+    """Where several implementations all moved one way and about as far, it may be the machine."""
+    moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row.base.implementation, []).append(row.ratio)
+    typical = [median(each) for each in ratios.values()]
+    if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
+        return []
+    if len(typical) < 2 or max(typical) > 1.3 * min(typical):
+        return []
+    return [
+        f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
+        f"{median(typical):.2f}x): a machine that runs slower or faster as a whole looks like this too; "
+        "an interleaved run (sweep --ab) would tell"
+    ]
+
+
+def _predicted(base: Run, new: Run) -> list[str]:
+    found = []
+    for word, run in (("BASE", base), ("NEW", new)):
+        predictions = sum(isinstance(each, Prediction) for each in run.results)
+        if predictions:
+            only = "nothing but predictions" if not any(isinstance(e, Observed) for e in run.results) else "predictions"
+            found.append(f"{word} holds {only}, which are not compared here; collbench diagnose does that")
+    return found

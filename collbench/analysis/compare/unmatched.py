@@ -1,0 +1,72 @@
+"""What two runs cannot be compared in: rows that one of them lacks, or that are wrong, failed or skipped in one."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from collbench.cases import Case
+from collbench.measurement import Explanation, Failed, Measurement, Observed, Prediction, Reported, Result, Skipped
+from collbench.runs.file import Run
+
+Key = tuple[Case, str]
+Selected = Callable[[Case, str], bool] | None
+
+RIGHT, MISSING, WRONG, SKIPPED, FAILED = "right", "missing", "wrong", "skipped", "failed"
+CUT_OFF = "missing (the run was cut off)"
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A case by one implementation, and how it stands in either run; `reason` is the later run's, if it gives one."""
+
+    case: Case
+    implementation: str
+    base: str
+    new: str
+    reason: str = ""
+
+    @property
+    def regression(self) -> bool:
+        """Whether it was right, and is wrong or failed now."""
+        return self.base == RIGHT and self.new in (WRONG, FAILED)
+
+    @property
+    def hides(self) -> bool:
+        """Whether it was right and was to be measured again, so that nobody knows how it stands."""
+        return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF)
+
+
+def latest(run: Run, selected: Selected) -> dict[Key, Result]:
+    """The last result of each case and implementation; neither predictions nor explanations."""
+    return {
+        (each.case, each.implementation): each
+        for each in run.results
+        if not isinstance(each, Prediction | Explanation) and (not selected or selected(each.case, each.implementation))
+    }
+
+
+def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatched]:
+    """In the order of BASE, then what is in NEW only; what is skipped in both is not worth a word."""
+    before, after = latest(base, selected), latest(new, selected)
+    for key in dict.fromkeys((*before, *after)):
+        one, other = _state(before.get(key), base), _state(after.get(key), new)
+        if (one, other) != (RIGHT, RIGHT) and not {one, other} <= {SKIPPED, MISSING, CUT_OFF}:
+            yield Unmatched(*key, one, other, _reason(after.get(key)))
+
+
+def _state(result: Result | None, run: Run) -> str:
+    if isinstance(result, Skipped | Failed):
+        return SKIPPED if isinstance(result, Skipped) else FAILED
+    if isinstance(result, Observed) and not _wrong(result):
+        checked_only = isinstance(result, Measurement) and not result.seconds
+        return "not timed" if checked_only or result.case.nbytes == 0 or min(result.times) <= 0 else RIGHT
+    return WRONG if result else MISSING if run.complete else CUT_OFF
+
+
+def _wrong(result: Observed) -> bool:
+    return bool(result.mismatch if isinstance(result, Measurement) else isinstance(result, Reported) and result.wrong)
+
+
+def _reason(result: Result | None) -> str:
+    if isinstance(result, Skipped | Failed):
+        return result.reason
+    return str(result.mismatch) if isinstance(result, Measurement) and result.mismatch else ""

@@ -1,0 +1,122 @@
+"""What a comparison judges: a case by one implementation, or all its sizes together; and the rule of the verdict."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from statistics import fmean, stdev
+
+from collbench.cases import Case
+from collbench.measurement import Observed
+from collbench.stats import student
+
+FEWEST_SIZES = 4  # that a mean over sizes is made of
+
+
+class Verdict(Enum):
+    """Of a row, or of all sizes together."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+    UNKNOWN = "unknown"
+
+
+def verdict(interval: tuple[float, float], margin: float) -> Verdict:
+    """What an interval of the ratio says; what is surely within the margin is the same, even if it is surely not 1."""
+    low, high = interval
+    if 1 / (1 + margin) <= low and high <= 1 + margin:
+        return Verdict.SAME
+    if low > 1:
+        return Verdict.SLOWER
+    return Verdict.FASTER if high < 1 else Verdict.INCONCLUSIVE
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case by one implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
+
+    base: Observed
+    new: Observed
+    before: float
+    after: float
+    ratio: float
+    interval: tuple[float, float]  # NaN where nothing is known
+    verdict: Verdict
+    remark: str = ""
+
+    def regression(self, margin: float) -> bool:
+        """Whether it is slower, and by more than the margin."""
+        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
+
+    def hides(self, margin: float) -> bool:
+        """Whether a regression cannot be excluded."""
+        return not self.regression(margin) and not self.interval[1] <= 1 + margin
+
+
+@dataclass(frozen=True)
+class Together:
+    """All sizes of a kind of case by one implementation: the geometric mean of their ratios, and its interval.
+
+    A change too small to be told at any one size is told by all of them, if they agree.
+    """
+
+    case: Case  # of no size
+    implementation: str
+    sizes: int
+    ratio: float
+    interval: tuple[float, float]
+    verdict: Verdict
+
+    def regression(self, margin: float) -> bool:
+        """Whether the sizes are slower on average, and by more than the margin."""
+        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
+
+
+def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
+    """The row of a ratio that is given as a logarithm."""
+    return Row(base, new, base.typical, new.typical, math.exp(log), interval, verdict(interval, margin))
+
+
+def curves(results: Iterable[Observed]) -> list[list[Observed]]:
+    """Results of one kind of case and implementation, by size, where there are FEWEST_SIZES of them or more."""
+    found: dict[object, list[Observed]] = {}
+    for each in results:
+        found.setdefault((_kind(each), each.implementation), []).append(each)
+    return [sorted(each, key=lambda one: one.case.nbytes) for each in found.values() if len(each) >= FEWEST_SIZES]
+
+
+def together(curve: Sequence[tuple[Observed, float]], confidence: float, margin: float) -> Together:
+    """Of a result by each size and the logarithm of its ratio: sizes are so many looks at one change.
+
+    Student's interval of the mean logarithm, with as many looks as the sizes are worth.  Their spread holds their own
+    errors and what the machine did to each; a change that is larger at some sizes than at others widens it, too.
+    """
+    logs = [log for _, log in curve]
+    looks, centre = _looks(logs), fmean(logs)
+    freedom = int((looks + len(logs)) / 2) - 1  # simulated: so many of the spread, which likeness spoils less
+    reach = student(0.5 + confidence / 2, freedom) * stdev(logs) / math.sqrt(looks)
+    interval = math.exp(centre - reach), math.exp(centre + reach)
+    first = curve[0][0]
+    ratio = math.exp(centre)
+    return Together(_kind(first), first.implementation, len(curve), ratio, interval, verdict(interval, margin))
+
+
+def _looks(logs: Sequence[float]) -> float:
+    """How many independent values say as much: neighbours were measured one after the other, and are alike.
+
+    By the correlation r of neighbours, n (1 - r) / (1 + r); G. Bayley and J. Hammersley (1946).
+    """
+    centre = fmean(logs)
+    apart = [log - centre for log in logs]
+    square = sum(each**2 for each in apart)
+    alike = sum(one * other for one, other in pairwise(apart)) / square if square else 0.0
+    # Of few values that are not alike at all, this comes out at -1/n on average.
+    alike = min(0.9, max(0.0, alike + 1 / len(logs)))
+    return max(2.0, len(logs) * (1 - alike) / (1 + alike))
+
+
+def _kind(result: Observed) -> Case:
+    return replace(result.case, nbytes=0)

@@ -1,0 +1,1 @@
+"""Measured against expected, and what would explain the difference."""

@@ -1,0 +1,251 @@
+"""Whether measured times are right: held against the model's band, and against what would explain them otherwise."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from statistics import fmean, median
+
+from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis, Variables
+from collbench.cases import Case
+from collbench.errors import CollbenchError
+from collbench.measurement import Observed, Prediction
+from collbench.model.bands import LARGE
+from collbench.model.predict import curve, regime
+from collbench.topology.system import System
+from collbench.units import format_size
+
+Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
+
+FEWEST = 3  # sizes that a verdict needs
+TOLD = 3  # reasons
+MARGIN = math.log(1.25)  # beyond the band: what a machine may be slower than others of its kind, and still be right
+LOOSE = math.log(2)  # the same for what NCCL's own table does not cost: operations made of sends and receives
+TABLED = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
+CEILING = {"one node": 1.25, "nodes over InfiniBand": 1.3, "nodes over others": 1.8, "pcie": 1.6}
+"""Times the expected time that a healthy machine takes at most at the bandwidth end, where the model knows most.
+
+Bands are quantiles of all collectives and machines together, some of which the model does not follow.
+"""
+EXPLAINED = 0.6  # of the distance from the expected times, the most that may be left under a likely reason
+PLAUSIBLE = 2.5  # times off that a reason may leave; beyond, something else is wrong too, and it is not known
+SIGNED = 0.9  # the same where a fact of the header speaks for the reason
+PENALTY = 0.05  # logarithm of a ratio that each reason must gain over nothing, and each variant after the first
+NOTICED = 1.02  # times that a reason must make longer somewhere to be one
+SMALL = 2**16  # bytes up to which latency is what counts
+NOISY = 0.10  # how far times scatter about their neighbours, or samples about their median, on a machine at rest
+
+
+class Verdict(Enum):
+    """Of one curve."""
+
+    AS_EXPECTED = "as expected"
+    SLOW = "slow"
+    FASTER = "faster than modelled"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A hypothesis with its evidence: how far the times are from it, as a typical ratio, and facts of the header."""
+
+    hypothesis: Hypothesis
+    off: float  # between the measured time and the one under it: 1.1 for a tenth
+    left: float  # its logarithm and the penalties
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One curve: measured and expected, side by side."""
+
+    implementation: str
+    measured: tuple[Observed, ...]  # by size
+    expected: tuple[Prediction, ...]  # as many, or none
+    verdict: Verdict
+    remark: str = ""  # why it is unknown, or where it is slow
+    reasons: tuple[Reason, ...] = ()  # the likeliest first
+    off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
+
+    def likely(self) -> Iterator[tuple[str, str]]:
+        """The first reasons in words, each with what to do; those behind are hardly ever it."""
+        for each in self.reasons[:TOLD]:
+            facts = f"; {'; '.join(each.facts)}" if each.facts else ""
+            yield (
+                f"{each.hypothesis.name}: then {each.off:.2f}x off instead of {self.off:.2f}x{facts}",
+                each.hypothesis.fix,
+            )
+
+    @property
+    def unexplained(self) -> str:
+        """What to say of a slow curve without a reason; nothing of any other."""
+        if self.verdict is not Verdict.SLOW or self.reasons:
+            return ""
+        return f"reason: unknown; times are {self.off:.2f}x off, and nothing that the model can change explains them"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run's header says that bears on the reasons."""
+
+    variables: Variables
+    caveats: tuple[str, ...] = ()
+    no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
+
+
+def diagnose(rows: Sequence[Observed], system: System | None, facts: Facts, expect: Expect = curve) -> Diagnosis:
+    """One curve's rows, of one implementation and all sizes, against a system, or against none that is known."""
+    rows = tuple(sorted(rows, key=lambda each: each.case.nbytes))
+    name = rows[0].implementation
+    if system is None:
+        return Diagnosis(name, rows, (), Verdict.UNKNOWN, facts.no_system)
+    try:
+        expected = tuple(expect(_used(system, rows), [each.case for each in rows], name))
+    except CollbenchError as error:
+        return Diagnosis(name, rows, (), Verdict.UNKNOWN, f"nothing to compare with: {error}")
+    expected = tuple(_narrowed(each, regime(_used(system, rows))) for each in expected)
+    if len(rows) < FEWEST:
+        remark = f"{len(rows)} size{'s' if len(rows) > 1 else ''} measured; {FEWEST} are needed"
+        return Diagnosis(name, rows, expected, Verdict.UNKNOWN, remark)
+    verdict, remark = judge(rows, expected)
+    found = Diagnosis(name, rows, expected, verdict, remark)
+    found = replace(found, off=math.exp(_distance(found, [each.seconds for each in expected])))
+    return replace(found, reasons=tuple(explain(found, system, facts, expect))) if verdict is Verdict.SLOW else found
+
+
+def _used(system: System, rows: Sequence[Observed]) -> System:
+    """As much of the system as there were ranks."""
+    return system.part(rows[0].case.ranks)
+
+
+def _narrowed(expected: Prediction, where: str) -> Prediction:
+    """With no more above than a healthy machine may take."""
+    if expected.case.nbytes < LARGE or expected.case.collective.name not in TABLED:
+        return expected
+    return replace(expected, high=min(expected.high, CEILING[where] * expected.seconds))
+
+
+def _distances(rows: Sequence[Observed], seconds: Sequence[float]) -> list[float]:
+    """Logarithms of measured over other times."""
+    return [math.log(each.typical / other) for each, other in zip(rows, seconds, strict=True)]
+
+
+def _distance(found: Diagnosis, seconds: Sequence[float]) -> float:
+    """How far the measured times are from others: sizes that were slow count as much together as the rest together.
+
+    So what explains a slow end is not lost among sizes that are right, nor may it spoil those.
+    """
+    off = [abs(each) for each in _distances(found.measured, seconds)]
+    slow = [each.typical > other.high for each, other in zip(found.measured, found.expected, strict=True)]
+    parts = [[each for each, there in zip(off, slow, strict=True) if there is wanted] for wanted in (True, False)]
+    return fmean(fmean(part) for part in parts if part)
+
+
+def judge(rows: Sequence[Observed], expected: Sequence[Prediction]) -> tuple[Verdict, str]:
+    """Slow where half of the sizes, neighbours, or the bandwidth end lie beyond their bands, by the median of them.
+
+    A few sizes beyond are none of the machine's: outliers, or where the library changes its algorithm.
+    """
+    above = _distances(rows, [each.high for each in expected])
+    below = [-each for each in _distances(rows, [each.low for each in expected])]
+    for verdict, beyond, at_end in ((Verdict.SLOW, above, 0.0), (Verdict.FASTER, below, MARGIN)):
+        place = _worst(beyond, rows, at_end)
+        if place is not None:
+            ratio = rows[place].typical / expected[place].seconds
+            sizes = f"{sum(each > 0 for each in beyond)} of {len(rows)} sizes are beyond the band"
+            where = format_size(rows[place].case.nbytes)
+            return verdict, f"{ratio:.2g} times the expected time at {where}, {sizes}"
+    return Verdict.AS_EXPECTED, ""
+
+
+def _worst(beyond: Sequence[float], rows: Sequence[Observed], at_end: float) -> int | None:
+    """The middle of the stretch that is furthest beyond its bands, if any is by more than its margin."""
+    loose = rows[0].case.collective.name not in TABLED
+    excess = {
+        stretch: median(beyond[i] for i in stretch) - (LOOSE if loose else margin)
+        for stretch, margin in _stretches([each.case.nbytes for each in rows], at_end)
+    }
+    worst = max(excess, key=lambda each: excess[each])
+    return worst[len(worst) // 2] if excess[worst] > 0 else None
+
+
+def _stretches(sizes: Sequence[int], at_end: float) -> list[tuple[range, float]]:
+    """Neighbours whose median decides, with their margins: each half of the sizes, and the bandwidth end."""
+    half = max(FEWEST, len(sizes) // 2)
+    found = [(range(first, first + half), MARGIN) for first in range(len(sizes) - half + 1)]
+    end = sum(size < LARGE for size in sizes)
+    return [*found, (range(end, len(sizes)), at_end)] if len(sizes) - end >= FEWEST else found
+
+
+def settings(facts: Facts) -> list[str]:
+    """Variables of the header that would make a machine slow, whether or not they did."""
+    return list(dict.fromkeys(fact for each in HYPOTHESES for fact in each.facts(facts.variables, ())))
+
+
+def explain(found: Diagnosis, system: System, facts: Facts, expect: Expect = curve) -> Iterator[Reason]:
+    """The reasons that the times speak for, the likeliest first; none is an answer too."""
+    nothing = math.log(found.off)
+    reasons = []
+    for hypothesis in HYPOTHESES:
+        said = tuple(hypothesis.facts(facts.variables, facts.caveats))
+        reason = _best(hypothesis, said, found, _curves(hypothesis, found, system, expect))
+        least = SIGNED if said else EXPLAINED
+        if reason and reason.left <= nothing * least and reason.off <= PLAUSIBLE:
+            reasons.append(reason)
+    yield from sorted(reasons, key=lambda each: (not each.facts, each.left))
+
+
+def _best(
+    hypothesis: Hypothesis, said: tuple[str, ...], found: Diagnosis, curves: Sequence[Sequence[float]]
+) -> Reason | None:
+    """The curve that fits best, each further one being a little less likely; None if there is none."""
+    reasons = []
+    for number, seconds in enumerate(curves):
+        off = _distance(found, seconds)
+        reasons.append(Reason(hypothesis, math.exp(off), off + PENALTY * (1 + number / 2), said))
+    return min(reasons, key=lambda each: each.left, default=None)
+
+
+def _curves(hypothesis: Hypothesis, found: Diagnosis, system: System, expect: Expect) -> list[list[float]]:
+    """Seconds at each measured size under a hypothesis, in all its variants; none where it does not apply."""
+    rows, healthy = found.measured, [each.seconds for each in found.expected]
+    if hypothesis.shape:
+        quiet = hypothesis.needs_noise and scatter(rows, healthy) < NOISY
+        shaped = [] if quiet else _shaped(hypothesis.shape, rows, healthy)
+        return [shaped] if shaped else []
+    curves = []
+    for changed in hypothesis.changed(_used(system, rows)):
+        try:
+            seconds = [each.seconds for each in expect(changed, [row.case for row in rows], found.implementation)]
+        except CollbenchError:
+            continue
+        if any(other > NOTICED * usual for other, usual in zip(seconds, healthy, strict=True)):
+            curves.append(seconds)
+    return curves
+
+
+def _shaped(shape: str, rows: Sequence[Observed], healthy: Sequence[float]) -> list[float]:
+    """The expected times with what fits best: a constant more, or their bytes at a fraction of the rate.
+
+    None where the sizes say nothing of it.
+    """
+    if shape == "fraction":
+        start = healthy[0]
+        times = [row.typical / usual for row, usual in zip(rows, healthy, strict=True) if usual > 2 * start]
+        return [start + max(1.0, median(times)) * (each - start) for each in healthy] if times else []
+    excess = [row.typical - usual for row, usual in zip(rows, healthy, strict=True) if row.case.nbytes <= SMALL]
+    if len(excess) < FEWEST:
+        return []
+    more = max(0.0, median(excess))
+    return [each + more for each in healthy]
+
+
+def scatter(rows: Sequence[Observed], healthy: Sequence[float]) -> float:
+    """How far times over the expected ones lie from their neighbours' mean, or samples from their median.
+
+    The greater of both, as a logarithm.
+    """
+    logs = _distances(rows, healthy)
+    jumps = [abs(here - (before + after) / 2) for before, here, after in zip(logs, logs[1:], logs[2:], strict=False)]
+    spreads = [math.log(each.percentile(90) / each.typical) for each in rows]
+    return max(fmean(jumps), median(spreads))

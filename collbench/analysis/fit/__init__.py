@@ -1,0 +1,1 @@
+"""A measured curve as three numbers with intervals."""

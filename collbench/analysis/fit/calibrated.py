@@ -1,0 +1,56 @@
+"""The model brought to a machine by all of its measured curves together, written as a file for `--on FILE.toml`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from collbench.analysis.fit.curve import FEWEST
+from collbench.analysis.fit.runs import measured
+from collbench.analysis.machine import machine, sized
+from collbench.errors import UsageError
+from collbench.measurement import Observed
+from collbench.model import choice
+from collbench.model.calibrate import calibrate
+from collbench.model.equation import Calibration, Terms
+from collbench.runs.file import Run
+from collbench.topology.system import System
+from collbench.topology.written import to_toml
+
+LIBRARY = "nccl"  # whose times the model's equation describes
+
+
+def calibration(runs: Sequence[Run], name: str | None) -> tuple[System, Calibration]:
+    """The machine and its factors; UsageError if the runs cannot carry them."""
+    rows = [each for each in measured(runs) if each.implementation == LIBRARY]
+    system = machine(runs[0], name)
+    sizes = {each.case.nbytes for each in rows}
+    if len(sizes) < FEWEST:
+        raise UsageError(
+            f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
+            f"measure them with `collbench sweep --impl {LIBRARY}`"
+        )
+    most = max(each.case.ranks for each in rows)
+    system = replace(system if most <= system.ranks else sized(system, most), calibration="")
+    return system, calibrate(_curves(system, rows))
+
+
+def _curves(system: System, rows: Sequence[Observed]) -> list[tuple[Terms, list[tuple[float, float]]]]:
+    """What the equation knows of each collective and number of ranks, and the times measured for it."""
+    groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for each in rows:
+        key = each.case.collective.name, each.case.ranks
+        groups.setdefault(key, []).append((max(1.0, float(each.case.nbytes)), each.typical))
+    return [(choice.terms(system.part(ranks), name), times) for (name, ranks), times in groups.items()]
+
+
+def write(path: Path, runs: Sequence[Run], name: str | None) -> Path:
+    """Fit, and write the system with its factors; UsageError if it cannot be written."""
+    if path.suffix != ".toml":
+        raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
+    system, factors = calibration(runs, name)
+    text = to_toml(system, {name: round(value, 4) for name, value in asdict(factors).items()})
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another -o") from None
+    return path

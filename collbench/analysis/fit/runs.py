@@ -1,0 +1,199 @@
+"""The measured curves of runs with a fit to each: latency, bandwidth, and who wins from which size on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collbench import stats
+from collbench.analysis.crossover import contests
+from collbench.analysis.fit.crossing import Crossing, crossings
+from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, Unfit, fit
+from collbench.cases import Case
+from collbench.errors import UsageError
+from collbench.measurement import Observed, observed
+from collbench.runs.file import Run
+from collbench.units import format_rate, format_seconds, format_size
+
+
+@dataclass(frozen=True)
+class Held:
+    """A size that was kept from the fit, and where the fit says that it should be."""
+
+    nbytes: int
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    warning: str
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval was right."""
+        return self.low <= self.measured <= self.high
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One implementation at one kind of case, over sizes: samples in seconds for each."""
+
+    case: Case  # of no size
+    implementation: str
+    samples: Mapping[int, tuple[float, ...]]
+    fit: CurveFit | None = None
+    reason: str = ""  # why there is no fit
+    held: tuple[Held, ...] = field(default=())
+
+    def warnings(self) -> Iterator[str]:
+        """What of the fit reaches beyond what was measured."""
+        if not self.fit:
+            return
+        first, last = self.fit.sizes[0], self.fit.sizes[-1]
+        least = float(self.fit.predict(first))
+        if least > 2 * self.fit.latency:
+            yield f"latency is extrapolated: even {format_size(first)} takes {format_seconds(least)}"
+        if not last > self.fit.half_size:
+            yield f"the rate is extrapolated: {format_size(last)}, the largest size, does not reach half of it"
+
+
+def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
+    """Every curve of the runs, fitted without the sizes that are held back; UsageError if they are of two machines."""
+    machines = dict.fromkeys(str(run.part("topology").get("name", "?")) for run in runs)
+    if len(machines) > 1:
+        raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
+    groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}
+    for each in measured(runs):
+        sizes = groups.setdefault((replace(each.case, nbytes=0), each.implementation), {})
+        sizes[each.case.nbytes] = sizes.get(each.case.nbytes, ()) + each.times
+    return [_fitted(Curve(case, name, sizes), held_back) for (case, name), sizes in groups.items()]
+
+
+def measured(runs: Sequence[Run]) -> list[Observed]:
+    """Rows that were right and have a time; not those of no bytes, which other tools print for sizes rounded down."""
+    return [each for run in runs for each in observed(run.results) if each.case.nbytes > 0]
+
+
+def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
+    sizes = [size for size in curve.samples if size not in held_back]
+    try:
+        found = fit(sizes, [curve.samples[size] for size in sizes])
+    except Unfit as error:
+        return replace(curve, reason=str(error))
+    held = [_held(found, size, curve.samples[size]) for size in held_back if size in curve.samples]
+    return replace(curve, fit=found, held=tuple(held))
+
+
+def _held(found: CurveFit, nbytes: int, samples: Sequence[float]) -> Held:
+    predicted, interval = float(found.predict(nbytes)), found.prediction_interval(nbytes)
+    return Held(nbytes, stats.percentile(samples, 50), predicted, *interval, found.beyond(nbytes))
+
+
+HEADING = (
+    "",
+    "latency",
+    f"{CONFIDENCE:.0%}",
+    "rate",
+    f"{CONFIDENCE:.0%}",
+    "half at",
+    f"{CONFIDENCE:.0%}",
+    "bend",
+    "off",
+)
+
+
+def columns(curve: Curve) -> tuple[str, ...]:
+    """What one row of the table says of a curve that has a fit."""
+    assert curve.fit
+    found = curve.fit
+    return (
+        curve.implementation,
+        format_seconds(found.latency),
+        _span(found.latency_interval(), format_seconds),
+        format_rate(found.rate),
+        _span(found.rate_interval(), format_rate),
+        format_size(found.half_size),
+        _span(found.half_size_interval(), format_size),
+        format_size(found.bend) if found.bend < float("inf") else "",
+        f"{stats.percentile(abs(found.residuals).tolist(), 50):.1%}",
+    )
+
+
+def _span(interval: tuple[float, float], written: Any) -> str:
+    return f"{written(interval[0])} - {written(interval[1])}"
+
+
+def held_in_words(curve: Curve, held: Held) -> str:
+    """`mpi: 128 KiB held back: took 40.8 us, expected 35.1 us, 25.4 us to 48.6 us: covered`."""
+    low, high = map(format_seconds, (held.low, held.high))
+    words = f"took {format_seconds(held.measured)}, expected {format_seconds(held.predicted)}, {low} to {high}"
+    end = "covered" if held.covered else "NOT covered"
+    return f"{curve.implementation}: {format_size(held.nbytes)} held back: {words}: {end}" + (
+        f" ({held.warning})" if held.warning else ""
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    """Where the faster of two implementations changes by their fits, and where the measured times themselves cross."""
+
+    case: Case
+    library: str
+    challenger: str
+    crossing: Crossing
+    measured: tuple[float, ...]
+
+    def __str__(self) -> str:
+        low, high = map(format_size, (self.crossing.low, self.crossing.high))
+        how = f"{low} to {high}" if self.crossing.sure else "or perhaps nowhere"
+        seen = ", ".join(map(format_size, self.measured)) or "nowhere"
+        return (
+            f"{self.challenger} and {self.library} cross at {format_size(self.crossing.nbytes)}, {how} "
+            f"(straight lines between measured sizes: {seen})"
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """For `--json`, in bytes."""
+        said = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
+        return said | vars(self.crossing) | {"measured": list(self.measured)}
+
+
+def all_crossings(found: Sequence[Curve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
+    """Between every library and every hand-written implementation that both have a fit."""
+    fits = {(curve.case, curve.implementation): curve.fit for curve in found if curve.fit}
+    crossed = []
+    for contest in contests(measured(runs), libraries):
+        case = replace(contest.case, nbytes=0)
+        library, challenger = fits.get((case, contest.library)), fits.get((case, contest.challenger))
+        if library and challenger:
+            names = case, contest.library, contest.challenger
+            seen = tuple(contest.crossovers)
+            crossed += [Change(*names, each, seen) for each in crossings(library, challenger)]
+    return crossed
+
+
+def fields(curve: Curve) -> dict[str, Any]:
+    """A curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
+    said = {"collective": curve.case.collective.name, "dtype": curve.case.dtype.name, "ranks": curve.case.ranks}
+    said |= {"in_place": curve.case.in_place, "implementation": curve.implementation}
+    if not curve.fit:
+        return said | {"reason": curve.reason}
+    found, interval = curve.fit, {}
+    interval["latency"] = found.latency_interval()
+    interval["rate"], interval["half_size"] = found.rate_interval(), found.half_size_interval()
+    return said | {
+        "coefficients": found.coefficients.tolist(),
+        "bend": _finite(found.bend),
+        "latency": found.latency,
+        "rate": _finite(found.rate),
+        "half_size": _finite(found.half_size),
+        "intervals": {name: [_finite(end) for end in ends] for name, ends in interval.items()},
+        "confidence": CONFIDENCE,
+        "sizes": found.sizes.tolist(),
+        "residuals": found.residuals.tolist(),
+        "residuals_left_out": found.left_out.tolist(),
+        "held_back": [{**vars(held), "covered": held.covered} for held in curve.held],
+        "warnings": list(curve.warnings()),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None

@@ -1,0 +1,144 @@
+"""What to measure: one case, how to sample it, and the sweep over many."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from collbench.collectives import REDUCED, Collective
+from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, expected, inputs, recipe
+
+
+@dataclass(frozen=True)
+class Case:
+    """One collective at one size: everything that decides what is sent, and what must arrive.
+
+    `nbytes` is the whole logical array as nccl-tests counts it, a whole number of elements (per rank, if sharded).
+    """
+
+    collective: Collective
+    nbytes: int
+    dtype: Datatype
+    redop: Reduction
+    root: int
+    ranks: int
+    in_place: bool
+
+    @property
+    def block(self) -> int:
+        """Elements in one block of the send and receive buffers."""
+        return self.nbytes // self.granule
+
+    @property
+    def granule(self) -> int:
+        """The smallest size in bytes of such a case; every size is a multiple of it."""
+        return self.dtype.itemsize * (self.ranks if self.collective.sharded else 1)
+
+    @property
+    def send_count(self) -> int:
+        """Elements in each rank's send buffer."""
+        return self.block * self.collective.send_blocks(self.ranks)
+
+    @property
+    def receive_count(self) -> int:
+        """Elements in each rank's receive buffer."""
+        return self.block * self.collective.receive_blocks(self.ranks)
+
+    def places(self, rank: int) -> tuple[int, int]:
+        """First element of the send and of the receive buffer; both count from one buffer if in place."""
+        if not self.in_place or self.collective.in_place is None:
+            return 0, 0
+        send, receive = self.collective.in_place(rank, self.ranks)
+        return send * self.block, receive * self.block
+
+    def pieces(self, rank: int) -> Iterator[tuple[int, int, int]]:
+        """What a rank must hold: (first received element, source rank or REDUCED, first element sent), a block each."""
+        for block, source, sent in self.collective.moves(rank, self.ranks, self.root):
+            yield block * self.block, source, sent * self.block
+
+    def recipe(self, seed: int) -> Recipe:
+        """The numbers that its inputs depend on, besides rank and index."""
+        return recipe(self.dtype, self.redop, self.ranks, seed)
+
+    def input(self, rank: int, seed: int) -> Array:
+        """The send buffer of `rank`, in storage values."""
+        return inputs(self.dtype, self.redop, self.recipe(seed), rank, 0, self.send_count)
+
+    def expected(self, rank: int, seed: int) -> list[tuple[int, Array]]:
+        """The receive buffer of `rank` afterwards: (first element, storage values) for each block that is defined."""
+        how = self.recipe(seed)
+        return [
+            (
+                first,
+                expected(self.dtype, self.redop, how, sent, self.block)
+                if source == REDUCED
+                else inputs(self.dtype, self.redop, how, source, sent, self.block),
+            )
+            for first, source, sent in self.pieces(rank)
+        ]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How often to measure a case: until the median is known well enough, or its time is spent."""
+
+    budget: float = 0.5  # seconds of measuring a case, all its implementations together
+    precision: float = 0.02  # wanted half-width of the 95 % interval of the median, relative to the median
+    minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
+    region: float | None = None  # seconds that one sample should last; by default what the platform needs
+    iters: int | None = None  # exactly this many samples instead
+    warmup: int = 1  # untimed samples of each implementation first
+    timeout: float = 30.0  # seconds without progress after which a case counts as hung
+    check_only: bool = False  # one checked run of each implementation, and no samples
+    traced: bool = False  # find out where the time goes instead (collbench/measure/tracing.py)
+    graph: bool = True  # on a GPU: replay a captured graph rather than launch one by one
+
+
+SPINS = ("auto", "yield", "busy")
+"""A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The cases to measure and the implementations to measure each with, in the order of the table."""
+
+    collectives: tuple[Collective, ...]
+    sizes: tuple[int, ...]
+    dtypes: tuple[Datatype, ...]
+    redops: tuple[Reduction, ...]
+    ranks: int
+    implementations: tuple[str, ...]
+    root: int = 0
+    in_place: bool = False
+    sampling: Sampling = Sampling()
+    spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
+
+    def cases(self) -> Iterator[Case]:
+        """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped."""
+        for collective in self.collectives:
+            for dtype in self.dtypes:
+                for redop in self.redops if collective.reduces else (NONE,):
+                    yield from self._sizes(collective, dtype, redop)
+
+    def _sizes(self, collective: Collective, dtype: Datatype, redop: Reduction) -> Iterator[Case]:
+        seen = set()
+        root = self.root if collective.rooted else 0
+        for size in self.sizes:
+            case = Case(collective, size, dtype, redop, root, self.ranks, self.in_place)
+            nbytes = max(case.block, 1) * case.granule
+            if nbytes not in seen:
+                seen.add(nbytes)
+                yield Case(collective, nbytes, dtype, redop, root, self.ranks, self.in_place)
+
+
+def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:
+    """Sizes from `first` to `last`, each `factor` times the one before (nccl-tests' -f)."""
+    sizes = []
+    size: float = first
+    while size <= last:
+        sizes.append(int(size))
+        size = max(size * factor, int(size) + 1)
+    return tuple(sizes)
+
+
+def linear(first: int, last: int, step: int) -> tuple[int, ...]:
+    """Sizes from `first` to `last` in steps of `step` bytes (nccl-tests' -i)."""
+    return tuple(range(first, last + 1, step))

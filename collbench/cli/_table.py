@@ -1,0 +1,231 @@
+"""Results as lines of a table, made one by one while a sweep runs or is predicted."""
+
+from collections.abc import Iterator, Sequence
+
+from collbench.cases import Case
+from collbench.cli import _breakdown
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed, timed
+from collbench.stats import percentile
+from collbench.units import format_rate, format_seconds, format_size
+
+PAIRED_LEGEND = (
+    "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
+    "B / A: the median of the rounds' ratios, below 1 where B is faster; rounds: the least and the greatest of them"
+)
+LEGEND = (
+    "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
+    "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
+)
+EXPECTED_LEGEND = (
+    "time: what a model expects of one operation on the slowest rank; nine in ten: the band around it\n"
+    "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
+)
+CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
+ESTIMATE = (
+    "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
+)
+_ROW = "{size:>9}  {name:<16} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+_EXPECTED = "{size:>9}  {name:<16} {time:>9} {band:>18} {algbw:>8} {busbw:>8} {ratio:>8}  {how:<16} {check}"
+_PAIRED = (
+    "{size:>9}  {name:<16} {label:<18} {time:>9} {interval:>7} {algbw:>8} {busbw:>8} {ratio:>8}  {spread:>16}  {check}"
+)
+_LABEL = 18  # characters of a setting's name in a row
+_CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
+
+
+def title(case: Case) -> str:
+    """What the next rows have in common."""
+    words = [case.collective.name, case.dtype.name]
+    words += [case.redop.name] if case.collective.reduces else []
+    words += [f"root {case.root}"] if case.collective.rooted else []
+    words += ["in place"] if case.in_place else []
+    return f"{', '.join(words)}, {case.ranks} rank{'s' if case.ranks > 1 else ''}"
+
+
+_SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
+
+
+def heading(library: str, spread: bool = False, estimates: bool = False) -> str:
+    """The names of the columns; `spread` adds the percentiles of the samples, `estimates` what the library expects."""
+    return _ROW.format(
+        size="size",
+        name="",
+        time="time",
+        interval="± 95 %",
+        spread="".join(f"{name:>9} " for name in _SPREAD) if spread else "",
+        estimate=f"{'estimate':>9} " if estimates else "",
+        algbw="algbw",
+        busbw="busbw",
+        ratio=f"vs {library}" if library else "",
+        check="check",
+    )
+
+
+def expected_heading(library: str) -> str:
+    """The same for predictions."""
+    return _EXPECTED.format(
+        size="size",
+        name="",
+        time="time",
+        band="nine in ten",
+        algbw="algbw",
+        busbw="busbw",
+        ratio=f"vs {library}" if library else "",
+        how="algorithm",
+        check="",
+    ).rstrip()
+
+
+def change_heading() -> str:
+    """The names of the columns where the same is predicted twice."""
+    return _CHANGE.format(
+        size="size", name="", before="as it is", after="what if", ratio="takes", how="algorithm", note=""
+    ).rstrip()
+
+
+def change_row(before: Result, after: Result) -> str:
+    """A prediction beside the one without the change; `takes` is how many times as long it lasts."""
+    if not isinstance(before, Prediction) or not isinstance(after, Prediction):
+        return row(after, None)
+    return _CHANGE.format(
+        size=format_size(after.case.nbytes),
+        name=after.implementation,
+        before=format_seconds(before.seconds),
+        after=format_seconds(after.seconds),
+        ratio=f"{after.seconds / before.seconds:.2f}x",
+        how=_way(after),
+        note=f"predicted, {after.note}" if after.note else "predicted",
+    )
+
+
+def label(letter: str, setting: str) -> str:
+    """What a row calls a setting: its letter, and as much of the end of its words as there is room for."""
+    words, room = setting or "as is", _LABEL - len(letter) - 1
+    return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
+
+
+def paired_heading() -> str:
+    """The names of the columns where two settings are measured in turn."""
+    names = {each: each for each in ("size", "time", "algbw", "busbw", "check")}
+    return _PAIRED.format(**names, name="", label="setting", interval="± 95 %", ratio="B / A", spread="rounds")
+
+
+def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Sequence[float]) -> Iterator[str]:
+    """A row for each of two settings, or one for both where they are skipped alike.
+
+    `ratios` are those of the rounds, none where one of them has no time.
+    """
+    if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
+        yield row(pair[0], None)
+        return
+    for number, (result, name) in enumerate(zip(pair, labels, strict=True)):
+        size, implementation = ("", "") if number else (format_size(result.case.nbytes), result.implementation)
+        if not isinstance(result, Measurement) or result.mismatch:
+            yield f"{size:>9}  {implementation:<16} {name:<{_LABEL}} {_reason(result)}"
+            continue
+        told = ratios if number else ()
+        yield _PAIRED.format(
+            size=size,
+            name=implementation,
+            label=name,
+            time=format_seconds(result.typical),
+            interval=_halfwidth(result),
+            algbw=format_rate(result.algbw),
+            busbw=format_rate(result.busbw),
+            ratio=f"{_factor(percentile(told, 50))}x" if told else "",
+            spread=f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else "",
+            check=", ".join(filter(None, ["ok", result.note])),
+        )
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def _reason(result: Result) -> str:
+    """Why there is no time."""
+    if isinstance(result, Skipped | Failed):
+        return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
+    return f"WRONG: {_wrong(result)}" if isinstance(result, Measurement | Reported) else ""
+
+
+def _halfwidth(result: Measurement | Reported) -> str:
+    low, high = result.interval
+    halfwidth = (high - low) / 2 / result.typical
+    return f"{halfwidth:.1%}" if halfwidth < 10 else "?"
+
+
+def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False) -> str:
+    """One result; `library` is the result for the same case that it is compared with."""
+    size = format_size(result.case.nbytes)
+    if isinstance(result, Skipped | Failed):
+        return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
+    if isinstance(result, Explanation):
+        return _breakdown.row(result)
+    if isinstance(result, Prediction):
+        return _expected_row(result, library)
+    if _wrong(result):
+        return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
+    if not result.typical > 0:  # some tools print a row without a time
+        return f"{size:>9}  {result.implementation:<16} no time{f', {result.note}' if result.note else ''}"
+    return _ROW.format(
+        size=size,
+        name=result.implementation,
+        time=format_seconds(result.typical),
+        interval=_halfwidth(result),
+        spread="".join(f"{format_seconds(result.percentile(each)):>9} " for each in _SPREAD.values()) if spread else "",
+        estimate=f"{_estimate(result):>9} " if estimates else "",
+        algbw=format_rate(result.algbw),
+        busbw=format_rate(result.busbw),
+        ratio=_ratio(result, library),
+        check=", ".join(filter(None, [_check(result), result.note])),
+    )
+
+
+def _wrong(result: Measurement | Reported) -> str:
+    """What is wrong with it, if anything is known to be."""
+    if isinstance(result, Measurement):
+        return str(result.mismatch or "")
+    return f"{result.wrong} elements" if result.wrong else ""
+
+
+def _check(result: Measurement | Reported) -> str:
+    if isinstance(result, Measurement):
+        return "ok"
+    return "reported, not checked" if result.wrong is None else "reported ok"
+
+
+def _way(result: Prediction) -> str:
+    return "/".join(filter(None, [result.algorithm, result.protocol]))
+
+
+def _estimate(result: Measurement | Reported) -> str:
+    estimate = result.estimate if isinstance(result, Measurement) else None
+    return "" if estimate is None else format_seconds(estimate)
+
+
+def _expected_row(result: Prediction, library: Timed | None) -> str:
+    return _EXPECTED.format(
+        size=format_size(result.case.nbytes),
+        name=result.implementation,
+        time=format_seconds(result.seconds),
+        band=" .. ".join(map(format_seconds, result.band)),
+        algbw=format_rate(result.algbw),
+        busbw=format_rate(result.busbw),
+        ratio=_ratio(result, library),
+        how=_way(result),
+        check=f"predicted, {result.note}" if result.note else "predicted",
+    )
+
+
+def _ratio(result: Timed, library: Timed | None) -> str:
+    if library is None or library is result:
+        return ""
+    speedup = library.typical / result.typical
+    return f"{speedup:.2f}x" if speedup >= 0.01 else f"{speedup:.1g}x"
+
+
+def library_of(results: Sequence[Result], libraries: Sequence[str], case: Case) -> Timed | None:
+    """The library's result for this case among those so far, if it has a time."""
+    of_case = (each for each in reversed(results) if each.implementation in libraries and each.case == case)
+    return next(timed(of_case), None)

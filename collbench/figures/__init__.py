@@ -1,0 +1,1 @@
+"""Pictures of measurements, of predictions, of systems and of where the time goes."""

@@ -1,0 +1,237 @@
+"""Figures of run files, measured or predicted, against message size: one panel a topology, or all in one.
+
+The files are `bandwidth.png` and `latency.png`, after what tells several apart: `allreduce-latency.png` where
+there are several collectives, `allreduce-half-in-place-latency.png` where that one was measured with several
+dtypes and also in place, `overlay-latency.png` where all topologies share a panel.  `draw` writes them, `figures`
+yields them to whoever embeds one.
+
+Matplotlib is imported at the first figure.  Another figure of the same panels is a row in views.QUANTITIES, another
+look of all a row in styles.STYLES.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from collbench.figures import axes as scales
+from collbench.figures import legends
+from collbench.figures.looks import Look, looks
+from collbench.figures.overlay import Layer, alone, overlaid, place
+from collbench.figures.panels import Combination, Line, Panel, only, panels
+from collbench.figures.styles import SCREEN, UNDATED, Style, letters_of, style
+from collbench.figures.views import DEFAULT, Quantity, chosen
+from collbench.runs.file import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Cell = tuple[Layer, ...]
+"""What shares its axes: one layer, or several in an overlay."""
+
+
+class Wanted(NamedTuple):
+    """What to draw of the runs, and how."""
+
+    views: Sequence[str] = DEFAULT  # names of views.QUANTITIES, or "all"
+    style: Style = SCREEN
+    overlay: bool = False  # all topologies of a figure in one panel
+    implementations: Collection[str] = ()  # those alone; none: all
+    machine: str | None = None  # the system that measured runs are of, if their files are not to say
+
+
+PLAIN = Wanted()
+
+
+def draw(
+    runs: Sequence[Run],
+    folder: Path,
+    formats: Sequence[str] = ("png",),
+    apart: bool = False,
+    wanted: Wanted = PLAIN,
+    say: Callable[[str], None] = lambda reason: None,
+) -> list[Path]:
+    """Write every figure of these runs into `folder` and say which files; none if there is nothing to draw.
+
+    Predictions are laid over measurements unless they are to stand `apart`.  `say` is told of each panel that a view
+    has to leave out, and why.  The same runs give the same bytes, whatever the user's Matplotlib configuration.
+    """
+    drawn = figures(runs, apart, wanted, say)
+    return [path for stem, figure in drawn for path in save(figure, folder, stem, formats, wanted.style)]
+
+
+def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
+    """Write one figure in each format, and say which files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
+    for path in paths:
+        with style(of_style):
+            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+    return paths
+
+
+def figures(
+    runs: Sequence[Run],
+    apart: bool = False,
+    wanted: Wanted = PLAIN,
+    say: Callable[[str], None] = lambda reason: None,
+) -> Iterator[tuple[str, "Figure"]]:
+    """Each figure, after the file name that it should have but for the suffix."""
+    views = chosen(wanted.views)
+    found = panels(runs, apart, wanted.machine)
+    if wanted.implementations:
+        left = {combination: only(row, wanted.implementations) for combination, row in found.items()}
+        found = {combination: row for combination, row in left.items() if row}
+    known = _looks(line for row in found.values() for panel in row for line, _ in panel.points)
+    said: set[str] = set()
+    for combination, row in found.items():
+        cells: list[Cell] = [overlaid(row)] if wanted.overlay else [(Layer(panel),) for panel in row]
+        for quantity in views:
+            drawable = [kept for cell in cells if (kept := _drawable(cell, quantity, said, say))]
+            if drawable:
+                stem = [*_distinction(combination, found), *(["overlay"] if wanted.overlay else []), quantity.name]
+                yield "-".join(stem), _figure(combination, drawable, quantity, known, wanted.style)
+
+
+def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str], None]) -> Cell:
+    """The layers that the view can be drawn of; each reason against one is said once."""
+    for panel in (layer.panel for layer in cell):
+        reason = f"{quantity.name} not drawn for {place(panel)}: {quantity.lacking(panel)}"
+        if quantity.lacking(panel) and reason not in said:
+            said.add(reason)
+            say(reason)
+    return tuple(layer for layer in cell if not quantity.lacking(layer.panel))
+
+
+def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
+    """A look for each line: those of one implementation differ only in being predicted or not."""
+    wanted = set(lines)
+    chosen = looks(line.implementation for line in wanted)
+    every = {Line(name, predicted): look for name, look in chosen.items() for predicted in (False, True)}
+    return {line: look.predicted if line.predicted else look for line, look in every.items() if line in wanted}
+
+
+def _distinction(combination: Combination, found: Collection[Combination]) -> list[str]:
+    """The parts of a combination that tell it from the others that were found."""
+    others = [combination._replace(collective=other.collective) for other in found]
+    others += [other for other in found if other.collective == combination.collective]
+    varied = (len(set(values)) > 1 for values in zip(*others, strict=True))
+    return [part for part, varies in zip(combination, varied, strict=True) if varies and part]
+
+
+def _figure(
+    combination: Combination, cells: list[Cell], quantity: Quantity, known: dict[Line, Look], of_style: Style
+) -> "Figure":
+    from matplotlib.figure import Figure
+
+    columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
+    rows = math.ceil(len(cells) / columns)
+    layers = [layer for cell in cells for layer in cell]
+    with style(of_style):
+        figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
+        room = legends.place(figure, legends.entries(layers, quantity, known, of_style), of_style)
+        shared = _comparable(cells, quantity)
+        grid = figure.subplots(rows, columns, sharex=True, sharey=shared, squeeze=False)
+        letters = of_style.letters(room, columns, shared)
+        for axes, cell in zip(grid.flat, cells, strict=False):
+            _panel(axes, cell, quantity, known, of_style)
+            axes.set_title(_title(cell, layers, quantity, letters))
+        for number, axes in enumerate(grid.flat[: len(cells)]):  # now that shared limits are known
+            _finish(axes, cells, number, columns, quantity, of_style)
+        _value_labels(figure, [_label(cell, quantity, of_style) for cell in cells], columns, of_style)
+        for unused in grid.flat[len(cells) :]:
+            unused.remove()
+        if of_style.title:
+            heading = _heading(combination, layers, quantity)
+            figure.suptitle(legends.wrapped(heading, letters_of(room, of_style.title)), x=0.01, ha="left")
+    return figure
+
+
+def _panel(axes: "Axes", cell: Cell, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
+    for layer in cell:
+        _lines(axes, layer, quantity, known, of_style)
+    if quantity.level is not None:
+        axes.axhline(quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
+
+
+def _finish(axes: "Axes", cells: list[Cell], number: int, columns: int, quantity: Quantity, of_style: Style) -> None:
+    """Ticks, and what x is in the lowest of each column."""
+    scales.value_axis(axes, quantity, of_style.marks)
+    sizes = [size for cell in cells for layer in cell for _, size in layer.panel.points]
+    scales.size_axis(axes, sizes, of_style.ticks(columns))
+    if number + columns >= len(cells):
+        axes.set_xlabel("message size")
+        axes.tick_params(labelbottom=True)
+
+
+def _value_labels(figure: "Figure", labels: list[str], columns: int, of_style: Style) -> None:
+    """Along each axis, unless its neighbour has the same; along all where one alone would be too short for it."""
+    rows = math.ceil(len(labels) / columns)
+    room = 0.6 * of_style.height(rows) / rows
+    if rows > 1 and len(set(labels)) == 1 and len(labels[0]) > letters_of(room, of_style.labels):
+        figure.supylabel(labels[0], fontsize=of_style.labels)
+        return
+    for number, (axes, label) in enumerate(zip(figure.axes, labels, strict=False)):
+        if number % columns == 0 or label != labels[number - 1]:
+            axes.set_ylabel(label)
+
+
+def _label(cell: Cell, quantity: Quantity, of_style: Style) -> str:
+    """Of the y axis; it also says what is only predicted, where no title does."""
+    row = [layer.panel for layer in cell]
+    words = quantity.label(row)
+    return f"predicted {words}" if not of_style.title and all(panel.predicted for panel in row) else words
+
+
+def _heading(combination: Combination, layers: list[Layer], quantity: Quantity) -> str:
+    details = ", ".join(filter(None, combination[1:]))
+    predicted = all(layer.panel.predicted for layer in layers)
+    name = f"predicted {quantity.heading}" if predicted else quantity.heading
+    return f"{name.capitalize()} of {combination.collective} ({details})"
+
+
+def _comparable(cells: list[Cell], quantity: Quantity) -> bool:
+    """Whether one y axis suits all panels; a linear one would lay much slower topologies on the ground."""
+    if quantity.scale == "log" or quantity.level is not None:
+        return True
+    peaks = [
+        max(quantity.middle(layer.panel, result) for layer in cell for result in layer.panel.results) for cell in cells
+    ]
+    return max(peaks) < 4 * min(peaks)
+
+
+def _lines(axes: "Axes", layer: Layer, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
+    panel, shown = layer.panel, legends.shown(layer, quantity)
+    for line in (line for line in known if line in shown):
+        look = layer.look(known[line])
+        sizes = [result.case.nbytes for result in shown[line]]
+        middle = [quantity.middle(panel, result) for result in shown[line]]
+        low, high = zip(*(quantity.between(panel, result) for result in shown[line]), strict=True)
+        if len(sizes) > 1:
+            axes.fill_between(sizes, low, high, color=look.color, alpha=_opacity(panel, line), linewidth=0)
+        else:  # a band of one point has no area
+            axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * of_style.lines)
+        axes.plot(sizes, middle, label=legends.label(line, panel.predicted), **of_style.drawn(look))
+
+
+def _opacity(panel: Panel, line: Line) -> float:
+    """Of a band: those of predictions are wide; many of them must leave the lines to be seen, and what was measured."""
+    return 0.4 / (3 + len({other for other, _ in panel.points if other.predicted})) if line.predicted else 0.2
+
+
+def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> str:
+    """The topology, and what the reader must know; in an overlay of which topology, unless it is all."""
+    first = cell[0].panel
+    name = place(first)
+    if cell[0].name:
+        name = name if alone([layer.panel for layer in cell]) else ""
+    elif sum(place(each.panel) == name for each in layers) > 1:
+        name += f", {first.origin}"
+    remarks = [[*layer.panel.remarks, *filter(None, [quantity.remark(layer.panel)])] for layer in cell]
+    if all(each == remarks[0] for each in remarks):
+        told = ["; ".join(remarks[0])]
+    else:
+        told = [f"{layer.name}: {'; '.join(each)}" for layer, each in zip(cell, remarks, strict=True) if each]
+    return "\n".join(textwrap.fill(line, width) for line in (name, *told) if line)

@@ -1,0 +1,169 @@
+"""What figures are made for: a record each for the screen, a paper and a slide, of sizes, fonts and lines.
+
+Another one is a row in STYLES.  All of them draw in DejaVu Sans, which Matplotlib brings along, so that the same runs
+give the same bytes on every machine.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from collbench.figures.looks import Look
+
+FORMATS = ("png", "svg", "pdf")
+UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""What to tell Matplotlib, so that a file's bytes do not depend on the day."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """Sizes in inches, fonts in points; functions take the number of columns, or of rows, of panels."""
+
+    name: str
+    summary: str  # one line for `collbench plot --help`
+    width: Callable[[int], float]
+    height: Callable[[int], float]  # of the panels and what stands above them
+    font: float  # of the legend
+    below: bool  # whether the legend stands below the panels; else on their right
+    title: float  # font of what says what the figure is of; 0: its caption must
+    labels: float  # font of what names an axis
+    remarks: float  # font of a panel's title
+    wrap: int  # characters in a line of that at most
+    ticks: Callable[[int], int]  # sizes at most that the x axis names
+    marks: int  # steps of a linear y axis at most; 0: as many as Matplotlib likes
+    lines: float  # widths, over those of the screen
+    dpi: int
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of the screen
+
+    def letters(self, inches: float, columns: int, shared: bool) -> int:
+        """In a line of a panel's title, where so many panels, with one y axis or one each, share that width."""
+        axis = _AXIS * self.font / 72
+        each = (inches - axis) / columns if shared else inches / columns - axis
+        return min(self.wrap, letters_of(each - self.remarks / 72, self.remarks))
+
+    def drawn(self, look: Look) -> dict[str, Any]:
+        """A line of that look, as Matplotlib takes it."""
+        return look._asdict() | {"linewidth": look.linewidth * self.lines}
+
+
+_TEXT = 0.53  # width of a letter over the font's size
+_AXIS = 5  # width of a y axis with its label over the font's size
+
+
+def letters_of(inches: float, font: float) -> int:
+    """How many stand in a line."""
+    return max(12, math.floor(inches * 72 / (font * _TEXT)))
+
+
+_EVERY = {
+    "svg.hashsalt": "collbench",
+    "font.size": 11,
+    "lines.markersize": 5,
+    "legend.frameon": False,
+    "axes.titlesize": "medium",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#E4E4E4",
+}
+SCREEN = Style(
+    name="screen",
+    summary="for reading on a screen",
+    width=lambda columns: {1: 8.0, 2: 12.4}.get(columns, 5.2 * columns),
+    height=lambda rows: 5.0 * rows,
+    font=11,
+    below=False,
+    title=13.2,
+    labels=11,
+    remarks=11,
+    wrap=52,
+    ticks=lambda columns: 7 if columns == 1 else 6,
+    marks=0,
+    lines=1.0,
+    dpi=150,
+)
+PAPER = Style(
+    name="paper",
+    summary="one or two columns of a paper; 8 pt, no title, since the caption says it",
+    width=lambda columns: 3.4 if columns == 1 else 7.0,
+    height=lambda rows: 2.3 * rows,
+    font=7,
+    below=True,
+    title=0,
+    labels=8,
+    remarks=7,
+    wrap=60,
+    ticks=lambda columns: 5 if columns < 3 else 4,
+    marks=6,
+    lines=0.55,
+    dpi=300,
+    settings={
+        "pdf.fonttype": 42,  # TrueType: publishers refuse Matplotlib's default, Type 3
+        "ps.fonttype": 42,
+        "font.size": 8,
+        "axes.titlesize": 7,
+        "axes.linewidth": 0.6,
+        "grid.linewidth": 0.5,
+        "lines.markersize": 3,
+        "legend.fontsize": 7,
+        "legend.columnspacing": 1.2,
+        "legend.labelspacing": 0.3,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "xtick.minor.width": 0.4,
+        "ytick.minor.width": 0.4,
+        "xtick.major.size": 2.5,
+        "ytick.major.size": 2.5,
+        "xtick.minor.size": 1.5,
+        "ytick.minor.size": 1.5,
+    },
+)
+SLIDE = Style(
+    name="slide",
+    summary="a whole slide of 16:9; 18 pt and more, thick lines",
+    width=lambda columns: 13.333,
+    height=lambda rows: 7.5,
+    font=18,
+    below=False,
+    title=26,
+    labels=20,
+    remarks=18,
+    wrap=70,
+    ticks=lambda columns: 5 if columns == 1 else 3,
+    marks=5,
+    lines=1.8,
+    dpi=144,  # 1920 x 1080
+    settings={
+        "font.size": 20,
+        "figure.titlesize": 26,
+        "axes.titlesize": 18,
+        "axes.linewidth": 1.4,
+        "grid.linewidth": 1.2,
+        "lines.markersize": 10,
+        "legend.fontsize": 18,
+        "legend.labelspacing": 0.35,
+        "xtick.labelsize": 18,
+        "ytick.labelsize": 18,
+        "xtick.major.width": 1.4,
+        "ytick.major.width": 1.4,
+        "xtick.major.size": 7,
+        "ytick.major.size": 7,
+        "xtick.minor.size": 4,
+        "ytick.minor.size": 4,
+    },
+)
+STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
+
+
+def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
+    """Settings of every figure of that style, whatever the user's configuration."""
+    import matplotlib.style
+
+    return matplotlib.style.context(["default", {**_EVERY, **chosen.settings}])

@@ -1,0 +1,132 @@
+"""The y axes of figures against message size: what stands there for the time of an operation.
+
+Another figure of the same panels is a row in QUANTITIES.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from collbench.errors import unknown
+from collbench.figures.panels import Drawn, Panel, line_of
+from collbench.units import format_seconds
+
+Band = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """The y axis of one figure: which value stands for seconds of an operation, and how it is written.
+
+    A value is NaN where there is none, which leaves that point out.
+    """
+
+    name: str  # of the file
+    heading: str  # what the figure is of
+    scale: str
+    value: Callable[[Panel, Drawn, float], float]
+    label: Callable[[Sequence[Panel]], str]
+    tick: Callable[[float], str]
+    band: Callable[[Panel, Drawn], Band] | None = None  # where it is not simply the values of the ends in seconds
+    intervals: tuple[str, str] = ("95 % interval", "nine in ten, predicted")  # what the legend calls a band
+    level: float | None = None  # where a line across stands
+    lacking: Callable[[Panel], str] = lambda panel: ""  # why it cannot be drawn
+    remark: Callable[[Panel], str] = lambda panel: ""  # what else the reader must know
+
+    def middle(self, panel: Panel, result: Drawn) -> float:
+        """The value of the time to quote."""
+        return self.value(panel, result, result.typical)
+
+    def between(self, panel: Panel, result: Drawn) -> Band:
+        """Between which it should lie; NaN where nobody can tell."""
+        if self.band:
+            return self.band(panel, result)
+        low, high = (self.value(panel, result, end) for end in result.band)
+        return low, high
+
+
+def _speedup(panel: Panel, result: Drawn, seconds: float) -> float:
+    library = panel.library(result)
+    return library.typical / seconds if library else math.nan
+
+
+def _speedups(panel: Panel, result: Drawn) -> Band:
+    """From the library at its fastest over this one at its slowest to the opposite; of predictions none.
+
+    Both medians lie in their 95 % intervals at once with at least 90 %.  Two predictions are of one model, and how
+    their errors go together nobody knows.
+    """
+    library = panel.library(result)
+    if library is None or line_of(result).predicted:
+        return math.nan, math.nan
+    return library.band[0] / result.band[1], library.band[1] / result.band[0]
+
+
+def _over(row: Sequence[Panel]) -> str:
+    found = (panel.library(result) for panel in row for result in panel.results)
+    return f"speed-up over {' or '.join(dict.fromkeys(each.implementation for each in found if each))}"
+
+
+def _no_library(panel: Panel) -> str:
+    if not panel.libraries:
+        return "no library (nccl, mpi) was timed there to compare with"
+    compared = any(panel.library(result) for result in panel.results)
+    return "" if compared else "nothing has a time beside the library's for the same size"
+
+
+def _share(panel: Panel, result: Drawn, seconds: float) -> float:
+    return result.case.nbytes / seconds / panel.bound.rate if panel.bound else math.nan
+
+
+QUANTITIES = (
+    Quantity(
+        name="bandwidth",
+        heading="bandwidth",
+        scale="linear",  # from zero: what matters here is how far apart the plateaus are
+        value=lambda panel, result, seconds: result.case.nbytes / seconds * (panel.factor or 1),
+        label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth (GB/s)",
+        tick=lambda rate: f"{rate / 1e9:.7f}".rstrip("0").rstrip("."),
+    ),
+    Quantity(
+        name="latency",
+        heading="latency",
+        scale="log",
+        value=lambda panel, result, seconds: seconds,
+        label=lambda row: "time per operation",
+        tick=format_seconds,
+    ),
+    Quantity(
+        name="ratio",
+        heading="speed-up",
+        scale="log",  # twice as fast is as far from 1 as half as fast
+        value=_speedup,
+        label=_over,
+        tick=lambda ratio: f"{ratio:.3g}x",
+        band=_speedups,
+        intervals=("90 % interval", ""),
+        level=1.0,
+        lacking=_no_library,
+    ),
+    Quantity(
+        name="bound",
+        heading="share of the bound",
+        scale="linear",
+        value=_share,
+        label=lambda row: "bandwidth over its bound",
+        tick=lambda share: f"{100 * share:.3g} %",
+        level=1.0,
+        lacking=lambda panel: "" if panel.bound else f"no bound is known: {panel.unbounded}",
+        remark=lambda panel: str(panel.bound or ""),
+    ),
+)
+DEFAULT = ("bandwidth", "latency")
+
+
+def chosen(names: Iterable[str]) -> list[Quantity]:
+    """The views of these names, or `all`, in the order of QUANTITIES; UsageError for another name."""
+    known = [each.name for each in QUANTITIES]
+    wanted = list(names)
+    for name in wanted:
+        if name not in (*known, "all"):
+            raise unknown("--view", name, ("all", *known))
+    return [each for each in QUANTITIES if each.name in wanted or "all" in wanted]

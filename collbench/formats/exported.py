@@ -1,0 +1,184 @@
+"""What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, TypeGuard
+
+from collbench import __version__
+from collbench.cases import Case
+from collbench.errors import UsageError
+from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
+from collbench.runs.file import Run
+
+Leave = Callable[[str], None]
+"""Told the reason for every result that a format cannot hold."""
+Exported = Measurement | Reported | Prediction
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The results to write, and the header of their run."""
+
+    header: Mapping[str, Any]
+    results: tuple[Exported, ...]
+    leave: Leave
+
+    def fact(self, *names: str) -> Any:
+        """A value of the header by its path; None where there is none, whatever stands there instead."""
+        found: Any = self.header
+        for name in names:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+    def tests(self) -> list[Mapping[str, Any]]:
+        """What was noted of the foreign tests whose rows these are."""
+        found = self.fact("imported", "tests")
+        return [mapping(each) for each in found] if isinstance(found, list) else []
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of another tool's table: out of place and in place, of which one may be missing."""
+
+    out: Observed | None = None
+    inside: Observed | None = None
+
+    @property
+    def places(self) -> tuple[Observed | None, Observed | None]:
+        """Both."""
+        return self.out, self.inside
+
+    @property
+    def any(self) -> Observed:
+        """The first that is there."""
+        found = self.out or self.inside
+        assert found
+        return found
+
+    @property
+    def case(self) -> Case:
+        """That of the row."""
+        return self.any.case
+
+    @property
+    def printed(self) -> Mapping[str, Any]:
+        """The row's own words, if it is a foreign one."""
+        return self.any.printed if isinstance(self.any, Reported) else {}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One test: its rows in order, and what was noted of it if another tool ran it."""
+
+    test: Mapping[str, Any]
+    lines: tuple[Line, ...]
+
+    @property
+    def layout(self) -> Mapping[str, Any]:
+        """What the format itself noted."""
+        return mapping(self.test.get("layout"))
+
+    @property
+    def iterations(self) -> int:
+        """What each time is the mean of: as the other tool said, or the fewest samples."""
+        said = mapping(self.test.get("sweep")).get("iters")
+        fewest = min(len(place.times) for line in self.lines for place in line.places if place)
+        return said if isinstance(said, int) else fewest
+
+    @property
+    def complete(self) -> bool:
+        """Whether the test's end was seen; collbench's own rows are always whole."""
+        return self.test.get("complete") is not False
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one: run files may come from anywhere."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def texts(value: Any) -> list[str]:
+    """The value if it is a list of lines, else none."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> Selection:
+    """The results of a run that can be written; UsageError if there is none, or an implementation must be named."""
+    timed = [each for each in run.results if _writable(each, lambda reason: None)]
+    names = list(dict.fromkeys(each.implementation for each in timed))
+    if implementation is not None and implementation not in names:
+        choices = ", ".join(names) or "none"
+        raise UsageError(f"--impl {implementation}: no such results in {run.path}; choose from: {choices}")
+    if implementation is None and len(names) > 1 and not mixed:
+        raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
+    if not timed:
+        raise UsageError(f"nothing to export: {run.path} has no results with a time")
+    wanted = (each for each in run.results if implementation in (None, each.implementation))
+    return Selection(run.header, tuple(each for each in wanted if _writable(each, leave)), leave)
+
+
+def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:
+    if isinstance(result, Measurement | Reported | Prediction):
+        return True
+    leave(f"{type(result).__name__.lower()} rows have no time")
+    return False
+
+
+def parts(selection: Selection) -> list[Part]:
+    """The results as tests of another tool: of one collective, implementation and number of ranks each.
+
+    Rows of foreign tests come as those had them.  Predictions are left out: such files hold what was measured.
+    """
+    tests = selection.tests()
+    found: dict[object, dict[object, Line]] = {}
+    noted: dict[object, Mapping[str, Any]] = {}
+    for result in selection.results:
+        if isinstance(result, Prediction):
+            selection.leave("predictions are not measured")
+            continue
+        key, row, test = _place(result, tests)
+        noted[key] = test
+        _put(found.setdefault(key, {}), row, result)
+    return [Part(noted[key], tuple(lines.values())) for key, lines in found.items()]
+
+
+def _place(result: Observed, tests: Sequence[Mapping[str, Any]]) -> tuple[object, object, Mapping[str, Any]]:
+    """Which test and row a result belongs to."""
+    case = result.case
+    own = case.collective.name, case.ranks, result.implementation, result.platform
+    printed = mapping(result.printed) if isinstance(result, Reported) else {}
+    test, row = printed.get("test"), printed.get("row")
+    if isinstance(test, int) and isinstance(row, int) and 0 <= test < len(tests):
+        return (test, *own), row, tests[test]
+    return own, replace(case, in_place=False), {}
+
+
+def _put(lines: dict[object, Line], row: object, result: Observed) -> None:
+    """Beside the other place of its row; a repetition becomes a row of its own."""
+    name = "inside" if result.case.in_place else "out"
+    line, again = lines.get(row, Line()), 0
+    while getattr(line, name) is not None:
+        again += 1
+        line = lines.get((row, again), Line())
+    lines[(row, again) if again else row] = replace(line, **{name: result})
+
+
+def mean_seconds(result: Observed) -> float:
+    """What these tools print: the mean; 0 where there is no time."""
+    if isinstance(result, Reported):
+        return result.seconds
+    return fmean(result.times) if result.times else 0.0
+
+
+def wrong(result: Observed) -> int | None:
+    """Wrong elements; None if nobody looked."""
+    if isinstance(result, Measurement):
+        return result.mismatch.wrong if result.mismatch else 0
+    return result.wrong if isinstance(result, Reported) else None
+
+
+def signature(result: Observed) -> str:
+    """The comment that says whose results follow, since such tables have no word for it; an import heeds it."""
+    ranks = result.case.ranks
+    who = f"{result.implementation} on {result.platform}"
+    return f"# collbench {__version__}: {who}, {ranks} rank{'s' if ranks > 1 else ''}"

@@ -1,0 +1,151 @@
+"""What a foreign file tells: its tests, each with its rows, its machine, and what a run file cannot hold."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collbench.cases import Case
+from collbench.collectives import Collective, find_collective
+from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.errors import UsageError
+from collbench.formats.source import GREATEST, clean
+from collbench.measurement import Result
+from collbench.runs.environment import variables
+
+MOST_RANKS = 2**20
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the user says that a file may not tell."""
+
+    ranks: int | None = None
+    collective: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A rank and the GPU that it lives on, as a tool lists them."""
+
+    rank: int
+    host: str
+    name: str
+    group: int = 0
+    pid: int = 0
+    number: int = 0
+    bus: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a test ran: tests of one machine may share a run file."""
+
+    ranks: int
+    name: str
+    platform: str = "gpu"
+    host: str = ""
+    nodes: int | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test of a file, with all that a run file's header and a later export need to know of it."""
+
+    format: str
+    tool: str
+    version: str
+    file: str
+    machine: Machine
+    results: tuple[Result, ...]
+    complete: bool = True  # whether its end was there
+    started: str | None = None  # ISO 8601; the logs name no time zone
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    layout: Mapping[str, Any] = field(default_factory=dict)  # of the format's own
+    left_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # for the user, now
+
+
+class Unfit(Exception):
+    """A row that no run file can hold, and why."""
+
+
+class Rows:
+    """Results of a test as they are gathered; what cannot be kept is counted by its reason."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self._left: Counter[str] = Counter()
+
+    def leave(self, reason: str) -> None:
+        """Count a row that is left out."""
+        self._left[reason] += 1
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """How many rows for each reason."""
+        return tuple(f"{count} row{'s' if count > 1 else ''}: {reason}" for reason, count in self._left.items())
+
+
+def known_collective(word: str) -> Collective | None:
+    """The collective that a tool calls so, whatever its capitals and path; None if collbench has none like it."""
+    name = word.replace("\\", "/").rsplit("/", 1)[-1].lower().replace("-", "_").removesuffix(".exe")
+    try:
+        return find_collective(name)
+    except UsageError:
+        return None
+
+
+def make_case(
+    collective: Collective, nbytes: int, dtype: str, redop: str, root: int, ranks: int, in_place: bool
+) -> Case:
+    """A case by a tool's own words; Unfit if there is no such one.  `redop` means nothing where nothing is reduced."""
+    try:
+        found = find_datatype(dtype.lower().removeprefix("nccl"))
+        reduction = find_reduction(redop.lower().removeprefix("nccl")) if collective.reduces else NONE
+    except UsageError:
+        raise Unfit(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
+    if not 0 <= nbytes <= GREATEST:
+        raise Unfit("its size is impossible")
+    root = root if collective.rooted else 0
+    if not 0 <= root < ranks:
+        raise Unfit(f"root {root} is none of the {ranks} ranks")
+    return Case(collective, nbytes, found, reduction, root, ranks, in_place)
+
+
+def machine_of(
+    devices: Sequence[Device], ranks: int, versions: Mapping[str, str], environment: Mapping[str, str]
+) -> Machine:
+    """The machine that a list of devices shows; of the environment only what changes measurements is kept."""
+    names = Counter(each.name or "GPU" for each in devices)
+    what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
+    hosts = list(dict.fromkeys(each.host for each in devices))
+    kept = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
+    return Machine(
+        ranks=ranks,
+        name=what + (f" on {len(hosts)} nodes" if len(hosts) > 1 else ""),
+        host=hosts[0] if hosts else "",
+        nodes=len(hosts) or None,
+        versions=tuple(sorted((name, each) for name, each in versions.items() if each)),
+        variables=tuple(kept.items()),
+    )
+
+
+def dotted(code: int) -> str:
+    """NCCL's version code as people write it: 23007 is 2.30.7, 2708 is 2.7.8."""
+    if not 1000 <= code < 10**7:
+        return ""
+    scale = 10000 if code >= 10000 else 1000
+    return f"{code // scale}.{code % scale // 100}.{code % 100}"
+
+
+def said_ranks(hints: Hints, found: int | None, name: str, why: str) -> int:
+    """The number of ranks: the user's word, else what was found; UsageError if neither."""
+    ranks = found if hints.ranks is None else hints.ranks
+    if ranks is None:
+        raise UsageError(f"{name}: {why}; give --ranks N")
+    if not 1 <= ranks <= MOST_RANKS:
+        raise UsageError(f"{name}: {ranks} is no number of ranks; give --ranks N")
+    return ranks

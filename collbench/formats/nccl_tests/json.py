@@ -1,0 +1,232 @@
+"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 3."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from collbench.cases import Case
+from collbench.errors import RunFileError, UsageError
+from collbench.formats import Format
+from collbench.formats.imported import (
+    Device,
+    Hints,
+    Machine,
+    Rows,
+    Test,
+    Unfit,
+    dotted,
+    known_collective,
+    machine_of,
+    make_case,
+    said_ranks,
+)
+from collbench.formats.nccl_tests.facts import AMD
+from collbench.formats.nccl_tests.loose_json import kept, parse
+from collbench.formats.nccl_tests.ranks import possible_ranks
+from collbench.formats.nccl_tests.write_json import NAME, write
+from collbench.formats.source import Source, clean, count, microseconds, number, whole
+from collbench.measurement import Reported
+from collbench.runs.environment import variables
+
+PLACES = ("out_of_place", "in_place")
+TOP = (
+    *("version", "start_time", "args", "env", "nccl_version", "rccl_version", "config", "results", "out_of_bounds"),
+    *("average_bus_bandwidth", "average_bus_bandwidith", "errors", "end_time", "collbench"),
+)
+"""The keys that are kept; anything else might be a secret."""
+AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}
+
+
+def recognises(source: Source) -> bool:
+    """Whether it begins as such an object does."""
+    text = source.text.lstrip()[:65536]
+    return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
+
+
+def read(source: Source, hints: Hints) -> list[Test]:
+    """The file's one test."""
+    found, whole_file = parse(source, "results")
+    return [_Log(source, found, hints).test(whole_file)]
+
+
+class _Log:
+    """One file's object, whose every value may be missing or of another type."""
+
+    def __init__(self, source: Source, found: Mapping[str, Any], hints: Hints) -> None:
+        self._source, self._found, self._hints = source, found, hints
+        self._config = _object(found.get("config"))
+        self._args = [each for each in _list(found.get("args")) if isinstance(each, str)]
+        entries = found.get("results")
+        if not isinstance(entries, list) or not entries:
+            raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
+        self._entries = entries
+        self._name = self._named()
+        self._collective = known_collective(self._name)
+        self._tool = "rccl-tests" if "rccl" in " ".join(self._args[:1]) or self._amd() else "nccl-tests"
+        self._library = self._tool[:4]
+        self._exporter = _object(found.get("collbench"))  # if collbench wrote it
+
+    def _amd(self) -> bool:
+        devices = _list(self._config.get("devices"))
+        return any(AMD.search(clean(_object(each).get("device_info"))) for each in devices)
+
+    def test(self, whole_file: bool) -> Test:
+        rows, machine = Rows(), self._machine()
+        for at, entry in enumerate(self._entries):
+            try:
+                rows.results += list(self._results(at, entry, machine))
+            except Unfit as error:
+                rows.leave(str(error))
+        complete = whole_file and "end_time" in self._found
+        remarks = () if complete else (f"incomplete: no footer, {len(self._entries)} rows",)
+        errors = [f"it says: {clean(each)}" for each in _list(self._found.get("errors"))]
+        iters = {"warmup_iters": "warmup", "iterations": "iters", "aggregated_iterations": "aggregated"}
+        return Test(
+            format=NAME,
+            tool=self._tool,
+            version=f"JSON {clean(self._found.get('version'), 8)}",
+            file=self._source.file,
+            machine=machine,
+            results=tuple(rows.results),
+            complete=complete,
+            started=clean(self._found.get("start_time") or "", 32).replace(" ", "T") or None,
+            sweep={name: each for key, name in iters.items() if (each := whole(self._config.get(key))) is not None},
+            layout={"keys": [key for key in self._found if key in TOP], "values": self._values()},
+            left_out=rows.left_out,
+            remarks=(*remarks, *errors),
+        )
+
+    def _named(self) -> str:
+        """The program: the file has no other word for it."""
+        stem = re.search(r"[a-z][a-z_]{2,40}_perf", PurePath(self._source.name).name.lower())
+        name = self._hints.collective or (self._args[0] if self._args else "") or (stem[0] if stem else "")
+        if not name:
+            raise UsageError(f"{self._source.name} does not say which collective it is of; give --op NAME")
+        return PurePath(name).name
+
+    def _values(self) -> dict[str, Any]:
+        values = {key: self._found[key] for key in self._found if key in TOP and key not in ("results", "env")}
+        try:
+            found: dict[str, Any] = kept(values)
+        except Unfit:
+            raise RunFileError(f"{self._source.name}: its JSON is nested too deeply") from None
+        return found | ({"env": [f"{name}={value}" for name, value in self._variables]} if "env" in self._found else {})
+
+    @property
+    def _variables(self) -> list[tuple[str, str]]:
+        pairs = (each.partition("=") for each in _list(self._found.get("env")) if isinstance(each, str))
+        return list(variables({name: value for name, _, value in pairs}).items())
+
+    def _machine(self) -> Machine:
+        devices = [_device(each) for each in _list(self._config.get("devices")) if isinstance(each, Mapping)]
+        name = self._source.name
+        ranks = said_ranks(self._hints, self._ranks(devices), name, "it does not tell the number of ranks")
+        kinds = list(dict.fromkeys(each.name for each in devices))
+        code = whole(self._found.get("nccl_version") or self._found.get("rccl_version"))
+        versions = {self._library: dotted(code or 0)}
+        hosts = list(dict.fromkeys(each.host for each in devices)) or [""]
+        if len(kinds) == 1:
+            devices = [Device(rank, hosts[rank * len(hosts) // ranks], kinds[0]) for rank in range(ranks)]
+        found = machine_of(devices, ranks, versions, dict(self._variables))
+        return replace(found, platform=self._platform)
+
+    @property
+    def _platform(self) -> str:
+        return clean(self._exporter.get("platform") or "gpu", 16)
+
+    def _ranks(self, devices: list[Device]) -> int | None:
+        """From bandwidths where they leave one number; else threads and GPUs of each process, unless they contradict.
+
+        The devices that are listed may be one for each process only.
+        """
+        if ranks := whole(self._exporter.get("ranks")):
+            return ranks
+        entries = [_object(each) for each in self._entries]
+        places = [_object(each.get(place)) for each in entries for place in PLACES]
+        rates = [(_decimal(each.get("alg_bw")), _decimal(each.get("bus_bw"))) for each in places]
+        possible = possible_ranks(self._collective, rates) if self._collective else []
+        if len(possible) == 1:
+            return possible[0]
+        processes = len({(each.host, each.pid) for each in devices})
+        product = (whole(self._config.get("nthreads")) or 0) * (whole(self._config.get("ngpus")) or 0) * processes
+        return product if product and (not possible or product in possible) else None
+
+    def _results(self, at: int, entry: Any, machine: Machine) -> Iterator[Reported]:
+        """Of the entry's places those that have a value; at least one."""
+        if not isinstance(entry, Mapping):
+            raise Unfit("it is no JSON object")
+        if not self._collective:
+            raise Unfit(f"collbench has no collective like {clean(self._name, 40)}")
+        size = whole(entry.get("size"))
+        if size is None:
+            raise Unfit("its size is no whole number")
+        common = {key: each for key, each in entry.items() if not key.startswith(PLACES)}
+        told = [place for place in PLACES if isinstance(entry.get(place), Mapping)] or [PLACES[0]]
+        rest = {key: each for key, each in entry.items() if key.startswith(PLACES) and not key.startswith(tuple(told))}
+        root, dtype = _root(entry.get("root")), str(entry.get("type")).strip()
+        redop = str(entry.get("redop") or "sum").strip()
+        for place in told:
+            in_place = place == PLACES[1]
+            case = make_case(self._collective, size, dtype, redop, root, machine.ranks, in_place)
+            own = common | {key: each for key, each in entry.items() if key.startswith(place)}
+            own |= rest if place == told[0] else {}
+            yield self._reported(case, own, place, {"row": at, "keys": list(entry), "entry": kept(own)})
+
+    def _reported(self, case: Case, own: Mapping[str, Any], place: str, printed: Mapping[str, Any]) -> Reported:
+        found = _object(own.get(place))
+        on_cpu = "cpu_time" in found
+        together = whole(self._config.get("aggregated_iterations")) or 1
+        notes = [f"{together} operations aggregated in a group (-m)" if together > 1 else ""]
+        notes += ["CPU time of the call (-C)" if on_cpu else ""]
+        return Reported(
+            case,
+            clean(self._exporter.get("implementation") or self._library, 40),
+            self._platform,
+            seconds=microseconds(found.get("cpu_time" if on_cpu else "time")),
+            statistic=self._statistic(own),
+            wrong=count(found.get("nwrong")),
+            samples=_samples(_object(own.get(f"{place}_per_iter")).get("times_us")),
+            printed=printed,
+            note=", ".join(filter(None, notes)),
+        )
+
+    def _statistic(self, entry: Mapping[str, Any]) -> str:
+        how_many = whole(entry.get("actual_iterations")) or whole(self._config.get("iterations")) or "some"
+        given = [self._args[at + 1] for at, each in enumerate(self._args[:-1]) if each in ("-a", "--average")]
+        return f"mean of {how_many} operations, {AVERAGES.get(given[-1] if given else '1', 'mean over ranks')}"
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _decimal(value: Any) -> str:
+    """As it was printed, with six decimals."""
+    found = number(value)
+    return f"{found:.6f}" if found is not None and abs(found) < 1e15 else ""
+
+
+def _root(value: Any) -> int:
+    """From a string padded with blanks; -1, which means that there is none, is 0."""
+    found = number(str(value).strip())
+    return max(0, int(found)) if found is not None else 0
+
+
+def _samples(values: Any) -> tuple[float, ...]:
+    """Seconds of single operations; none if any of them is no time."""
+    found = tuple(microseconds(each) for each in _list(values))
+    return found if all(found) else ()
+
+
+def _device(fields: Mapping[str, Any]) -> Device:
+    host, name = clean(fields.get("hostname") or "", 64), clean(fields.get("device_info") or "", 64)
+    return Device(whole(fields.get("rank")) or 0, host, name, pid=whole(fields.get("pid")) or 0)
+
+
+FORMAT = Format(NAME, "JSON of nccl-tests and rccl-tests, -J", recognises, read, write, order=0)

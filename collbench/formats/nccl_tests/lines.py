@@ -1,0 +1,158 @@
+"""What each line of a log of nccl-tests or rccl-tests is; NCCL's own lines are taken out, even from inside a row."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from collbench.formats.imported import Device
+from collbench.formats.nccl_tests.columns import Columns, Row, begins, header, match, pieces
+from collbench.formats.source import Source
+
+VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
+PROGRAM = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
+SETTINGS = re.compile(r"\bnThread\s+\d+\s+nGpus\s+\d+")
+DEVICE = re.compile(
+    r"Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?Pid\s+(\d{1,10})\s+on\s+(\S+)\s+device\s+(\d{1,5})\s+\[([^\]]*)\]\s*(.*)"
+)
+KEPT = re.compile(
+    r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
+)
+END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
+TABLE = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\(us\)")
+SAID = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
+TAG = re.compile(r"^\s*\[\d+,\d+\](?:<std(?:out|err)>)?:\s?|^\d+: ")  # of mpirun --tag-output, srun --label
+LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
+GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
+LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
+WHO = re.compile(r"\S+:\d+:\d+$")
+
+
+@dataclass
+class Section:
+    """One test's part of a log."""
+
+    columns: Columns | None = None
+    devices: list[Device] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)  # the tool's own lines above the rows
+    after: list[str] = field(default_factory=list)  # and below them
+    rows: list[tuple[str, Row]] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
+    tool: str = "nccl-tests"
+    version: str = ""
+    library: int = 0  # NCCL's version code
+    release: str = ""  # NCCL's version as it says itself
+    program: str = ""
+    settings: str = ""
+    ended: bool = False
+    above: str = ""  # the last line that names places
+    said: dict[str, str] = field(default_factory=dict)  # variables that NCCL says it heeds
+    exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
+
+    def take(self, line: str) -> bool:
+        """Keep a line as a row, if it is a whole one."""
+        row = match(line, self.columns) if self.columns else None
+        if row:
+            self.rows.append((line, row))
+        return row is not None
+
+
+def without_log(line: str, said: dict[str, str]) -> str:
+    """A line without NCCL's, which may begin inside it; `said` gets the variables that it names."""
+    places = [line.find(level) for level in LEVELS]
+    at = min((place for place in places if place >= 0), default=-1)
+    if at < 0:
+        return line
+    if found := SAID.search(line):
+        said[found[1]] = found[2]
+    words = line[:at].split()
+    while words and not WHO.fullmatch(words[-1]):
+        words.pop()
+    if not words:
+        return line[:at]
+    start = line.rfind(words[-1], 0, at)
+    glued = GLUED.match(words[-1])
+    if glued and (begins(line[:start]) or pieces(line[:start])):
+        return line[:start] + glued[0]
+    before = line[:start].rstrip()
+    stamp = before.rfind("[")  # NCCL_DEBUG_TIMESTAMP_FORMAT
+    return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
+
+
+def sections(source: Source) -> Iterator[Section]:
+    """The tests of a log, in order; a section without columns holds no table."""
+    section, half, at = Section(), "", 0
+    for number, raw in source.lines():
+        line = without_log(TAG.sub("", raw), section.said)
+        if not line.strip():
+            continue
+        begun, own = bool(section.columns or section.before) and begins(line), _is_own(line)
+        if half and (begun or own):
+            section.bad.append((at, half))
+            half = ""
+        if begun or half:
+            half, at = (line, number) if begun else (half + line if pieces(line) else half, at)
+            half = "" if section.take(half) else half
+        elif own:
+            if (section.rows or section.bad) and not _belongs_below(line):
+                yield section
+                section = _next(section, line)
+            _note(section, line)
+        elif found := LIBRARY.search(line):
+            section.release = found[1]
+    if half:
+        section.bad.append((at, half))
+    yield section
+
+
+def body(line: str) -> str:
+    """A line's words, whatever marks it as a comment."""
+    return line.strip().lstrip("#").strip()
+
+
+def _is_own(line: str) -> bool:
+    if line.strip() == "#":
+        return True
+    text = body(line)
+    signs = (VERSION, PROGRAM, SETTINGS, DEVICE, KEPT, END, TABLE)
+    return any(sign.search(text) for sign in signs) or header(text.split(), "") is not None
+
+
+def _belongs_below(line: str) -> bool:
+    text = body(line)
+    return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
+
+
+def _next(done: Section, line: str) -> Section:
+    """After a table: a bare header is of the same test's kind, anything else of a new test."""
+    text = body(line)
+    if not (TABLE.search(text) or header(text.split(), "")):
+        return Section(release=done.release, said=dict(done.said))
+    kept = {name: getattr(done, name) for name in ("tool", "version", "library", "release", "program", "settings")}
+    return Section(
+        columns=done.columns, devices=list(done.devices), said=dict(done.said), exported=done.exported, **kept
+    )
+
+
+def _note(section: Section, line: str) -> None:
+    """What one of the tool's own lines says."""
+    text = body(line)
+    (section.after if section.rows else section.before).append(line)
+    section.ended = section.ended or bool(END.search(text))
+    if columns := header(text.split(), section.above):
+        section.columns = columns
+    elif TABLE.search(text):
+        section.above = text
+    elif found := EXPORTED.match(text):
+        section.exported = found[1], found[2], int(found[3])
+    elif found := VERSION.search(text):
+        section.tool, section.version = found[1].lower(), found[2]
+        section.library = int(found[3][:9]) if found[3] else 0
+    elif (found := PROGRAM.search(text)) and found[1] == "starting":
+        section.program = found[2]
+    elif SETTINGS.search(text):
+        section.settings = text
+    elif found := DEVICE.search(text):
+        rank, group, pid, host, number, bus, name = found.groups()
+        where = int(group or 0), int(pid), int(number), bus
+        section.devices.append(Device(int(rank), host.strip(), name.strip(), *where))

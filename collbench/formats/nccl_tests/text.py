@@ -1,0 +1,108 @@
+"""The text that nccl-tests and rccl-tests print, of every version since 2018."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from collbench.cases import Case
+from collbench.collectives import Collective
+from collbench.errors import RunFileError
+from collbench.formats import Format
+from collbench.formats.imported import Hints, Rows, Test, Unfit, make_case
+from collbench.formats.nccl_tests.columns import Row, header, stamped
+from collbench.formats.nccl_tests.facts import Facts
+from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, Section, body, sections
+from collbench.formats.nccl_tests.write_text import write
+from collbench.formats.source import HEAD, Source, clean, count, exact, microseconds, number
+from collbench.measurement import Reported
+
+NAME = "nccl-tests"
+
+
+def recognises(source: Source) -> bool:
+    """Whether there is a table of it, or the lines above one."""
+    head = source.text[:HEAD]
+    if VERSION.search(head) or SETTINGS.search(head) or PROGRAM.search(head):
+        return True
+    return any("algbw" in line and header(body(line).split(), "") for _, line in source.lines())
+
+
+def read(source: Source, hints: Hints) -> list[Test]:
+    """Every test of a log."""
+    found = [each for each in sections(source) if each.rows or each.bad]
+    if not found:
+        raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
+    return [_test(Facts(source, section, hints)) for section in found]
+
+
+def _test(facts: Facts) -> Test:
+    section, rows = facts.section, Rows()
+    for at, line in section.bad:
+        rows.leave(f"line {at} is no whole row ({clean(line, 40)!r})")
+    for at, (line, row) in enumerate(section.rows):
+        if facts.collective is None:
+            rows.leave(f"collbench has no collective like {clean(facts.name, 40)}")
+            continue
+        try:
+            rows.results += list(_results(facts, facts.collective, at, line, row))
+        except Unfit as error:
+            rows.leave(str(error))
+    return Test(
+        format=NAME,
+        tool=section.tool,
+        version=clean(section.version),
+        file=facts.source.file,
+        machine=facts.machine,
+        results=tuple(rows.results),
+        complete=section.ended,
+        started=facts.started,
+        sweep={name: facts.known[name] for name in ("warmup", "iters", "aggregated", "graph") if name in facts.known},
+        layout={"before": section.before, "after": section.after},
+        left_out=rows.left_out,
+        remarks=tuple(_remarks(section)),
+    )
+
+
+def _results(facts: Facts, collective: Collective, at: int, line: str, row: Row) -> Iterator[Reported]:
+    """Of the row's places those that say anything; at least one."""
+    columns, stamp = facts.section.columns, stamped(line)[1]
+    assert columns
+    common: dict[str, Any] = {"row": at, "line": line} | row.appended | ({"timestamp": stamp} if stamp else {})
+    redop, root = row.case["redop"] or "sum", max(0, int(row.case.get("root", "0")))
+    told = [place for place, words in enumerate(row.places) if any(number(word) is not None for word in words.values())]
+    for place in told or [0]:
+        size, words = exact(row.case["size"]) or 0, row.places[place]
+        ranks, in_place = facts.machine.ranks, columns.in_place(place)
+        case = make_case(collective, size, row.case["type"], redop, root, ranks, in_place)
+        yield _reported(facts, case, words, common | words)
+
+
+def _reported(facts: Facts, case: Case, words: Mapping[str, str], printed: Mapping[str, Any]) -> Reported:
+    on_cpu, error = "cputime" in words, words.get("error", "")
+    how_many = facts.known.get("iters", "some")
+    notes = [facts.note, "CPU time of the call (-C)" if on_cpu else ""]
+    notes += [f"largest error {error}" if number(error) else ""]
+    exported = facts.section.exported or (facts.library, "gpu")
+    return Reported(
+        case,
+        exported[0],
+        exported[1],
+        seconds=microseconds(words["cputime" if on_cpu else "time"]),
+        statistic=f"mean of {how_many} operations and of the ranks, unless -a said otherwise",
+        wrong=count(words["#wrong"]) if "#wrong" in words else 0 if number(error) == 0 else None,
+        printed=printed,
+        note=", ".join(filter(None, notes)),
+    )
+
+
+def _remarks(section: Section) -> Iterator[str]:
+    if not section.ended:
+        yield f"incomplete: no footer, {len(section.rows)} rows"
+    listed = [(each.group, each.rank) for each in section.devices]
+    if len(set(listed)) < len(listed):
+        yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
+    for line in section.after:
+        if "error:" in line or "FAILED" in line:
+            yield f"it says: {clean(line.strip('# '))}"
+
+
+FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write, order=5)

@@ -1,0 +1,130 @@
+"""Writes the JSON of nccl-tests: a foreign test as it was, others in the layout of version 3."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from collbench import __version__
+from collbench.errors import UsageError
+from collbench.formats._listed import devices
+from collbench.formats._numbers import code, program
+from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong
+from collbench.formats.nccl_tests.loose_json import dump, restored
+from collbench.measurement import Measurement, Observed, Reported
+from collbench.stats import percentile
+
+NAME = "nccl-tests-json"
+PLACES = ("out_of_place", "in_place")
+
+
+def write(selection: Selection) -> str:
+    """One JSON object; UsageError if there are several tests, since the format holds one."""
+    found = parts(selection)
+    if len(found) > 1:
+        names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in found)
+        raise UsageError(f"{NAME} holds one test a file, and this run has {len(found)} ({names}); export nccl-tests")
+    (part,) = found
+    made = _own(part) if part.test.get("format") == NAME else _made(part, selection)
+    return dump(made)
+
+
+def _own(part: Part) -> dict[str, Any]:
+    values = mapping(restored(part.layout.get("values")))
+    entries = [_entry(line) for line in part.lines]
+    keys = texts(part.layout.get("keys"))
+    return {key: entries if key == "results" else values.get(key) for key in keys} | {"results": entries}
+
+
+def _entry(line: Line) -> dict[str, Any]:
+    """Both places' parts of what the file had."""
+    found: dict[str, Any] = {}
+    for place in line.places:
+        if isinstance(place, Reported):
+            found |= mapping(restored(place.printed.get("entry")))
+    keys = texts(mapping(line.printed).get("keys"))
+    return {key: found[key] for key in dict.fromkeys([*keys, *found]) if key in found}
+
+
+def _made(part: Part, selection: Selection) -> dict[str, Any]:
+    first = part.lines[0].any
+    sizes = sorted(line.case.nbytes for line in part.lines)
+    every = [place for line in part.lines for place in line.places if place]
+    bad = sum(bool(wrong(each)) for each in every)
+    rates = [_rates(each)[1] for each in every if mean_seconds(each) > 0]
+    ranks = first.case.ranks
+    return {
+        "version": 3,
+        "start_time": str(selection.fact("started") or "")[:19].replace("T", " "),
+        "args": [program(first.case.collective)],
+        "env": [f"{name}={value}" for name, value in mapping(selection.fact("environment", "variables")).items()],
+        "nccl_version": code(str(selection.fact("environment", "versions", "nccl") or "")),
+        "collbench": {
+            "version": __version__,
+            "implementation": first.implementation,
+            "platform": first.platform,
+            "ranks": ranks,
+        },
+        "config": {
+            "nthreads": 1,
+            "ngpus": ranks,
+            "minimum_bytes": sizes[0],
+            "maximum_bytes": sizes[-1],
+            "warmup_iters": 1,
+            "iterations": part.iterations,
+            "aggregated_iterations": 1,
+            "validation": int(all(wrong(each) is not None for each in every)),
+            "graph": 0,
+            "devices": devices(selection, ranks)[:1],  # one for each process, as there
+        },
+        "results": [_row(line) for line in part.lines],
+        "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
+        "average_bus_bandwidth": {"bandwidth": round(fmean(rates), 6) if rates else 0.0, "okay": "unchecked"},
+        "errors": [],
+        "end_time": "",
+    }
+
+
+def _row(line: Line) -> dict[str, Any]:
+    case = line.case
+    root = case.root if case.collective.rooted else -1
+    found: dict[str, Any] = {
+        "size": case.nbytes,
+        "count": case.block,
+        "type": case.dtype.name,
+        "redop": case.redop.name,
+        "root": f"{root:6d}",
+    }
+    for name, place in zip(PLACES, line.places, strict=True):
+        found[name] = _figures(place) if place else None
+        if isinstance(place, Measurement) and place.launches == 1 and place.seconds:
+            found[f"{name}_per_iter"] = _samples(place.seconds)
+    return found | {"actual_iterations": len(line.any.times), "experiment_name": ""}
+
+
+def _rates(result: Observed) -> tuple[float, float]:
+    algbw = result.case.nbytes / mean_seconds(result) / 1e9
+    return algbw, algbw * result.case.collective.bus_factor(result.case.ranks)
+
+
+def _figures(result: Observed) -> Mapping[str, Any]:
+    """Microseconds and GB/s with six decimals; "nan" where there is no time."""
+    elements = wrong(result)
+    told = None if elements is None else float(elements)
+    if mean_seconds(result) <= 0:
+        return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": told}
+    algbw, busbw = _rates(result)
+    return {
+        "time": round(mean_seconds(result) * 1e6, 6),
+        "alg_bw": round(algbw, 6),
+        "bus_bw": round(busbw, 6),
+        "nwrong": told,
+    }
+
+
+def _samples(seconds: Sequence[float]) -> Mapping[str, Any]:
+    times = [each * 1e6 for each in seconds]
+    mean, deviation = fmean(times), pstdev(times)
+    figures = {f"p{percent}_us": percentile(times, percent) for percent in (50, 95, 99)}
+    figures = {"min_us": min(times), "max_us": max(times), "avg_us": mean, **figures, "stdev_us": deviation}
+    rounded = {name: round(value, 6) for name, value in (figures | {"cv_pct": deviation / mean * 100}).items()}
+    return {"skipped_iterations": 0, **rounded, "times_us": [round(each, 6) for each in times]}

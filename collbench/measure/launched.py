@@ -1,0 +1,73 @@
+"""A run inside processes that somebody else started (mpirun, srun): each is a rank, and rank 0 keeps the run file.
+
+There is no supervisor to restart ranks here, so a case that fails ends the run.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Self
+
+from collbench.cases import Sweep
+from collbench.errors import CaseFailed, PlatformError
+from collbench.implementations import fifo_bytes, implementations
+from collbench.measure.runner import measure
+from collbench.measure.tracing import explain
+from collbench.measure.world import MpiProcesses
+from collbench.measurement import Failed, Result
+from collbench.platforms import Platform, open_platform
+from collbench.runs.environment import variables
+from collbench.runs.records import sweep_fields, to_sweep
+
+
+class Joined:
+    """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
+
+    def __init__(self, platform: str, sweep: Sweep) -> None:
+        self._world = MpiProcesses()
+        if self._world.size != sweep.ranks:
+            raise PlatformError(
+                f"world size {self._world.size} although the launcher says {sweep.ranks}: "
+                "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
+            )
+        # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
+        self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
+        self._sweep = to_sweep(fields)
+        self._platform: Platform | None = None
+        self.greeting: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        fifos = fifo_bytes(self._sweep.implementations, self._sweep.ranks, self._name)
+        self._platform = open_platform(self._sweep, fifos, self._name)
+        self.greeting = {
+            "topology": self._platform.topology(),
+            "versions": self._platform.versions(),
+            "variables": variables(),
+        }
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:
+        if kind is not None and self._world.size > 1 and not getattr(error, "agreed", False):
+            if issubclass(kind, Exception):  # what the abort would leave unsaid
+                sys.stderr.write(f"collbench: rank {self._world.rank}: {kind.__name__}: {error}\n")
+            self._world.abort()  # the others may wait for this rank for ever
+        elif self._platform:
+            self._platform.close()
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep on every process."""
+        assert self._platform
+        current = [""]
+        carry_out = explain if self._sweep.sampling.traced else measure
+        for case in self._sweep.cases():
+            chosen = [implementations()[name] for name in self._sweep.implementations]
+            try:
+                yield from carry_out(
+                    case,
+                    chosen,
+                    self._platform,
+                    self._sweep.sampling,
+                    lambda name: current.__setitem__(0, name),
+                )
+            except CaseFailed as reason:
+                yield Failed(case, current[0], self._name, f"{reason}; the run ends here")
+                return

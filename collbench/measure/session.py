@@ -1,0 +1,106 @@
+"""A whole run: ranks from here, from an outside launcher or of a model, and each result on disk before the next."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from collbench.cases import Sweep
+from collbench.measure.launched import Joined
+from collbench.measure.predicted import Modelled
+from collbench.measure.supervisor import Supervisor
+from collbench.measurement import Failed, Measurement, Result
+from collbench.runs.environment import describe
+from collbench.runs.file import INTERRUPTED, Writer
+from collbench.runs.records import sweep_fields
+
+_MORE = ("interleaved",)  # what some ranks say for the header besides what all do
+
+
+class Ranks(Protocol):
+    """Who carries a sweep out; a context manager."""
+
+    greeting: dict[str, Any]  # "topology", "versions", "variables"; "interleaved" if so; known inside `with`
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> None: ...
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep."""
+
+
+class Session:
+    """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
+
+    Without a folder nothing is stored.
+    """
+
+    def __init__(self, on: str | Ranks, sweep: Sweep, launched: tuple[int, int] | None, folder: Path | None) -> None:
+        self.sweep = sweep
+        self.modelled = isinstance(on, Modelled)  # whether nothing is measured
+        self._ranks: Ranks = _ranks(on, sweep, launched) if isinstance(on, str) else on
+        self.leader = launched is None or launched[0] == 0
+        self._writer = Writer(folder) if self.leader and folder else None
+        self.path = self._writer.path if self._writer else None
+        self.results: list[Result] = []
+        self.topology = ""
+
+    def __enter__(self) -> "Session":
+        try:
+            self._ranks.__enter__()
+        except BaseException:
+            self.discard()
+            raise
+        self.topology = str(self._ranks.greeting["topology"].get("name", "unknown topology"))
+        if self._writer:
+            self._writer.header(self._header())
+        return self
+
+    def discard(self) -> None:
+        """Remove the run file, if nothing could be started."""
+        if self._writer:
+            self._writer.discard()
+
+    def _header(self) -> dict[str, object]:
+        greeting = self._ranks.greeting
+        environment = describe(greeting["versions"], greeting["variables"])
+        return {
+            "collbench": environment["versions"]["collbench"],
+            "command": ["collbench", *sys.argv[1:]],
+            "started": _now(),
+            "environment": environment,
+            "topology": greeting["topology"],
+            "sweep": sweep_fields(self.sweep),
+            **{name: greeting[name] for name in _MORE if name in greeting},
+        }
+
+    def run(self) -> Iterator[Result]:
+        """Yield each result once it is on disk."""
+        for result in self._ranks.run():
+            self.results.append(result)
+            if self._writer:
+                self._writer.append(result)
+            yield result
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._ranks.__exit__(kind, *rest)
+        if self._writer:
+            with self._writer:
+                if kind is None or issubclass(kind, KeyboardInterrupt):
+                    self._writer.end(_now(), INTERRUPTED if kind else exit_status(self.results))
+
+
+def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joined | Supervisor:
+    return Joined(platform, sweep) if launched else Supervisor(platform, sweep)
+
+
+def exit_status(results: Sequence[Result]) -> int:
+    """0 if everything measured is right, 1 if something is wrong or failed."""
+    bad = any(isinstance(each, Failed) or (isinstance(each, Measurement) and each.mismatch) for each in results)
+    return int(bad)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,242 @@
+"""Starts the ranks, sends them one case after another, and outlives whatever happens to them.
+
+A worker that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh workers go on
+with the rest.  The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.errors import PlatformError
+from collbench.measure import cleanup, link, worker
+from collbench.measurement import Failed, Result
+from collbench.platforms import platform_module
+from collbench.runs.environment import UNCHANGED, Setting
+from collbench.runs.records import case_fields, sweep_fields, to_result
+
+_SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
+
+
+@dataclass
+class Supervisor:
+    """The ranks of one run, restarted as needed; a context manager that leaves none behind.
+
+    `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  If
+    `pinned`, they have a core each, the same whenever they are started.
+    """
+
+    platform: str
+    sweep: Sweep
+    setting: Setting = UNCHANGED
+    named: tuple[str, ...] = ()
+    pinned: bool = False
+    greeting: dict[str, Any] = field(default_factory=dict)
+    _workers: "_Workers | None" = None
+
+    def __enter__(self) -> Self:
+        self.greeting = self._start()
+        return self
+
+    def _start(self) -> dict[str, Any]:
+        """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
+        self._workers = _Workers(self.platform, self.sweep, self.setting)
+        try:
+            return self._workers.greet({"named": list(self.named), "pinned": self.pinned})
+        except BaseException:
+            self._workers.kill()
+            self._workers = None
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        if self._workers:
+            self._workers.stop() if exception[0] is None else self._workers.kill()
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep as it arrives."""
+        for case in self.sweep.cases():
+            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
+    ) -> Iterator[Result]:
+        """Yield a result for each of the named implementations; `launches` as for collbench.measure.runner.measure.
+
+        PlatformError if ranks that died cannot be replaced.
+        """
+        waiting = list(names)
+        while waiting:
+            if self._workers is None:
+                self._start()
+            assert self._workers
+            try:
+                for result in self._workers.measure(case, waiting, sampling, launches or {}):
+                    waiting.remove(result.implementation)
+                    yield result
+                if waiting:
+                    raise _Lost("the ranks left it out")
+            except _Lost as loss:
+                self._workers.kill()
+                self._workers = None
+                if waiting:
+                    culprit = loss.implementation if loss.implementation in waiting else waiting[0]
+                    waiting.remove(culprit)
+                    yield Failed(case, culprit, self.platform, str(loss))
+
+
+class _Lost(Exception):
+    """The workers are of no more use; the message says why."""
+
+    def __init__(self, reason: str, implementation: str = "") -> None:
+        super().__init__(reason)
+        self.implementation = implementation
+
+
+class _Workers:
+    """One set of rank processes."""
+
+    def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
+        self._sweep = sweep
+        self._patience: float = platform_module(platform).STARTUP
+        self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
+        self._log = self._folder / "log"
+        self._page = link.Page(self._folder)
+        self._server = link.listen(self._folder)
+        self._channel: link.Channel | None = None
+        self._pids: list[int] = []
+        self._files: list[str] = []
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                _command(platform, sweep.ranks),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(platform, self._folder, setting),
+                start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
+            )
+
+    def greet(self, wishes: dict[str, Any]) -> dict[str, Any]:
+        """Wait for the ranks' hello to a sweep and `wishes`; PlatformError with their reason if they cannot start."""
+        self._server.settimeout(0.05)
+        deadline = time.monotonic() + self._patience
+        while self._channel is None:
+            with contextlib.suppress(TimeoutError):
+                self._channel = link.Channel(self._server.accept()[0])
+            if self._process.poll() is not None:
+                raise PlatformError(f"the ranks did not start: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise PlatformError(f"the ranks did not start within {self._patience:g} s{self._printed()}")
+        try:
+            self._channel.send({"sweep": sweep_fields(self._sweep), **wishes})
+            message = self._channel.receive(max(0.0, deadline - time.monotonic()))
+        except link.Closed:
+            raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
+        if message is None:
+            raise PlatformError(f"the ranks were not ready within {self._patience:g} s{self._printed()}")
+        self._pids, self._files = message["pids"], message["files"]
+        if "refused" in message:
+            raise PlatformError(message["refused"])
+        return message
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
+    ) -> Iterator[Result]:
+        """Results as they come; _Lost if the ranks die, hang or give up."""
+        assert self._channel
+        how = {"implementations": list(names), "sampling": asdict(sampling), "launches": dict(launches)}
+        try:
+            self._channel.send({"case": {**case_fields(case), **how}})
+            while "done" not in (message := self._receive(case)):
+                if result := to_result(message["result"]):
+                    yield result
+        except link.Closed:
+            raise _Lost(self._last_words(), self._page.look()[1]) from None
+
+    def _receive(self, case: Case) -> dict[str, Any]:
+        """The next message; _Lost if for too long nothing new is begun."""
+        assert self._channel
+        timeout = self._sweep.sampling.timeout + case.nbytes * case.ranks / _SLOWEST
+        turns, since = self._page.look()[0], time.monotonic()
+        while True:
+            if message := self._channel.receive(0.2):
+                if "failed" in message or "refused" in message:
+                    reason = message.get("failed") or message["refused"]
+                    raise _Lost(str(reason), self._page.look()[1])
+                return message
+            if self._process.poll() is not None:
+                raise link.Closed
+            if (now := self._page.look()[0]) != turns:
+                turns, since = now, time.monotonic()
+            elif time.monotonic() - since > timeout:
+                raise _Lost(f"no progress for {timeout:.0f} s (--timeout)", self._page.look()[1])
+
+    def _last_words(self) -> str:
+        """Why the ranks ended, from what they and the launcher printed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(2)
+        text = self._log.read_text(encoding="utf-8", errors="replace")
+        if killed := re.search(r"EXIT STRING: (.+?) \(signal (\d+)\)", text):
+            return f"a rank was ended by signal {killed[2]} ({killed[1]})"
+        errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", text, re.MULTILINE)
+        last = errors[-1] if errors else next(iter(text.strip().splitlines()[-1:]), "")
+        return f"a rank ended with status {self._process.returncode}" + (f": {last}" if last else "")
+
+    def _printed(self) -> str:
+        """The last line that the ranks and the launcher printed, if any."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def stop(self) -> None:
+        """Let the ranks go home; they may leave nothing behind, so wait for them."""
+        with contextlib.suppress(link.Closed, subprocess.TimeoutExpired):
+            if self._channel:
+                self._channel.send({"stop": True})
+                self._process.wait(5)
+                self._pids, self._files = [], []  # gone in good order; their numbers may soon be others'
+        self.kill()
+
+    def kill(self) -> None:
+        """End every process at once, and remove what a killed process cannot."""
+        cleanup.end(self._pids, self._files)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._channel:
+            self._channel.close()
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _command(platform: str, ranks: int) -> list[str]:
+    python = [sys.executable, "-m", worker.__name__]
+    return [mpiexec(), "-n", str(ranks), *python] if platform == "cpu" else python
+
+
+def mpiexec() -> str:
+    """The launcher that belongs to the MPI library mpi4py loads: the mpich wheel's, beside our own Python."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not found:
+        raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
+    return found
+
+
+def _environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]:
+    changed = setting.applied(os.environ | {"OMP_NUM_THREADS": "1"})
+    return changed | {
+        worker.FOLDER: str(folder),
+        worker.SUPERVISOR: str(os.getpid()),
+        worker.PLATFORM: platform,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), changed.get("PYTHONPATH", "")]),
+    }

@@ -1,0 +1,158 @@
+"""Finds where the time of a case goes: each implementation timed as it is, and again while it keeps a log.
+
+Runs alike on every process of the run, as collbench/measure/runner.py does.
+"""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from collbench.cases import Case, Sampling
+from collbench.errors import Unsupported
+from collbench.implementations import Implementation
+from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
+from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Mismatch, Result, Skipped, Span, Track
+from collbench.platforms import Moment, Platform, Prepared, tracelog
+
+_ROUNDS = 15  # of which the typical one is shown
+
+
+def explain(
+    case: Case,
+    implementations: Sequence[Implementation],
+    platform: Platform,
+    sampling: Sampling,
+    progress: Progress = lambda name: None,
+) -> Iterator[Result]:
+    """Yield an explanation for each implementation, in their order; what is skipped or wrong as `measure` would.
+
+    Raises CaseFailed when a kernel gives up waiting; the platform must then be opened anew.
+    """
+    for implementation in implementations:
+        progress(implementation.name)
+        try:
+            implementation.refuse(case)
+            with platform.agreeing():
+                plain = implementation.prepare(case, platform)
+                with _tracing(platform):
+                    traced = implementation.prepare(case, platform)
+        except Unsupported as reason:
+            yield Skipped(case, implementation.name, platform.name, str(reason))
+            continue
+        wrong = checked_run(case, plain, platform, SEEDS[0]) or checked_run(case, traced, platform, SEEDS[1])
+        if wrong:
+            yield _wrong(case, implementation, platform, plain, wrong)
+        else:
+            yield _explanation(case, implementation, platform, sampling, plain, traced)
+
+
+@contextmanager
+def _tracing(platform: Platform) -> Iterator[None]:
+    """Kernels that are prepared inside keep a log."""
+    platform.tracing = True
+    try:
+        yield
+    finally:
+        platform.tracing = False
+
+
+def _wrong(
+    case: Case, implementation: Implementation, platform: Platform, prepared: Prepared, mismatch: Mismatch
+) -> Measurement:
+    return Measurement(case, implementation.name, platform.name, 1, (), mismatch, note=prepared.note)
+
+
+def _explanation(
+    case: Case,
+    implementation: Implementation,
+    platform: Platform,
+    sampling: Sampling,
+    plain: Prepared,
+    traced: Prepared,
+) -> Explanation:
+    """Plain and traced runs by turns; the tracks are those of the run of median length."""
+    platform.fill(case, SEEDS[1])
+    _tracks(platform)  # left by checked runs
+    launches = calibrate(plain, platform, sampling)
+    rounds = [_round(plain, traced, platform, launches, implementation.library) for _ in range(_ROUNDS)]
+    typical = sorted(rounds, key=lambda each: each[1])[len(rounds) // 2]
+    return Explanation(
+        case=case,
+        implementation=implementation.name,
+        platform=platform.name,
+        seconds=statistics.median(each[0] for each in rounds),
+        traced=typical[1],
+        tracks=tuple(sorted(_from_zero(typical[2]), key=lambda track: (track.rank, track.block))),
+        note="; ".join(note for note in (platform.note, plain.note) if note),
+    )
+
+
+def _round(
+    plain: Prepared, traced: Prepared, platform: Platform, launches: int, library: bool
+) -> tuple[float, float, list[Track]]:
+    """Seconds of a plain and of a traced operation, and the tracks of the last one."""
+    seconds = platform.time(plain, launches)
+    if library:
+        return seconds, seconds, []
+    if traced.watched:
+        return seconds, *_watch(traced, platform)
+    return seconds, platform.time(traced, launches), _tracks(platform)
+
+
+def _tracks(platform: Platform) -> list[Track]:
+    """From the logs of all ranks, which are cleared."""
+    return platform.gather(tracelog.tracks({rank: platform.take_logs(rank) for rank in platform.local}))
+
+
+def _from_zero(tracks: Sequence[Track]) -> list[Track]:
+    origin = min((track.start for track in tracks), default=0.0)
+    return [replace(track, start=track.start - origin) for track in tracks]
+
+
+@dataclass
+class _Watcher:
+    """Notes the moments between which each rank did something, for operations that the host drives."""
+
+    platform: Platform
+    noted: list[tuple[int, str, Moment, Moment]] = field(default_factory=list)
+
+    @contextmanager
+    def __call__(self, rank: int, phase: str) -> Iterator[None]:
+        begun = self.platform.moment(rank)
+        yield
+        self.noted.append((rank, phase, begun, self.platform.moment(rank)))
+
+    def tracks(self) -> Iterator[Track]:
+        """What was noted; a rank that does nothing waits, for others or for the host."""
+        for rank in self.platform.local:
+            own = [(phase, begun(), ended()) for holder, phase, begun, ended in self.noted if holder == rank]
+            spans = list(_with_gaps(own))
+            yield Track(rank, 0, own[0][1], own[-1][2] - own[0][1], _sums(spans), tuple(spans))
+
+
+def _with_gaps(noted: Sequence[tuple[str, float, float]]) -> Iterator[Span]:
+    origin = before = noted[0][1]
+    for phase, begun, ended in noted:
+        if begun > before:
+            yield Span(WAITED, before - origin, begun - before)
+        yield Span(phase, begun - origin, ended - begun)
+        before = ended
+
+
+def _sums(spans: Sequence[Span]) -> Mapping[str, float]:
+    return {phase: sum(span.seconds for span in spans if span.phase == phase) for phase in PHASES}
+
+
+def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:
+    """One operation, watched; its seconds are those of the slowest rank."""
+    assert prepared.watched
+    watcher = _Watcher(platform)
+    watched = prepared.watched
+
+    def once(launches: int) -> None:
+        watcher.noted.clear()
+        watched(watcher)
+
+    seconds = platform.time(Prepared(once, host_driven=True), 1)
+    return seconds, platform.gather(list(watcher.tracks()))

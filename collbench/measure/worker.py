@@ -1,0 +1,167 @@
+"""The ranks' side of a run: `python -m collbench.measure.worker` measures what the supervisor sends, and only measures.
+
+Rank 0 talks to the supervisor and tells the others.  Every process watches the supervisor itself: should that vanish,
+even by kill -9, no rank is left spinning.
+"""
+
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from collbench.cases import Sampling
+from collbench.errors import CaseFailed, CollbenchError
+from collbench.implementations import fifo_bytes, implementations
+from collbench.measure import cleanup, link
+from collbench.measure.runner import measure
+from collbench.measure.tracing import explain
+from collbench.measure.world import MpiProcesses, OneProcess, World
+from collbench.platforms import Platform, open_platform
+from collbench.runs.environment import variables
+from collbench.runs.records import to_case, to_line, to_sweep
+
+FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and page
+SUPERVISOR = "COLLBENCH_SUPERVISOR"  # and the one that gives the supervisor's process id
+PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
+
+_PAUSE = 0.2  # seconds between two looks at the supervisor, where the kernel does not say when it ends
+_PATIENCE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
+
+
+def main() -> None:
+    """Serve one supervisor until it says stop or is gone."""
+    folder = Path(os.environ[FOLDER])
+    ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
+    world: World = MpiProcesses() if os.environ[PLATFORM] == "cpu" else OneProcess()
+    ranks.extend(world.pids())
+    channel = link.connect(folder) if world.leader else None
+    try:
+        _serve(world, channel, link.Page(folder))
+    except link.Closed:
+        time.sleep(_PATIENCE)  # the supervisor is gone: the thread that watches it tidies up, which an abort would not
+        world.abort()
+    except CollbenchError as error:
+        if channel:
+            kind = "failed" if isinstance(error, CaseFailed) else "refused"
+            channel.send({kind: str(error), "pids": list(ranks), "files": sorted(cleanup.shared_files())})
+            channel.receive(seconds=_PATIENCE)
+        else:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
+            time.sleep(_PATIENCE)
+        world.abort()
+
+
+def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
+    first = _next(world, channel)
+    sweep = to_sweep(first["sweep"])
+    fifos = fifo_bytes(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
+    platform = open_platform(sweep, fifos, os.environ[PLATFORM])
+    cores = world.pin() if first["pinned"] else []
+    _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
+    while case := _next(world, channel).get("case"):
+        _measure(case, platform, channel, page)
+    platform.close()
+
+
+def _greeting(world: World, platform: Platform, named: Collection[str]) -> dict[str, Any]:
+    """What the supervisor must know to write the header, and to clean up after ranks that were killed."""
+    return {
+        "pids": world.pids(),
+        "files": sorted(cleanup.shared_files()),
+        "topology": platform.topology(),
+        "versions": platform.versions(),
+        "variables": variables(named=named),
+    }
+
+
+def _measure(order: dict[str, Any], platform: Platform, channel: link.Channel | None, page: link.Page) -> None:
+    case = to_case(order)
+    sampling = Sampling(**order["sampling"])
+    chosen = [implementations()[name] for name in order["implementations"]]
+    turn = page.turn if channel else lambda name: None
+    carry_out = explain if sampling.traced else partial(measure, launches=order["launches"])
+    for result in carry_out(case, chosen, platform, sampling, turn):
+        _send(channel, {"result": to_line(result)})
+    _send(channel, {"done": True})
+
+
+def _next(world: World, channel: link.Channel | None) -> dict[str, Any]:
+    message = world.broadcast(channel.receive() if channel else None)
+    assert isinstance(message, dict)
+    return message
+
+
+def _send(channel: link.Channel | None, message: dict[str, Any]) -> None:
+    if channel:
+        channel.send(message)
+
+
+def _die_with(supervisor: int, folder: Path) -> list[int]:
+    """End the run when the supervisor ends, from a thread that sleeps until then, and tidy up in its place.
+
+    The caller puts the process ids of all ranks into the list; the first of them ends the others with itself.
+    """
+    try:
+        wait = end_of(supervisor)
+    except ProcessLookupError:
+        os._exit(1)
+    ranks: list[int] = []
+
+    def watch() -> None:
+        wait()
+        me = os.getpid()
+        leads = ranks[:1] == [me]
+        if not leads:
+            time.sleep(_PATIENCE)  # the first rank is at it; should it be stuck or not be known yet, each ends itself
+        cleanup.end([pid for pid in ranks if leads and pid != me], cleanup.shared_files())
+        shutil.rmtree(folder, ignore_errors=True)
+        os.kill(me, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ranks
+
+
+def end_of(pid: int, pause: float = _PAUSE) -> Callable[[], None]:
+    """A function that returns once the process has ended, however; ProcessLookupError if there is none now.
+
+    It sleeps on the process's handle.  Kernels before 5.3, sandboxes and some containers' filters have no handles:
+    there it looks every `pause` seconds, some microseconds each time.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (OSError, AttributeError):
+        if (birth := _birth(pid)) is None:
+            raise ProcessLookupError from None
+        return lambda: _poll(pid, birth, pause)
+
+    def wait() -> None:
+        select.select([handle], [], [])
+
+    return wait
+
+
+def _poll(pid: int, birth: str, pause: float) -> None:
+    while _birth(pid) == birth:
+        time.sleep(pause)
+
+
+def _birth(pid: int) -> str | None:
+    """When a process was started, which tells it from a later one with its number; None if it is dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]  # proc(5): state and starttime, behind the name in parentheses
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What NCCL itself reckons with: its channels, its cost table, its choice."""

@@ -1,0 +1,173 @@
+"""NCCL's tuner constants: what its cost table is computed from, release by release.
+
+Facts from NCCL's sources (src/graph/tuning.cc, search.cc, topo.h of 2.21 to 2.31), microseconds and GB/s (1e9 bytes/s)
+as there.  The cost table built from them is checked against tables that NCCL 2.29.2 logged (tests/model).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from collbench.errors import UsageError
+
+PROTOCOLS = ("ll", "ll128", "simple")
+ALGORITHMS = ("tree", "ring", "nvls", "nvlstree", "pat")
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
+
+Row = tuple[float, float, float]  # by protocol, or for 1, 2 and more nodes
+
+TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {
+    "ll": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
+    "ll128": (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1),
+    "simple": (
+        *(0.9,) * 7,
+        *(0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
+    ),
+}  # fmt: skip
+"""What a tree reaches of its rate, by floor(log2(bytes / 64))."""
+
+LL_MAX_BY_GPU = {"volta": 39.0, "ampere": 87.7, "hopper": 141.0, "blackwell": 282.0}
+"""Most that LL moves within one node."""
+LL_MAX_BY_CPU = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
+"""The same over 2 and more nodes; Arm and Power count as Intel."""
+NVLS_EFFICIENCY = {"volta": 0.0, "ampere": 0.0, "hopper": 0.85, "blackwell": 0.74}
+NET_OVERHEAD = {"intel": 1.0, "amd": 2.0}
+"""Microseconds to post to the network; Arm and Power count as Intel."""
+
+INTEL_P2P_OVERHEAD = 6 / 5
+"""Load that traffic between GPUs puts on PCIe when it passes an Intel CPU."""
+SOCKET_LINK = {"intel": 22.0, "amd": 16.0, "arm": 6.0, "power": 32.0}
+"""Between the CPUs of a node (Intel: Sapphire Rapids; Skylake has 10)."""
+
+_TAIL = (2.4, 1.2, 0.24, 0.12)
+_INTRA: Mapping[str, tuple[float, ...]] = {
+    "ampere": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+    "blackwell": (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+}
+_INTER: Mapping[str, tuple[float, ...]] = {
+    "ampere": (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, *_TAIL),
+    "hopper": (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, *_TAIL),
+    "blackwell": (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, *_TAIL),
+}
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one NCCL release computes with."""
+
+    base: Mapping[str, Row]  # microseconds, by protocol
+    nvlink: Mapping[str, Row]  # of one step
+    pci: Mapping[str, Row]
+    net: Mapping[str, Row]
+    ring_ll128: Mapping[str, Row]  # most of a channel, over 1, 2 and more nodes
+    tree_ll128: Mapping[str, Row]
+    tree: Mapping[str, Row]
+    nvlstree: Mapping[str, Row]
+    intra: Mapping[str, tuple[float, ...]]  # speeds that the search tries for one node
+    inter: Mapping[str, tuple[float, ...]]  # and for several
+    max_channels: int = 32  # of the search
+    newest: str = "blackwell"  # generation it knows; newer GPUs are taken for this one
+    merges_ports: bool = True  # of network cards that have two, into one card of twice the rate (NCCL_IB_MERGE_NICS)
+    pat: bool = True
+    nvlstree_correction: tuple[str, ...] = ()  # CPUs with which Blackwell's NVLSTree is corrected as trees are
+    slower_side_rates: bool = False  # trees and PAT are rated by the slower of node and network
+    nvls_steps_count: bool = False  # NVLS's all-gather and reduce-scatter are rated by the steps of a ring
+    domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
+
+
+def _each(volta: Row, ampere: Row, hopper: Row, blackwell: Row) -> Mapping[str, Row]:
+    return dict(zip(GENERATIONS, (volta, ampere, hopper, blackwell), strict=True))
+
+
+def _same(value: float) -> Row:
+    return value, value, value
+
+
+_NONE = _same(0.0)
+_TREES = _each((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0))
+_V230 = Release(
+    base={"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "nvls": _NONE, "nvlstree": _NONE, "pat": _same(8.0)},
+    nvlink={
+        "tree": (0.6, 1.25, 4.0),
+        "ring": (0.6, 1.9, 3.4),
+        "nvls": (0, 0, 25.0),
+        "nvlstree": (0, 0, 25.0),
+        "pat": (0, 0, 4.0),
+    },
+    pci={"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7), "nvls": _NONE, "nvlstree": _NONE, "pat": (0, 0, 4.0)},
+    net={
+        "tree": (5.0, 8.5, 14.0),
+        "ring": (2.7, 4.0, 14.0),
+        "nvls": (0, 0, 18.0),
+        "nvlstree": (0, 0, 20.9),
+        "pat": (0, 0, 14.0),
+    },
+    ring_ll128=_each(_same(20.0), _same(20.0), _same(36.7), _same(40.0)),
+    tree_ll128=_each(_same(20.0), _same(20.0), (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
+    tree=_TREES,
+    nvlstree=_each((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
+    intra=_INTRA,
+    inter=_INTER,
+    nvlstree_correction=("intel", "amd"),
+)
+_V229 = replace(
+    _V230,
+    ring_ll128={**_V230.ring_ll128, "blackwell": (34.5, 34.6, 34.5)},
+    nvlstree={**_V230.nvlstree, "blackwell": (0.0, 96.0, 43.8)},
+    inter={**_INTER, "blackwell": (96, 80, *_INTER["blackwell"][3:])},
+)
+_V227 = replace(
+    _V229,
+    net={**_V229.net, "nvlstree": (0, 0, 14.0)},
+    ring_ll128={**_V229.ring_ll128, "blackwell": _same(73.4)},
+    nvlstree={**_V229.nvlstree, "blackwell": (0.0, 96.0, 43.1)},
+    intra={**_INTRA, "blackwell": (90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18)},
+    inter={**_INTER, "blackwell": (96, *_INTER["blackwell"][3:])},
+    nvlstree_correction=(),
+)
+_V221 = replace(
+    _V227,
+    base={**_V227.base, "tree": (6.8, 14.0, 0.0)},
+    nvlink={**_V227.nvlink, "tree": (0.6, 1.25, 28.0)},
+    pci={**_V227.pci, "tree": (1.0, 1.9, 28.0)},
+    net={**_V227.net, "tree": (5.0, 8.5, 28.0)},
+    max_channels=16,
+    newest="hopper",
+    pat=False,
+)
+_V231 = replace(
+    _V230,
+    nvlstree_correction=("intel", "amd", "arm"),
+    slower_side_rates=True,
+    nvls_steps_count=True,
+    domain_plateau=True,
+)
+RELEASES: Mapping[tuple[int, int], Release] = {
+    (2, 0): replace(_V221, merges_ports=False),  # older ones had other rates for LL and NVLS, too, which are not kept
+    (2, 21): _V221,
+    (2, 27): _V227,
+    (2, 29): _V229,
+    (2, 30): _V230,
+    (2, 31): _V231,
+}
+"""From the release on under which each stands, until the next."""
+
+
+def release(version: str) -> Release:
+    """That of "2.29" or "2.29.2": the newest kept that is not newer; UsageError if it is no version."""
+    try:
+        major, minor = (int(word) for word in version.split(".")[:2])
+    except ValueError:
+        raise UsageError(f"NCCL version {version!r} is none; give it like 2.29") from None
+    return RELEASES[max(number for number in RELEASES if number <= max((major, minor), min(RELEASES)))]
+
+
+def generation(arch: str) -> str:
+    """Row of the tables for "sm90" and the like; as NCCL, by compute capability."""
+    capability = int(arch.removeprefix("sm"))
+    return GENERATIONS[(capability >= 80) + (capability >= 90) + (capability >= 100)]
+
+
+def known_generation(arch: str, facts: Release) -> str:
+    """The row that a release uses for it: its newest for what came after."""
+    return min(generation(arch), facts.newest, key=GENERATIONS.index)

@@ -1,0 +1,233 @@
+"""NCCL's own estimate of its algorithms: what it would select, and what it thinks that takes.
+
+The equations of src/graph/tuning.cc over the channels that nccl_search finds.  The estimate leaves out what a launch
+costs and how pipelines fill, so it tells what NCCL selects rather than how long that takes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple
+
+from collbench.errors import Unsupported
+from collbench.model.nccl.constants import (
+    LL_MAX_BY_CPU,
+    LL_MAX_BY_GPU,
+    NET_OVERHEAD,
+    NVLS_EFFICIENCY,
+    PROTOCOLS,
+    TREE_CORRECTION,
+    Release,
+    known_generation,
+    release,
+)
+from collbench.model.nccl.option import Option
+from collbench.model.nccl.search import MAX_NVLS_HEADS, PLACEHOLDER, Graph, Graphs, search
+from collbench.topology.system import System
+
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
+"""Those that NCCL has a table for; all others it builds from sends and receives, without any estimate."""
+PLATEAU_BYTES = 64  # of a channel and rank
+MICROSECOND = 1e-6
+SIMPLE = PROTOCOLS.index("simple")
+FAST_CARD = 96e9  # bytes/s of a network card
+NVLS_GPUS = 3  # fewer do not use multicast, though the table has a cell for 2
+
+
+def options(system: System, collective: str) -> tuple[Option, ...]:
+    """What NCCL chooses from on all GPUs of a system, in its own order; Unsupported if it has no table."""
+    found = [option for option in table(system, collective) if _usable(system, collective, option)]
+    if not found:
+        raise Unsupported(f"{collective} has no {system.algorithm} with {system.protocol} in NCCL on {system.title}")
+    return tuple(found)
+
+
+def _usable(system: System, collective: str, option: Option) -> bool:
+    """Whether NCCL may take it, as set up: what it does not support has cells in its table all the same."""
+    if option.algorithm in ("nvls", "nvlstree"):
+        most = inf if collective == "allreduce" else MAX_NVLS_HEADS
+        if not system.nvls or not NVLS_GPUS <= system.gpus <= most:
+            return False
+    return system.algorithm in ("auto", option.algorithm) and system.protocol in ("auto", option.protocol)
+
+
+@lru_cache(maxsize=256)
+def table(system: System, collective: str) -> tuple[Option, ...]:
+    """All cells that NCCL would log with a rate above zero; Unsupported for other collectives and a lone GPU."""
+    if collective not in COLLECTIVES:
+        raise Unsupported(f"NCCL has no cost table for {collective}, only for {', '.join(COLLECTIVES)}")
+    if system.ranks < 2:
+        raise Unsupported("NCCL has no cost table for one GPU")
+    tuner = _Tuner(system, collective)
+    found = [*tuner.trees(), *tuner.rings(), *tuner.nvls(), *tuner.pat()]
+    return tuple(option for option in found if option.rate > 0)
+
+
+def select(choices: Sequence[Option], nbytes: float) -> Option:
+    """The one that NCCL takes: of the least estimate, the first of equals."""
+    return min(choices, key=lambda option: option.seconds(nbytes))
+
+
+class _Way(NamedTuple):
+    """What an empty message takes, in microseconds, and the steps that it is made of."""
+
+    base: float
+    intra: float
+    inter: float
+    hops: int
+    steps: int
+
+
+class _Tuner:
+    """The equations, for one system and collective.  Microseconds and GB/s until an option is made."""
+
+    def __init__(self, system: System, collective: str) -> None:
+        self.system = system
+        self.facts: Release = release(system.nccl)
+        self.graphs: Graphs = search(system, self.facts)
+        self.row = known_generation(system.arch, self.facts)
+        self.nodes, self.ranks, self.gpus = system.nodes, system.ranks, system.gpus
+        self.column = min(self.nodes, 3) - 1
+        self.levels = self.nodes.bit_length() - 1
+        self.sums = collective == "allreduce"
+        self.sharded = collective in ("allgather", "reducescatter")
+        self.steps = (self.ranks - 1) * (2 if self.sums else 1)
+        self.ratio = self.ranks / self.steps if self.sums or self.sharded else 1.0  # of the array to what links carry
+        self.inside = self.facts.nvlink if self.graphs.node.nvlink else self.facts.pci
+
+    def rings(self) -> list[Option]:
+        """For every collective and protocol."""
+        graph = self.graphs.ring
+        full = graph.channels * self._speed(graph)
+        capped = graph.channels * self.facts.ring_ll128[self.row][self.column]
+        busbw = {"ll": min(self._ll_max(), full / 2), "ll128": min(0.92 * full, capped), "simple": full}
+        plateau = self.sums and self.nodes > 1
+        if self.facts.domain_plateau and self.row == "blackwell" and self.nodes == 1:
+            plateau = self.sharded and self.graphs.node.nvlink
+        found = []
+        for number, protocol in self._protocols():
+            option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, self._around(number))
+            if plateau and protocol == "simple":
+                running = min(2 * graph.channels, 2 * self.facts.max_channels)
+                option = replace(option, plateau=self._plateau(), plateau_from=PLATEAU_BYTES * running * self.ranks)
+            found.append(option)
+        return found
+
+    def _around(self, number: int) -> _Way:
+        """All steps of a ring; a broadcast's and a reduction's are pipelined: NCCL counts one."""
+        base, between = self.facts.base["ring"][number], self._net("ring", number)
+        if not self.sums and not self.sharded:
+            same = self.graphs.node.same
+            kind = "ring" if same or number != SIMPLE else "tree"
+            times = 1 if same else self.ranks
+            within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.facts.net[kind][number])
+            return _Way(base, times * within, times * net, self.nodes - 1, self.ranks - 1)
+        hops = (2 if self.sums else 1) * (self.nodes - 1)
+        within = self.inside["ring"][number]
+        if self.nodes > 1:
+            within = max(within, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
+        return _Way(base, (self.steps - hops) * within, hops * between, hops, self.steps)
+
+    def trees(self) -> list[Option]:
+        """All-reduce alone."""
+        if not self.sums:
+            return []
+        graph = self.graphs.tree
+        speed = min(graph.intra, graph.inter) if self.facts.slower_side_rates else self._speed(graph)
+        full = graph.channels * min(0.92 * speed, self.facts.tree[self.row][self.column])
+        capped = graph.channels * self.facts.tree_ll128[self.row][self.column]
+        part = 7 / 9 if self.nodes == 1 else 15 / 16
+        busbw = {"ll": min(full / 3.8, self._ll_max()), "ll128": min(full * part, capped), "simple": full}
+        plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
+        found = []
+        for number, protocol in self._protocols():
+            way = _Way(
+                self.facts.base["tree"][number],
+                2 * (self.gpus - 1) * self._tree_step(number),
+                2 * self.levels * self._net("tree", number),
+                2 * self.levels,
+                2 * (self.gpus - 1 + self.levels),
+            )
+            option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, way)
+            found.append(replace(option, correction=TREE_CORRECTION[protocol]))
+        return found
+
+    def _tree_step(self, number: int) -> float:
+        favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
+        return self.inside["ring" if favoured else "tree"][number]
+
+    def nvls(self) -> list[Option]:
+        """Sums in the switch: NVLS within a node, NVLSTree over several."""
+        graph = self.graphs.nvls
+        name = "nvls" if self.nodes == 1 else "nvlstree"
+        if graph.channels < 2 or not (self.sums or (self.sharded and self.nodes == 1)):
+            return []
+        within = graph.intra * NVLS_EFFICIENCY[self.row] * (graph.channels - 1) / graph.channels
+        within *= 2 if self.sums else (self.gpus - 1) / self.gpus
+        between = graph.inter * (2 if self.nodes == 2 else 1)
+        most = self.facts.nvlstree[self.row][self.column] if self.nodes > 1 else inf
+        busbw = graph.channels * min(within, between, most)
+        ratio = self.ratio if self.sums or self.facts.nvls_steps_count else 1.0
+        hops = 2 * self.levels
+        inside = self.inside[name][SIMPLE]
+        way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops, (2 if self.sums else 1) + hops)
+        option = self._option(name, "simple", graph.channels, busbw, ratio, way)
+        corrected = self.nodes > 1 and self.row == "blackwell" and self._corrects_nvlstree()
+        return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
+
+    def _corrects_nvlstree(self) -> bool:
+        cpu, cards = self.system.cpu, self.system.nics
+        fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
+        return cpu in self.facts.nvlstree_correction and fast_arm
+
+    def pat(self) -> list[Option]:
+        """A tree for each rank, where nodes have one GPU."""
+        if not (self.facts.pat and self.sharded and self.gpus == 1):
+            return []
+        graph = self.graphs.tree
+        speed = min(graph.intra, graph.inter) if self.facts.slower_side_rates else self._speed(graph)
+        between = self.levels * self._net("pat", SIMPLE) / 3.5
+        way = _Way(self.facts.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels, self.levels)
+        return [self._option("pat", "simple", graph.channels, 0.75 * graph.channels * speed, 1.0, way)]
+
+    def _option(self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, way: _Way) -> Option:
+        return Option(
+            algorithm,
+            protocol,
+            channels,
+            base=way.base * MICROSECOND,
+            intra=way.intra * MICROSECOND,
+            inter=way.inter * MICROSECOND,
+            rate=busbw * ratio * 1e9,
+            busbw=busbw * 1e9,
+            bound=self.graphs.node.bound * 1e9,
+            hops=way.hops,
+            steps=way.steps,
+            placeholder=self.graphs.ring.inter == PLACEHOLDER,
+        )
+
+    def _protocols(self) -> list[tuple[int, str]]:
+        """LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once, or if asked for."""
+        whole = self.graphs.node.nvlink or (self.gpus == 1 and self.system.fabric not in ("pcie", "nvlink-pairs"))
+        cards = self.system.nics
+        bridged = self.nodes > 1 and cards is not None and cards.transport == "tcp"
+        usable = (whole and not bridged) or self.system.protocol == "ll128"
+        return [(number, name) for number, name in enumerate(PROTOCOLS) if name != "ll128" or usable]
+
+    def _speed(self, graph: Graph) -> float:
+        """Of a channel: up to 2 nodes, NCCL counts what goes on within them."""
+        return graph.intra if self.nodes <= 2 else graph.inter
+
+    def _net(self, algorithm: str, number: int) -> float:
+        """A step between nodes, which shows in full where nodes have one GPU."""
+        exposed = self.gpus == 1 and algorithm != "pat"
+        return self.facts.net["tree" if exposed or algorithm == "tree" else algorithm][number]
+
+    def _ll_max(self) -> float:
+        if self.nodes == 1:
+            return LL_MAX_BY_GPU[self.row]
+        return LL_MAX_BY_CPU["amd" if self.system.cpu == "amd" else "intel"][self.column - 1]
+
+    def _plateau(self) -> float:
+        return 1.9 if self.row == "volta" else 1.4

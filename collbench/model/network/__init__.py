@@ -1,0 +1,1 @@
+"""What the links between nodes carry, as flows that share them fairly."""

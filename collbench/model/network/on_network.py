@@ -1,0 +1,81 @@
+"""Predictions that heed what joins the nodes: closed forms know NICs, the flow level what switches leave of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from collbench.cases import Case
+from collbench.measurement import Prediction
+from collbench.model.equation import SIZES, Floats
+from collbench.model.network.what_if import Effect, effect, pattern_of, slowed
+from collbench.model.predict import curve
+from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
+
+_effect = lru_cache(maxsize=512)(effect)
+GRID = np.unique(np.rint(SIZES)).astype(np.int64)
+"""Bytes at which a slowed curve is evaluated: whole ones, so that it is the same whichever sizes are asked for."""
+
+
+def expected(
+    system: System, cases: Sequence[Case], implementation: str = "nccl", what_ifs: tuple[str, ...] = ()
+) -> list[Prediction]:
+    """What cases that differ in size only take on all ranks of the system, with its switches, routing and what-ifs.
+
+    Where the network slows the transfers, the library's choice stays what it is: it knows the NICs and nothing behind
+    them.  More bytes never take less time.  Unsupported as `curve`, UsageError as `effect`.
+    """
+    found = curve(system, cases, implementation)
+    name = cases[0].collective.name
+    if all(on_network(system, name, each.algorithm, what_ifs).factor == 1 for each in found):
+        return found
+    times = _times_as_long(system, cases[0], implementation, what_ifs)
+    longer = np.exp(np.interp(np.log([case.nbytes for case in cases]), np.log(GRID), np.log(times)))
+    return [
+        _slower(each, float(times), on_network(system, name, each.algorithm, what_ifs))
+        for each, times in zip(found, longer, strict=True)
+    ]
+
+
+def _times_as_long(system: System, case: Case, implementation: str, what_ifs: tuple[str, ...]) -> Floats:
+    """At each size of GRID, the time with the network over the time without."""
+    cases = [replace(case, nbytes=int(nbytes)) for nbytes in GRID]
+    plain = curve(system, cases, implementation)
+    without = np.array([each.seconds for each in plain])
+    ratios = np.ones(len(GRID))
+    ways = [(each.algorithm, each.protocol) for each in plain]
+    for way in set(ways):
+        factor = on_network(system, case.collective.name, way[0], what_ifs).factor
+        if factor < 1:
+            there = np.array([other == way for other in ways])
+            own = _pinned(system, *way)  # compared with itself: where choices change, curves are held up to be monotone
+            full, slow = (curve(each, cases, implementation) for each in (own, slowed(own, factor)))
+            taken = np.array([after.seconds / before.seconds for before, after in zip(full, slow, strict=True)])
+            # slower NICs may also get slower channels from NCCL's search, which knows a few rates only: not these
+            ratios[there] = np.clip(taken[there], 1.0, 1 / factor)
+    return np.asarray(np.maximum.accumulate(without * ratios) / without, np.float64)
+
+
+def _slower(prediction: Prediction, times: float, network: Effect) -> Prediction:
+    noted = f"NICs at {network.factor:.0%}" if network.factor < 1 else ""
+    return replace(
+        prediction,
+        seconds=prediction.seconds * times,
+        low=prediction.low * times,
+        high=prediction.high * times,
+        note="; ".join(filter(None, [prediction.note, noted])),
+    )
+
+
+def on_network(system: System, collective: str, algorithm: str, what_ifs: tuple[str, ...] = ()) -> Effect:
+    """What the network leaves of the NICs' rate to the pattern that this algorithm makes; all of it within one node."""
+    if system.nodes < 2 and not what_ifs:
+        return Effect(1.0, "", "")
+    return _effect(system, pattern_of(collective, algorithm), what_ifs)
+
+
+def _pinned(system: System, algorithm: str, protocol: str) -> System:
+    if algorithm in ALGORITHMS and protocol in PROTOCOLS:
+        return replace(system, algorithm=algorithm, protocol=protocol)
+    return system

@@ -1,0 +1,62 @@
+"""From the verdict that a device wrote to the first mismatch in words."""
+
+import numpy as np
+
+from collbench.cases import Case
+from collbench.collectives import REDUCED, chunk_elements
+from collbench.datatypes import Array, expected, inputs
+from collbench.measurement import Mismatch
+
+RECIPE = np.dtype([("seed", np.uint32), ("ranks", np.uint32), ("bits", np.uint32), ("stride", np.uint32)])
+"""`struct Recipe` of kernels/check.cu."""
+
+VERDICT = np.dtype([("wrong", np.uint64), ("first", np.uint64)])
+"""`struct Verdict` of kernels/check.cu: elements that differ, lowest index of one."""
+
+CLEAN = np.array((0, 2**64 - 1), VERDICT)
+"""What a verdict holds before a comparison."""
+
+Piece = tuple[int, int, int]
+"""First received element, source rank or REDUCED, first element sent: Case.pieces."""
+
+POISON = 0xA5  # the byte that receive buffers are filled with beforehand
+
+
+def packed_recipe(case: Case, seed: int) -> Array:
+    """The recipe of a case as the kernels take it, shape ()."""
+    how = case.recipe(seed)
+    return np.array((how.seed, how.ranks, how.bits, how.stride), RECIPE)
+
+
+def comparison(case: Case, seed: int, piece: Piece, got: int, verdict: int) -> tuple[Array | np.generic, ...]:
+    """Arguments of the kernel `compare`: what should lie at the address `got`, and where the verdict goes."""
+    _, source, sent = piece
+    return (
+        np.uint64(got),
+        np.uint64(case.block),
+        packed_recipe(case, seed),
+        np.int32(source),
+        np.uint64(sent),
+        np.uint32(case.redop.ulps(case.dtype)),
+        np.uint64(verdict),
+    )
+
+
+def describe(case: Case, seed: int, rank: int, piece: Piece, verdict: tuple[int, int], got: Array) -> Mismatch:
+    """The first wrong element of a piece: `verdict` as the kernel wrote it, `got` that one stored element."""
+    first, source, sent = piece
+    wrong, index = verdict
+    how = case.recipe(seed)
+    wanted = (
+        expected(case.dtype, case.redop, how, sent + index, 1)
+        if source == REDUCED
+        else inputs(case.dtype, case.redop, how, source, sent + index, 1)
+    )
+    return Mismatch(
+        rank=rank,
+        index=first + index,
+        chunk=(first + index) // chunk_elements(case.receive_count, case.ranks, case.dtype.itemsize),
+        got=str(case.dtype.decode(got)[0]),
+        expected=str(case.dtype.decode(wanted)[0]),
+        wrong=wrong,
+    )

@@ -1,0 +1,1 @@
+"""Ranks on NVIDIA GPUs, by CuPy, NCCL and CUDA's driver."""

@@ -1,0 +1,204 @@
+"""NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
+
+NCCL allows that since 2.30, if told so before it starts (NCCL_MULTI_RANK_GPU_ENABLE).  Every rank's kernel must then
+find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
+does for the first time, its start and the first operation of a kind, has a limit of time.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+from collbench.errors import CaseFailed, Unsupported
+from collbench.platforms.gpu import simulate
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
+from collbench.platforms.gpu.ranks import Ranks
+from collbench.platforms.gpu.timing import Stopwatch
+from collbench.platforms.processes import Team
+
+_SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
+_MOST_CTAS = 64  # that NCCL ever uses
+_LIMIT = "NCCL_MAX_CTAS"
+_SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
+_ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
+"""NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
+
+
+class Communicators:
+    """One communicator a local rank; its calls of one operation go into one group, from `start` to `end`."""
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        team: Team,
+        places: Ranks,
+        queues: Mapping[int, Queue],
+        stopwatch: Stopwatch,
+        patience: float,
+    ) -> None:
+        self._cuda, self._team, self._places = cuda, team, places
+        self._queues, self._stopwatch, self._patience = queues, stopwatch, patience
+        self.hung = False  # whether NCCL took longer than `patience` seconds: nothing here may be waited for any more
+
+    @property
+    def note(self) -> str:
+        """What decides how fast NCCL can be here."""
+        limit = os.environ.get(_LIMIT)
+        apart = len(self._queues) > 1 and len(self._places.gpus) > 1
+        return "; ".join(filter(None, [f"{_LIMIT}={limit}" if limit else "", _ONE_PROCESS if apart else ""]))
+
+    @cached_property
+    def ranks(self) -> dict[int, Any]:
+        """The communicators by local rank, made when they are first asked for; Unsupported where NCCL cannot.
+
+        *Collective*: whoever started NCCL while another process cannot would wait for that one for ever.
+        """
+        with (
+            self._team.agreeing(),
+            self._cuda.failing_as(Unsupported, "NCCL could not start (NCCL_DEBUG=WARN says more)"),
+        ):
+            self._refuse()
+            return dict(zip(self._queues, self._make(), strict=True))
+
+    def _refuse(self) -> None:
+        nccl = self._cuda.nccl
+        if not nccl.available:
+            raise Unsupported("CuPy found no NCCL: pip install 'nvidia-nccl-cu12>=2.30' (or -cu13)")
+        versions = self._team.exchange(int(nccl.get_version()))
+        if len(set(versions)) > 1:
+            found = ", ".join(in_words(version) for version in sorted(set(versions)))
+            raise Unsupported(f"the processes load different NCCLs ({found}): install the same on every node")
+        _refuse_old(versions[0], [place.slot for place in self._places.places])
+
+    def _make(self) -> Sequence[Any]:
+        """In one process all at once; processes find each other by the id that the first one makes."""
+        nccl, everyone = self._cuda.nccl, len(self._places.places)
+        if len(self._queues) == everyone:
+            devices = [queue.device for queue in self._queues.values()]
+            made: Sequence[Any] = self._bounded("start", lambda: nccl.NcclCommunicator.initAll(devices))
+            return made
+        identity = self._team.exchange(None if self._team.rank else nccl.get_unique_id())[0]
+        ((rank, queue),) = self._queues.items()
+
+        def join() -> Any:
+            queue.enter()
+            return nccl.NcclCommunicator(everyone, identity, rank)
+
+        return (self._bounded("start", join),)
+
+    def first(self, launch: Callable[[int], None]) -> None:
+        """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
+            self._bounded("connect its ranks", lambda: launch(1))
+            if not self._stopwatch.wait_at_most(self._patience):
+                raise self._hang("carry out its first operation")
+
+    def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
+        """What it returns or raises, if it does so in time: from a thread, since NCCL's calls cannot be interrupted."""
+        outcome: list[Any] = []
+        failure: list[Exception] = []
+
+        def run() -> None:
+            try:
+                outcome.append(action())
+            except Exception as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(self._patience)
+        if thread.is_alive():
+            raise self._hang(doing)
+        if failure:
+            raise failure[0]
+        return outcome[0]
+
+    def _hang(self, doing: str) -> CaseFailed:
+        self.hung = True
+        return CaseFailed(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
+
+    def stream(self, rank: int) -> int:
+        """The stream of a rank, as NCCL takes it."""
+        return int(self._queues[rank].stream.ptr)
+
+    def use(self) -> None:
+        """Say that operations are about to be enqueued for every local rank."""
+        for queue in self._queues.values():
+            queue.use()
+
+    def start(self) -> None:
+        """Calls from here to `end` are one operation."""
+        self._cuda.nccl.groupStart()
+
+    def end(self) -> None:
+        """Enqueue it for all local ranks."""
+        self._cuda.nccl.groupEnd()
+
+    def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
+        """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
+
+        None where it cannot say.  Nothing is enqueued.  Not for sends and receives: NCCL has no estimate of them, and
+        what was planned of them stays planned, where a collective is forgotten with the next group.
+        """
+        alone = len(self._places.places) == 1  # NCCL copies at once then, however the group ends
+        if alone or self._simulate_end is None:
+            return None
+        self.start()
+        with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
+            for call in calls:
+                call()
+        found = self._team.exchange(self._simulate_end())
+        return max((each for each in found if each is not None), default=None)
+
+    @cached_property
+    def _simulate_end(self) -> simulate.SimulateEnd | None:
+        """None unless every process has it: planning may connect ranks, which takes all of them."""
+        found = simulate.find(self._cuda.nccl)
+        return found if all(self._team.exchange(found is not None)) else None
+
+    def destroy(self) -> None:
+        """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
+        for comm in self.__dict__.pop("ranks", {}).values():
+            comm.destroy()
+
+
+SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+"""The environment for ranks on slices of one GPU, should NCCL take them for ranks that share it: only a permission."""
+
+
+def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
+    """The environment that NCCL needs where so many ranks share a GPU.
+
+    On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on a
+    part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
+    """
+    fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
+    return {
+        **SLICED,
+        _LIMIT: str(min(_MOST_CTAS, fair)),
+        "NCCL_CGA_CLUSTER_SIZE": "0",
+        "NCCL_NVLS_ENABLE": "0",
+    }
+
+
+def apply(settings: dict[str, str]) -> None:
+    """Set what the user has not."""
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
+
+
+def in_words(version: int) -> str:
+    """`2.30.7` for 23007."""
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
+def _refuse_old(version: int, slots: Sequence[Any]) -> None:
+    """`slots` of all ranks, wherever they are: to an old NCCL, slices of one GPU are one GPU (src/init.cc)."""
+    if version < _SHARING_SINCE and len(set(slots)) < len(slots):
+        raise Unsupported(
+            f"NCCL {in_words(version)} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 (or -cu13), "
+            f"or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"
+        )

@@ -1,0 +1,148 @@
+"""Which ranks this process holds, on which GPU each rank of the run lives, and what follows where ranks share one.
+
+Rank by rank, the processes of a node are dealt its GPUs in turn, and so are the ranks of a process that holds several.
+"""
+
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from collbench.platforms.gpu.cuda import Cuda
+from collbench.platforms.gpu.probe import too_large
+from collbench.platforms.processes import Alone, Team
+from collbench.units import format_size
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
+
+
+@dataclass(frozen=True)
+class Place:
+    """The GPU under one rank."""
+
+    node: tuple[str, str]  # name of the host, and which boot of which machine that is
+    bus_id: str
+    name: str
+    multiprocessors: int
+    cache: int  # bytes of the L2 cache
+    uuid: str = ""  # as far as CUDA says it; a MIG slice has its own, and the bus id of the GPU that it is a slice of
+
+    @property
+    def gpu(self) -> tuple[tuple[str, str], str, str]:
+        """The same for two ranks if they share it."""
+        return *self.slot, self.uuid
+
+    @property
+    def slot(self) -> tuple[tuple[str, str], str]:
+        """What NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
+        return self.node, self.bus_id
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Every rank's place, the same on every process, and the ranks that this process holds."""
+
+    local: Sequence[int]
+    device: dict[int, int]  # of each local rank, as CUDA counts them in this process
+    places: tuple[Place, ...]
+    processes: int
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The devices that this process uses, each once."""
+        return tuple(dict.fromkeys(self.device.values()))
+
+    def on(self, device: int) -> list[int]:
+        """The local ranks of a device."""
+        return [rank for rank in self.local if self.device[rank] == device]
+
+    def sharing(self, device: int) -> int:
+        """How many ranks of all processes live on a device of this one."""
+        return Counter(place.gpu for place in self.places)[self.places[self.on(device)[0]].gpu]
+
+    def refuse_too_large(self, cuda: Cuda, nbytes: int) -> None:
+        """PlatformError if so many bytes for each rank are more than a device of this process has free."""
+        for device in self.devices:
+            cuda.runtime.setDevice(device)
+            free, total = cuda.runtime.memGetInfo()
+            if (wanted := self.sharing(device) * nbytes) > free:
+                raise too_large(device, wanted, f"has {format_size(free)} of {format_size(total)} free")
+
+    @property
+    def most_sharing(self) -> int:
+        """How many ranks live on the most crowded GPU."""
+        return max(Counter(place.gpu for place in self.places).values())
+
+    @property
+    def sliced(self) -> bool:
+        """Whether ranks live on MIG slices of one GPU."""
+        return len({place.slot for place in self.places}) < len(self.gpus)
+
+    @property
+    def multiprocessors(self) -> int:
+        """Of the smallest GPU: what every rank can count on, and so the same for all."""
+        return min(place.multiprocessors for place in self.places)
+
+    @property
+    def cache(self) -> int:
+        """Bytes of the smallest GPU's L2 cache."""
+        return min(place.cache for place in self.places)
+
+    @property
+    def one_device(self) -> bool:
+        """Whether all ranks live on one GPU in one process, so that one program's threads wait for each other.
+
+        PTX's scope of a GPU is for threads of one program; that it serves processes which share a GPU, nothing says.
+        """
+        return self.processes == 1 and len(self.devices) == 1
+
+    @property
+    def gpus(self) -> tuple[Place, ...]:
+        """Every GPU once, node by node, as the place of the first rank on it."""
+        first = {place.gpu: place for place in reversed(self.places)}
+        nodes = list(dict.fromkeys(place.node for place in self.places))
+        order = {place.gpu: None for node in nodes for place in self.places if place.node == node}
+        return tuple(first[gpu] for gpu in order)
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return len({place.node for place in self.places})
+
+    @property
+    def note(self) -> str:
+        """What a reader of any number must know if ranks share GPUs: processes do so in turns."""
+        gpus = len(self.gpus)
+        if gpus == len(self.places):
+            return ""
+        who = "ranks" if self.processes == 1 else "processes"
+        return f"{len(self.places)} {who} share {gpus} GPU" + ("s" if gpus > 1 else "")
+
+
+def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Ranks:
+    """*Collective*: deal the GPUs."""
+    local, node = team.local(ranks), node_name()
+    nodes = team.exchange(node)
+    first = nodes[: team.rank].count(node)
+    count = cuda.count()
+    device = {rank: (first + index) % count for index, rank in enumerate(local)}
+    mine = [
+        Place(
+            node,
+            cuda.runtime.deviceGetPCIBusId(gpu),
+            cuda.name(gpu),
+            cuda.multiprocessors(gpu),
+            cuda.cache(gpu),
+            cuda.uuid(gpu),
+        )
+        for gpu in device.values()
+    ]
+    places = tuple(chain.from_iterable(team.exchange(mine)))
+    return Ranks(local, device, places, 1 if isinstance(team, Alone) else ranks)
+
+
+def node_name() -> tuple[str, str]:
+    """What only the processes of one machine have in common."""
+    return socket.gethostname(), _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""

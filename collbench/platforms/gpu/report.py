@@ -1,0 +1,50 @@
+"""What the run file's header says of the GPUs: every rank's device and node, what joins them, and versions."""
+
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+from collbench.errors import PlatformError
+from collbench.platforms.gpu import nccl
+from collbench.platforms.gpu.cuda import Cuda
+from collbench.platforms.gpu.ipc import Reach
+from collbench.platforms.gpu.peers import VERIFIED, Probed
+from collbench.platforms.gpu.ranks import Ranks
+from collbench.platforms.processes import Team
+from collbench.topology import Gpu, Topology
+from collbench.topology.discover_gpu import discover
+from collbench.topology.nodes import join
+
+
+def topology(team: Team, places: Ranks, reach: Reach, probed: Probed) -> dict[str, Any]:
+    """*Collective*: from NVML, asked on every node by its first process; where it is missing, the names of the GPUs.
+
+    `probed` is what this process found out of its own GPUs, `reach` of those of other processes.
+    """
+    mine = places.places[places.local[0]].node
+    leads = places.local[0] == next(rank for rank, place in enumerate(places.places) if place.node == mine)
+    nodes = [each for each in team.exchange(_of_node(places, mine) if leads else None) if each]
+    order = [place.gpu for place in places.gpus]
+    found = join(nodes, [order.index(place.gpu) for place in places.places])
+    if places.processes > 1 and not reach.refusal:
+        probed = dict.fromkeys(permutations(range(len(order)), 2), VERIFIED)
+    return found.probed(probed, reach.refusal).to_json() | {"nodes": places.nodes}
+
+
+def _of_node(places: Ranks, node: tuple[str, str]) -> Topology:
+    here = [place for place in places.gpus if place.node == node]
+    try:
+        found = discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
+    except PlatformError:
+        found = Topology("gpu", len(here), tuple(Gpu(place.name, place.bus_id) for place in here))
+    host = node[0] if places.processes > 1 else ""
+    return replace(found, gpus=tuple(replace(gpu, host=host) for gpu in found.gpus))
+
+
+def versions(cuda: Cuda, places: Ranks) -> dict[str, str]:
+    """CuPy and what it found; `cuda` is the runtime CuPy was built with, `driver` the newest CUDA it can run."""
+    found = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(dict.fromkeys(place.name for place in places.gpus))}
+    for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):
+        found[name] = f"{number // 1000}.{number % 1000 // 10}"
+    found["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
+    return found | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})

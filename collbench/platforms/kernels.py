@@ -1,0 +1,193 @@
+"""Finds kernels/*.cu, and compiles them for the CPU; the GPU platform compiles the same text with NVRTC.
+
+A kernel file and its headers are joined into one text first.  That text is the key of every cache: CuPy's and ours
+look at the source alone, so an edited header would otherwise go unnoticed.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collbench.datatypes import Datatype, Reduction
+from collbench.errors import PlatformError
+
+_INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
+_ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
+_FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-march=native",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+)
+
+
+def folder() -> Path:
+    """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or beside it."""
+    if chosen := os.environ.get("COLLBENCH_KERNELS"):
+        return Path(chosen)
+    package = Path(__file__).parents[1]
+    installed = package / "_kernels"
+    return installed if installed.is_dir() else package.parent / "kernels"
+
+
+@cache
+def source(file: str) -> str:
+    """The text of a kernel file with its headers in place, each once."""
+    seen: set[Path] = set()
+
+    def expand(path: Path) -> str:
+        if path in seen:
+            return ""
+        seen.add(path)
+        text = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
+        return _INCLUDE.sub(lambda match: expand((path.parent / match[1]).resolve()), text)
+
+    return expand((folder() / file).resolve())
+
+
+def knows_ranks(file: str) -> bool:
+    """Whether the kernels of a file are told of other ranks, and are launched by `Platform.bind`."""
+    return "PARAMETER(World)" in source(file)
+
+
+def entries(file: str) -> list[str]:
+    """The kernels that a file defines."""
+    return _ENTRY.findall(source(file))
+
+
+def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
+    """The compiler's options that fix element type and reduction, for NVRTC and C++ alike."""
+    return f"-DELEMENT={dtype.cpp}", f"-DREDOP={redop.code}"
+
+
+@dataclass(frozen=True)
+class HostKernel:
+    """A kernel compiled for the CPU; arguments are NumPy scalars, or arrays of one structure, as CuPy takes them."""
+
+    function: Any  # void (*)(void** arguments, unsigned blocks, unsigned threads, unsigned launches)
+
+    def bind(self, *arguments: Any) -> "BoundKernel":
+        """Fix the arguments, so that a launch costs one call into C."""
+        held = tuple(np.array(argument, ndmin=1) for argument in arguments)
+        pointers = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
+        return BoundKernel(self.function, held, pointers)
+
+    def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:
+        """Run to the end, that many times, one after the other."""
+        self.bind(*arguments)(launches, blocks, threads)
+
+
+@dataclass(frozen=True)
+class BoundKernel:
+    """A kernel with its arguments."""
+
+    function: Any
+    arguments: tuple[np.ndarray[Any, Any], ...]  # held, since the pointers are into them
+    pointers: Any
+
+    def __call__(self, launches: int, blocks: int = 1, threads: int = 1) -> None:
+        """Run to the end, that many times, one after the other."""
+        self.function(self.pointers, blocks, threads, launches)
+
+
+def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
+    """Compile a kernel for this CPU, or take it from the cache; PlatformError if there is no compiler."""
+    library = ctypes.CDLL(str(host_library(file, tuple(options))))
+    function = getattr(library, f"launch_{entry}")
+    function.restype = None
+    function.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
+    return HostKernel(function)
+
+
+@cache
+def host_library(file: str, options: tuple[str, ...]) -> Path:
+    """The shared library with the kernels of that file, compiled once per source, options, compiler and CPU."""
+    text = source(file) + "".join(
+        f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
+        f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
+        for entry in entries(file)
+    )
+    command = (*compiler(), *_FLAGS, *options)
+    key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
+    target = cache_folder() / f"{Path(file).stem}-{key[:16]}.so"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
+            if not target.exists():
+                _compile(command, text, target)
+    return target
+
+
+def _compile(command: Sequence[str], text: str, target: Path) -> None:
+    """Through a temporary name, so that nobody loads half a file after a crash."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        origin, product = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
+        origin.write_text(text, encoding="utf-8")
+        done = subprocess.run([*command, "-o", product, origin], capture_output=True, text=True, check=False)
+        if done.returncode:
+            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
+            raise PlatformError(
+                f"{' '.join(command[:1])} could not compile {target.name}: {first}; a C++20 compiler is needed: "
+                "set CXX to one, or pip install ziglang"
+            )
+        product.replace(target)
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """The C++ compiler: $CXX, else c++, g++ or clang++ on the path, else the ziglang wheel."""
+    if chosen := os.environ.get("CXX", "").split():
+        if shutil.which(chosen[0]):
+            return tuple(chosen)
+        raise PlatformError(f"the C++ compiler {chosen[0]!r} named by CXX is not on the path: unset CXX, or correct it")
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return (name,)
+    found = subprocess.run([sys.executable, "-m", "ziglang", "version"], capture_output=True, check=False)
+    if found.returncode == 0:
+        return sys.executable, "-m", "ziglang", "c++"
+    raise PlatformError(
+        "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
+    )
+
+
+@cache
+def compiler_version() -> str:
+    """What the compiler says of itself, in its first line."""
+    done = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0]
+
+
+def _cpu() -> str:
+    """What -march=native depends on: a cache in a home directory may be shared by different machines."""
+    try:
+        flags = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        flags = None
+    return platform.machine() + (flags[0] if flags else platform.processor())
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: $COLLBENCH_CACHE, else collbench under the user's cache folder."""
+    if chosen := os.environ.get("COLLBENCH_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "collbench"

@@ -1,0 +1,255 @@
+"""The lesson of some runs in two paragraphs of plain words: only what their numbers say.
+
+The first says who is fastest where and by how much, the second what the sizes do to one curve: what an operation takes
+however small it is, and where its bandwidth stops growing.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from collbench.analysis.crossover import Contest, contests, rivals, winners
+from collbench.analysis.fit.runs import Curve
+from collbench.cases import Case
+from collbench.cli._table import title
+from collbench.implementations import libraries
+from collbench.measurement import Prediction, Timed
+from collbench.report.sanitize import Sound
+from collbench.units import format_rate, format_seconds, format_size
+
+FLAT = 1.25  # times the time of the smallest size up to which a size hardly counts
+FULL = 0.9  # of the highest bandwidth from which on it is as good as reached
+CLOSE = 1.05  # times the smallest time that a fitted latency may be, and still describe it
+MOST_RANGES = 6  # told in full
+FEWEST = 4  # sizes from which on a curve has a shape to speak of
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the lesson is about: one kind of case of one run, the one with the most points."""
+
+    run: Sound
+    kind: Case  # of no size
+    rows: tuple[Timed, ...]
+    others: int  # kinds of case in the report besides
+
+    @property
+    def predicted(self) -> bool:
+        """Whether nobody measured it."""
+        return isinstance(self.rows[0], Prediction)
+
+    def curve(self, name: str) -> list[Timed]:
+        """One implementation by size."""
+        sizes = {each.case.nbytes: each for each in self.rows if each.implementation == name}
+        return [sizes[size] for size in sorted(sizes)]
+
+
+def lesson(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[str, str]:
+    """Two paragraphs; `fits` has each run's fitted curves."""
+    subject = _subject(runs)
+    if subject is None:
+        return (
+            "There is no lesson in these runs: no row has a time that is known to be right.",
+            "The table below has every row, with the reason why it has no time.",
+        )
+    place = runs.index(subject.run)
+    fitted = {each.implementation: each for each in fits[place] if each.case == subject.kind}
+    return " ".join(_who(subject)), " ".join(_why(subject, fitted))
+
+
+def _subject(runs: Sequence[Sound]) -> Subject | None:
+    groups: dict[tuple[int, Case, bool], list[Timed]] = {}
+    for number, run in enumerate(runs):
+        for each in rivals(run.run.results):
+            key = number, replace(each.case, nbytes=0), isinstance(each, Prediction)
+            groups.setdefault(key, []).append(each)
+    if not groups:
+        return None
+    best = max(groups, key=lambda key: (not key[2], len(groups[key])))  # what was measured first
+    return Subject(runs[best[0]], best[1], tuple(groups[best]), len(groups) - 1)
+
+
+def _who(subject: Subject) -> Iterator[str]:
+    """Sentences of the first paragraph."""
+    names = list(dict.fromkeys(each.implementation for each in subject.rows))
+    sizes = sorted({each.case.nbytes for each in subject.rows})
+    what = f"{len(names)} implementations" if len(names) > 1 else names[0]
+    span = f"{len(sizes)} sizes, {format_size(sizes[0])} to {format_size(sizes[-1])}"
+    where = f"at {span if len(sizes) > 1 else format_size(sizes[0])} ({subject.run.machine})"
+    if subject.predicted:
+        yield f"A model says what {what} of {title(subject.kind)} should take {where}; nothing of it was measured."
+    else:
+        yield f"{what} of {title(subject.kind)} {'were' if len(names) > 1 else 'was'} measured {where}."
+    if len(names) == 1:
+        yield f"With {names[0]} alone, there is nobody to compare it with."
+        return
+    yield from _ranges(subject)
+    yield from _against_library(subject)
+    if subject.others:
+        yield f"The report holds {subject.others} more of such comparisons; this is the one with the most points."
+
+
+def _ranges(subject: Subject) -> Iterator[str]:
+    """Who is fastest where, in as few words as the intervals allow."""
+    ranges = _strict(subject) if subject.predicted else _level(subject)
+    be = "Expected to be fastest is" if subject.predicted else "Fastest, or level with the fastest, is"
+    parts = []
+    for first, last, name in ranges:
+        where = f"at {format_size(first)}" if first == last else f"from {format_size(first)} to {format_size(last)}"
+        parts.append(f"{name} {where}")
+    if len(ranges) == 1:
+        yield f"{be} {ranges[0][2]} at every size."
+    else:
+        shown = parts if len(parts) <= MOST_RANGES else [*parts[:3], f"others in {len(parts) - 5} ranges", *parts[-2:]]
+        yield f"{be} {', then '.join(shown)}."
+    yield from _doubt(subject)
+
+
+def _strict(subject: Subject) -> list[tuple[int, int, str]]:
+    """The fastest by the middle of its band: (first size, last size, implementation)."""
+    rows = [each for each in subject.rows if isinstance(each, Prediction)]
+    return [each for _, ranges in winners(rows) for each in ranges]
+
+
+def _level(subject: Subject) -> list[tuple[int, int, str]]:
+    """The same with the fewest ranges, where one that is level with the fastest counts as such."""
+    fastest = _fastest(subject)
+    sizes = sorted(fastest)
+    ranges, place = [], 0
+    while place < len(sizes):
+        here = fastest[sizes[place]]
+        reach = {name: _reach(name, sizes[place:], fastest) for name in here}
+        name = max(here, key=lambda each: reach[each])  # of equals the first, which is the fastest
+        ranges.append((sizes[place], sizes[place + reach[name] - 1], name))
+        place += reach[name]
+    return ranges
+
+
+def _reach(name: str, sizes: Sequence[int], fastest: dict[int, list[str]]) -> int:
+    """At how many of the sizes, from the first on, it is among the fastest."""
+    return next((count for count, size in enumerate(sizes) if name not in fastest[size]), len(sizes))
+
+
+def _fastest(subject: Subject) -> dict[int, list[str]]:
+    """For each size the fastest and those whose interval overlaps its own, by time."""
+    found = {}
+    for size in {each.case.nbytes for each in subject.rows}:
+        here = {each.implementation: each for each in subject.rows if each.case.nbytes == size}
+        first, *rest = sorted(here.values(), key=lambda each: each.typical)
+        found[size] = [first.implementation, *(each.implementation for each in rest if each.band[0] <= first.band[1])]
+    return found
+
+
+def _doubt(subject: Subject) -> Iterator[str]:
+    """At how many sizes the bands of the two fastest overlap, so that the second may as well be the first."""
+    fastest = _fastest(subject)
+    level = sum(len(names) > 1 for names in fastest.values())
+    bands = "bands" if subject.predicted else "95 % intervals"
+    if level:
+        yield f"At {level} of {len(fastest)} sizes the two fastest are level: their {bands} overlap."
+
+
+def _against_library(subject: Subject) -> Iterator[str]:
+    """The best gain and the worst loss against the library, over all contests."""
+    found = contests(subject.rows, libraries())
+    for library in dict.fromkeys(each.library for each in found):
+        own = [each for each in found if each.library == library]
+        best = max(own, key=lambda each: max(ratio for _, ratio in each.speedups))
+        size, ratio = max(best.speedups, key=lambda each: each[1])
+        if ratio > 1:
+            gain = f"{ratio:.2g} times as fast at {format_size(size)}"
+            yield f"The largest gain over {library}, the library, is that of {best.challenger}: {gain}."
+        else:
+            yield f"None is faster than {library}, the library, at any size."
+        yield from _at_the_end(own, library)
+
+
+def _at_the_end(own: Sequence[Contest], library: str) -> Iterator[str]:
+    """Who is ahead of the library at the largest size that all have in common."""
+    last = max(each.speedups[-1][0] for each in own)
+    there = {each.challenger: each.speedups[-1][1] for each in own if each.speedups[-1][0] == last}
+    ahead = [name for name, ratio in there.items() if ratio > 1]
+    top = max(there, key=lambda name: there[name])
+    if ahead:
+        many = _many(len(ahead), len(there)) if len(there) > 1 else f"{top} is"
+        yield f"At {format_size(last)} {many} ahead of {library}, at most by {there[top]:.2g} times ({top})."
+    else:
+        yield f"At {format_size(last)} {library} is ahead of all of them, {1 / there[top]:.2g} times as fast as {top}."
+
+
+def _many(some: int, every: int) -> str:
+    return f"all {every} hand-written ones are" if some == every else f"{some} of {every} hand-written ones are"
+
+
+def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
+    """Sentences of the second paragraph, about the library if there is one, and the fastest at the largest size."""
+    largest = max(each.case.nbytes for each in subject.rows)
+    fastest = min((each for each in subject.rows if each.case.nbytes == largest), key=lambda each: each.typical)
+    known = [each.implementation for each in subject.rows if each.implementation in libraries()]
+    told = False
+    for name in dict.fromkeys((*known[:1], fastest.implementation)):
+        rows = subject.curve(name)
+        if len(rows) >= FEWEST:
+            yield from _flat(name, rows, subject.predicted)
+            yield from _fit(name, rows, fitted.get(name))
+            yield from _saturation(name, rows, subject.predicted)
+            told = True
+    if not told:
+        yield f"With fewer than {FEWEST} sizes of an implementation, nothing can be said of what the size does to it."
+
+
+def _flat(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
+    """Up to where the time hardly depends on the size: there latency is all that counts."""
+    first = rows[0]
+    flat = next((before for before, each in pairwise(rows) if each.typical > FLAT * first.typical), rows[-1])
+    if flat is first:
+        flat = rows[1]
+    longer, larger = flat.typical / first.typical, flat.case.nbytes / first.case.nbytes
+    more = f"{larger:,.0f}" if larger >= 10 else f"{larger:.2g}"
+    sizes = f"{format_size(flat.case.nbytes)} {'should take' if predicted else 'takes'} {longer:.2g} times the time of"
+    yield f"With {name}, {sizes} {format_size(first.case.nbytes)}, and has {more} times the bytes" + (
+        ": there latency is what counts, the time to start and to wait for other ranks." if larger > 8 * longer else "."
+    )
+
+
+def _fit(name: str, rows: Sequence[Timed], curve: Curve | None) -> Iterator[str]:
+    """Latency and rate of its fit, where neither is extrapolated."""
+    if curve is None or curve.fit is None:
+        return
+    found, beyond = curve.fit, " ".join(curve.warnings())
+    share = found.latency / rows[0].typical
+    if "latency" not in beyond and share <= CLOSE:
+        low, high = map(format_seconds, found.latency_interval())
+        part = f"{min(share, 1):.0%} of the time at {format_size(rows[0].case.nbytes)}"
+        yield f"The latency of its fitted curve, {format_seconds(found.latency)} (90 %: {low} to {high}), is {part}."
+    if "rate" not in beyond and math.isfinite(found.rate):
+        low, high = map(format_rate, found.rate_interval())
+        bends = math.isfinite(found.bend)
+        where = f"Beyond {format_size(found.bend)}, where it bends, the" if bends else "The"
+        yield f"{where} bandwidth of its fitted curve tends to {format_rate(found.rate)} GB/s (90 %: {low} to {high})."
+
+
+def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
+    """Where half of the highest bandwidth is reached, and whether it still grows at the end."""
+    peak = max(rows, key=lambda each: each.algbw)
+    half = next(each for each in rows if each.algbw >= peak.algbw / 2)
+    full = next(each for each in rows if each.algbw >= FULL * peak.algbw)
+    last = rows[-1]
+    expected = "expected " if predicted else ""
+    peak_at, half_at = format_size(peak.case.nbytes), format_size(half.case.nbytes)
+    bandwidth = f"{format_rate(peak.algbw)} GB/s of the array"
+    reached = f"half of that is reached at {half_at}" if half is not peak else "no smaller size has half of that"
+    yield f"Its highest {expected}bandwidth, {bandwidth}, is at {peak_at}; {reached}."
+    if last.algbw < FULL * peak.algbw:
+        yield f"Larger messages lose again: at {format_size(last.case.nbytes)} {format_rate(last.algbw)} GB/s are left."
+    elif full is last:
+        yield "It has not stopped growing at the largest size, so more may be had with larger ones."
+    else:
+        yield f"From {format_size(full.case.nbytes)} on {'all sizes are' if _stays(rows, full, peak) else 'it is'} " + (
+            f"within {1 - FULL:.0%} of that: there bandwidth is the limit, and a larger message only takes longer."
+        )
+
+
+def _stays(rows: Sequence[Timed], full: Timed, peak: Timed) -> bool:
+    return all(each.algbw >= FULL * peak.algbw for each in rows if each.case.nbytes >= full.case.nbytes)

@@ -1,0 +1,124 @@
+"""Runs made safe to reckon with: a run file may come from anywhere, and hold whatever JSON can.
+
+What cannot be a time, a size or a text is set aside with the reason; nothing behind this module meets it.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collbench.foreign import visible
+from collbench.measurement import PARTS, Explanation, Failed, Measurement, Observed, Prediction, Result, Skipped
+from collbench.runs.file import NAME, Run
+
+LONGEST = 300  # characters of a text that are shown
+LARGEST = 2**62  # bytes of a message
+MOST = 10**9  # ranks
+FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies between
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A run with a header of the expected types, its usable results, and the others with what is wrong with them."""
+
+    label: str  # tells it from the other runs of the report
+    run: Run
+    odd: tuple[tuple[Result, str], ...]  # a time of zero, a size that no memory has: reason
+    every: tuple[Result, ...]  # both, in the file's order
+
+    @property
+    def machine(self) -> str:
+        """What the header calls it."""
+        return str(self.run.header["topology"].get("name") or "unknown topology")
+
+
+def plain(value: object, longest: int = LONGEST) -> str:
+    """Text of any value on one line: cut where it is long, without what no text should hold."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except (ValueError, RecursionError):  # integers of more digits than Python writes; nests too deep
+        return "(not shown)"
+    text = visible(" ".join(text[: 2 * longest].split()))
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def sound(runs: Sequence[Run]) -> list[Sound]:
+    """The runs of a report, in its order, each under a label of its own."""
+    labels = _labels(runs)
+    return [_sound(run, label) for run, label in zip(runs, labels, strict=True)]
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """The name of the folder, or of a file that is called otherwise; numbered where two are alike."""
+    paths = [run.path.resolve() for run in runs]
+    names = [plain(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
+    counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [f"{name} ({count})" if names.count(name) > 1 else name for name, count in zip(names, counts, strict=True)]
+
+
+def _sound(run: Run, label: str) -> Sound:
+    every = tuple(_shown(each) for each in run.results)
+    odd = [(each, reason) for each in every if (reason := oddity(each))]
+    left = {id(each) for each, _ in odd}
+    kept = tuple(each for each in every if id(each) not in left)
+    return Sound(label, replace(run, header=_header(run.header), results=kept), tuple(odd), every)
+
+
+def _shown(result: Result) -> Result:
+    """With texts that can be shown."""
+    changed: dict[str, str] = {"implementation": plain(result.implementation, 60) or "(no name)"}
+    for name in ("reason", "note", "statistic", "algorithm", "protocol"):
+        if hasattr(result, name):
+            changed[name] = plain(getattr(result, name))
+    return replace(result, **changed)  # type: ignore[arg-type]
+
+
+def oddity(result: Result) -> str:
+    """Why nothing can be reckoned with this result; empty if all is well, and for those that claim no number."""
+    case = result.case
+    if not (0 <= case.nbytes <= LARGEST and 1 <= case.ranks <= MOST):
+        return f"no size and number of ranks: {plain(case.nbytes, 24)} bytes, {plain(case.ranks, 24)} ranks"
+    if not 0 <= case.root < case.ranks:
+        return f"no rank to be the root: {plain(case.root, 24)}"
+    if isinstance(result, Skipped | Failed) or (isinstance(result, Measurement) and result.mismatch):
+        return ""
+    if isinstance(result, Measurement) and not result.seconds:
+        return "it was checked, and not timed"
+    if not all(FASTEST < each < SLOWEST for each in _times(result)):
+        return "a time that is none: zero, negative, not finite or beyond all bounds"
+    if isinstance(result, Explanation):
+        return _unexplained(result)
+    return ""
+
+
+def _times(result: Result) -> Iterable[float]:
+    if isinstance(result, Observed):
+        return result.times
+    if isinstance(result, Prediction):
+        return result.low, result.seconds, result.high
+    return (result.seconds, result.traced) if isinstance(result, Explanation) else ()
+
+
+def _unexplained(result: Explanation) -> str:
+    spent = [seconds for track in result.tracks for seconds in (track.seconds, *track.spent.values())]
+    right = all(math.isfinite(each) and 0 <= each < SLOWEST for each in spent)
+    if result.tracks and right and not sum(map(result.spent, PARTS)) > 0:
+        return "its log holds no time at all"
+    return "" if right else "its log holds a time that is none"
+
+
+def _header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Its parts as the types they should be; what is of another type is left out."""
+    environment = _mapping(header.get("environment"))
+    facts: dict[str, Any] = {name: plain(environment[name]) for name in ("host", "system") if name in environment}
+    for name in ("versions", "variables"):
+        facts |= {name: {plain(key, 80): plain(each) for key, each in _mapping(environment.get(name)).items()}}
+    topology = dict(_mapping(header.get("topology")))
+    if "name" in topology:
+        topology["name"] = plain(topology["name"], 200)
+    return dict(header) | {"topology": topology, "environment": facts, "sweep": _mapping(header.get("sweep"))}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,168 @@
+"""The runs of a folder, newest first: found anew each time, read only where they changed, and filtered."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from collbench.errors import UsageError
+from collbench.runs.file import NAME
+from collbench.runs.index import Index, Stamp
+from collbench.runs.scan_folder import Facts, Medians, Scan, scan
+from collbench.runs.tags import FILE, tags
+
+DEPTH = 2  # folders above a run file that are looked into: DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many files are read."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a folder, whether it can be read or not."""
+
+    name: str  # path of the run file within the folder
+    path: Path  # the same from here
+    when: float  # seconds since 1970 at which it started
+    modified: float  # and at which the file was last written
+    facts: Facts
+    tags: tuple[str, ...] = ()
+
+    @property
+    def age(self) -> tuple[float, float]:
+        """By which runs are ordered: when they started, then when they ended."""
+        return self.when, self.modified
+
+    def fields(self) -> dict[str, Any]:
+        """Everything known of it, for JSON."""
+        return {"path": str(self.path), **asdict(self.facts), "tags": list(self.tags)}
+
+
+class History:
+    """All runs of a folder, newest first, in `entries`."""
+
+    def __init__(self, folder: Path, progress: Progress = lambda done, total: None) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file; give the folder that the runs are in")
+        self.folder = folder
+        self._index = Index(folder)
+        self._fresh: dict[str, Scan] = {}
+        found = {each.name: each for each in _find(folder)}
+        facts = self._read(found, progress)
+        entries = (self._entry(found[name], known) for name, known in facts.items())
+        self.entries = sorted(entries, key=lambda each: (each.age, each.name), reverse=True)
+
+    @property
+    def note(self) -> str:
+        """Why no index could be kept, if so; everything works without, but slowly."""
+        return self._index.note
+
+    @property
+    def reads(self) -> int:
+        """How many files had to be read, since the index did not know them as they are."""
+        return len(self._fresh)
+
+    def medians(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Medians]]:
+        """The medians of each of these entries in turn."""
+        wanted = list(entries)
+        for entry, indexed in zip(wanted, self._index.medians(each.name for each in wanted), strict=True):
+            fresh = self._fresh.get(entry.name)
+            known = fresh.medians if fresh else indexed
+            yield entry, scan(entry.path).medians if known is None else known
+
+    def _read(self, found: dict[str, "Found"], progress: Progress) -> dict[str, Facts]:
+        """The facts of each file; what is read is kept even if reading is interrupted."""
+        indexed = self._index.load()
+        known = {name: indexed[name][1] for name, each in found.items() if indexed.get(name, (None,))[0] == each.stamp}
+        try:
+            missing = [name for name in found if name not in known]
+            for done, name in enumerate(missing):
+                progress(done, len(missing))
+                self._fresh[name] = scan(Path(self.folder, name))
+        finally:
+            lasting = {name: (found[name].stamp, each) for name, each in self._fresh.items() if each.lasting}
+            gone = indexed.keys() - found.keys()
+            if lasting or gone:
+                self._index.save(lasting, gone, keep=bool(indexed))
+        return {name: known[name] if name in known else self._fresh[name].facts for name in found}
+
+    def _entry(self, found: "Found", facts: Facts) -> Entry:
+        path = Path(self.folder, found.name)
+        modified = found.stamp.modified / 1e9
+        own = tags(path.parent) if found.tagged else ()
+        return Entry(found.name, path, facts.when(modified), modified, facts, own)
+
+
+class Found(NamedTuple):
+    """A run file in the folder."""
+
+    name: str
+    stamp: Stamp
+    tagged: bool  # whether there is a file of tags beside it
+
+
+def _find(folder: Path) -> Iterator[Found]:
+    """Every run file once, though links may lead to it too."""
+    seen = set()
+    for name, status, tagged in _walk(str(folder), "", DEPTH):
+        identity = status.st_dev, status.st_ino
+        if stat.S_ISREG(status.st_mode) and identity not in seen:
+            seen.add(identity)
+            yield Found(name, Stamp.of(status), tagged)
+
+
+def _walk(folder: str, within: str, depth: int) -> Iterator[tuple[str, os.stat_result, bool]]:
+    """Folders that cannot be looked into, or go away meanwhile, hold nothing."""
+    try:
+        with os.scandir(folder) as listed:
+            inside = sorted(listed, key=lambda each: (each.is_symlink(), each.name))
+        own = {each.name: each for each in inside if each.name in (NAME, FILE)}
+        if NAME in own:
+            yield within + NAME, own[NAME].stat(), FILE in own
+    except OSError:
+        return
+    for each in inside if depth else ():
+        if _is_folder(each):
+            yield from _walk(each.path, f"{within}{each.name}/", depth - 1)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which runs to list; what is None or empty lets all pass."""
+
+    host: str = ""  # its name, the part of it before the first dot, or a shell's pattern of either
+    collectives: tuple[str, ...] = ()  # any of these
+    platform: str = ""
+    topology: str = ""  # part of its name, in any case
+    since: float | None = None
+    until: float | None = None
+    tag: str = ""
+
+    def __call__(self, entry: Entry) -> bool:
+        """Whether a run passes."""
+        facts = entry.facts
+        return all(
+            (
+                not self.host or _named(facts.host, self.host),
+                not self.collectives or not set(self.collectives).isdisjoint(facts.collectives),
+                not self.platform or self.platform in facts.platforms,
+                self.topology.casefold() in facts.topology.casefold(),
+                self.since is None or entry.when >= self.since,
+                self.until is None or entry.when <= self.until,
+                not self.tag or self.tag in entry.tags,
+            )
+        )
+
+
+def _named(host: str, pattern: str) -> bool:
+    return any(fnmatchcase(name.lower(), pattern.lower()) for name in (host, host.partition(".")[0]))

@@ -1,0 +1,186 @@
+"""Cases, sweeps and results as they stand in a run file, and on the wire between supervisor and workers."""
+
+from dataclasses import asdict
+from typing import Any
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.collectives import find_collective
+from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.measurement import (
+    PHASES,
+    Explanation,
+    Failed,
+    Measurement,
+    Mismatch,
+    Prediction,
+    Reported,
+    Result,
+    Skipped,
+    Span,
+    Track,
+)
+
+
+def case_fields(case: Case) -> dict[str, Any]:
+    """A case, by the names of what it is made of."""
+    return {
+        "collective": case.collective.name,
+        "nbytes": case.nbytes,
+        "dtype": case.dtype.name,
+        "redop": case.redop.name,
+        "root": case.root,
+        "ranks": case.ranks,
+        "in_place": case.in_place,
+    }
+
+
+def to_case(fields: dict[str, Any]) -> Case:
+    """The case of a line; KeyError, TypeError or UsageError if it is none."""
+    return Case(
+        collective=find_collective(fields["collective"]),
+        nbytes=int(fields["nbytes"]),
+        dtype=find_datatype(fields["dtype"]),
+        redop=NONE if fields["redop"] == NONE.name else find_reduction(fields["redop"]),
+        root=int(fields["root"]),
+        ranks=int(fields["ranks"]),
+        in_place=bool(fields["in_place"]),
+    )
+
+
+def sweep_fields(sweep: Sweep) -> dict[str, Any]:
+    """A sweep as it stands in the header."""
+    return {
+        "collectives": [each.name for each in sweep.collectives],
+        "sizes": list(sweep.sizes),
+        "dtypes": [each.name for each in sweep.dtypes],
+        "redops": [each.name for each in sweep.redops],
+        "ranks": sweep.ranks,
+        "implementations": list(sweep.implementations),
+        "root": sweep.root,
+        "in_place": sweep.in_place,
+        "sampling": asdict(sweep.sampling),
+        "spin": sweep.spin,
+    }
+
+
+def to_sweep(fields: dict[str, Any]) -> Sweep:
+    """The sweep of a header that this version wrote."""
+    named = {
+        "collectives": tuple(find_collective(name) for name in fields["collectives"]),
+        "sizes": tuple(fields["sizes"]),
+        "dtypes": tuple(find_datatype(name) for name in fields["dtypes"]),
+        "redops": tuple(find_reduction(name) for name in fields["redops"]),
+        "implementations": tuple(fields["implementations"]),
+        "sampling": Sampling(**fields["sampling"]),
+    }
+    return Sweep(**(fields | named))
+
+
+def to_line(result: Result) -> dict[str, Any]:
+    """A result as the fields of its line."""
+    fields = {
+        "kind": type(result).__name__.lower(),
+        "implementation": result.implementation,
+        "platform": result.platform,
+        **case_fields(result.case),
+    }
+    if isinstance(result, Skipped | Failed):
+        return fields | {"reason": result.reason}
+    if isinstance(result, Explanation):
+        return fields | _explanation_fields(result)
+    if isinstance(result, Prediction):
+        return fields | {name: getattr(result, name) for name in _PREDICTED}
+    if isinstance(result, Reported):
+        return fields | _reported_fields(result)
+    fields |= {"launches": result.launches, "seconds": list(result.seconds)}
+    fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
+    fields |= {"note": result.note} if result.note else {}
+    fields |= {"estimate": result.estimate} if result.estimate is not None else {}
+    return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
+
+
+def to_result(fields: dict[str, Any]) -> Result | None:
+    """The result of a line; None for kinds that newer writers may add."""
+    common = to_case(fields), str(fields["implementation"]), str(fields["platform"])
+    if fields["kind"] == "skipped":
+        return Skipped(*common, reason=str(fields["reason"]))
+    if fields["kind"] == "failed":
+        return Failed(*common, reason=str(fields["reason"]))
+    if fields["kind"] == "explanation":
+        return _to_explanation(common, fields)
+    if fields["kind"] == "prediction":
+        return _to_prediction(common, fields)
+    if fields["kind"] == "reported":
+        return _to_reported(common, fields)
+    wrong, estimate = fields["check"] == "wrong", fields.get("estimate")
+    return Measurement(
+        *common,
+        launches=int(fields["launches"]),
+        seconds=tuple(float(sample) for sample in fields["seconds"]),
+        mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
+        note=str(fields.get("note", "")),
+        estimate=None if estimate is None else float(estimate),
+        rounds=tuple(int(each) for each in fields.get("rounds", ())),
+    )
+
+
+_PREDICTED = ("seconds", "low", "high", "algorithm", "protocol", "note")
+
+
+def _to_prediction(common: tuple[Case, str, str], fields: dict[str, Any]) -> Prediction:
+    case, implementation, platform = common
+    seconds, low, high = (float(fields[name]) for name in ("seconds", "low", "high"))
+    algorithm, protocol, note = (str(fields.get(name, "")) for name in ("algorithm", "protocol", "note"))
+    return Prediction(case, implementation, seconds, low, high, algorithm, protocol, note, platform)
+
+
+def _reported_fields(result: Reported) -> dict[str, Any]:
+    words = {"note": result.note} if result.note else {}
+    samples = {"samples": list(result.samples)} if result.samples else {}
+    said = {"seconds": result.seconds, "statistic": result.statistic, "wrong": result.wrong}
+    return said | samples | words | {"printed": dict(result.printed)}
+
+
+def _to_reported(common: tuple[Case, str, str], fields: dict[str, Any]) -> Reported:
+    return Reported(
+        *common,
+        seconds=float(fields["seconds"]),
+        statistic=str(fields["statistic"]),
+        wrong=None if fields["wrong"] is None else int(fields["wrong"]),
+        samples=tuple(float(sample) for sample in fields.get("samples", ())),
+        printed=dict(fields.get("printed", {})),
+        note=str(fields.get("note", "")),
+    )
+
+
+def _explanation_fields(result: Explanation) -> dict[str, Any]:
+    fields: dict[str, Any] = {"seconds": result.seconds, "traced": result.traced, "note": result.note}
+    return fields | {"tracks": [_track_fields(track) for track in result.tracks]}
+
+
+def _track_fields(track: Track) -> dict[str, Any]:
+    """Times in seconds, to a tenth of a nanosecond: the clocks are no finer, and a file of digits is no use."""
+    spans = [[span.phase, round(span.start, 10), round(span.seconds, 10)] for span in track.spans]
+    return asdict(track) | {"spans": spans}
+
+
+def _to_explanation(common: tuple[Case, str, str], fields: dict[str, Any]) -> Explanation:
+    return Explanation(
+        *common,
+        seconds=float(fields["seconds"]),
+        traced=float(fields["traced"]),
+        tracks=tuple(_to_track(track) for track in fields["tracks"]),
+        note=str(fields.get("note", "")),
+    )
+
+
+def _to_track(fields: dict[str, Any]) -> Track:
+    return Track(
+        rank=int(fields["rank"]),
+        block=int(fields["block"]),
+        start=float(fields["start"]),
+        seconds=float(fields["seconds"]),
+        spent={phase: float(fields["spent"][phase]) for phase in PHASES},
+        spans=tuple(Span(str(phase), float(start), float(seconds)) for phase, start, seconds in fields["spans"]),
+        lost=int(fields.get("lost", 0)),
+    )

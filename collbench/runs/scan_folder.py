@@ -1,0 +1,148 @@
+"""What is kept of one run file: facts for the list, and the median of each case for choosing a baseline."""
+
+import math
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from collbench.errors import RunFileError
+from collbench.foreign import visible
+from collbench.measurement import Failed, Measurement, Reported, Result, Skipped, Timed, timed
+from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
+from collbench.runs.records import case_fields
+
+Medians = dict[str, dict[int, float]]
+"""Seconds of an operation: first by everything that makes a curve, then by size."""
+
+_LONGEST = 200  # characters kept of a word; files from elsewhere may hold anything
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a list says of a run file; words are fit for a terminal, and "" where the file says nothing."""
+
+    started: str = ""  # as the header says it
+    host: str = ""
+    topology: str = ""
+    tool: str = ""  # that printed the numbers, if they were imported
+    setting: str = ""  # that was tried in this run, interleaved with one without it
+    platforms: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    collectives: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ()
+    rows: int = 0
+    wrong: int = 0
+    failed: int = 0
+    skipped: int = 0
+    complete: bool = False
+    broken: str = ""  # why it cannot be read
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What two runs must have in common for one to be the baseline of the other, besides a case."""
+        return self.topology, self.tool, self.setting
+
+    def when(self, modified: float) -> float:
+        """Seconds since 1970 at which it started; a file that does not say counts from when it was last written."""
+        try:
+            return datetime.fromisoformat(self.started).timestamp()  # local time, where it names no zone
+        except (ValueError, OverflowError, OSError):
+            return modified
+
+
+class Scan(NamedTuple):
+    """What was read of a file; `lasting` unless the file may be read another time without being changed."""
+
+    facts: Facts
+    medians: Medians
+    lasting: bool = True
+
+
+def scan(path: Path) -> Scan:
+    """Read a run file; one that cannot be read is a fact too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TornLine)  # it may be being written right now
+            run = read(path)
+        return Scan(facts_of(run), medians_of(run.results))
+    except RunFileError as error:
+        return Scan(Facts(broken=word(str(error).replace(str(path), NAME))), {}, not _unreachable(error))
+    except Exception as error:  # one file from elsewhere must not cost the list of all others
+        return Scan(Facts(broken=word(f"{NAME} is not a run file: {type(error).__name__}: {error}")), {})
+
+
+def _unreachable(error: RunFileError) -> bool:
+    return isinstance(error.__context__, OSError)
+
+
+def facts_of(run: Run) -> Facts:
+    """The facts of a run; nothing in the header is believed to be of any type."""
+    environment, topology, sweep, imported, interleaved = (
+        run.part(name) for name in ("environment", "topology", "sweep", "imported", "interleaved")
+    )
+    results = run.results
+    return Facts(
+        started=word(run.header.get("started")),
+        host=word(environment.get("host")),
+        topology=word(topology.get("name")),
+        tool=word(imported.get("tool")),
+        setting=word(interleaved.get("setting")),
+        platforms=_words(each.platform for each in results) or _words([topology.get("platform")]),
+        ranks=tuple(sorted({each.case.ranks for each in results})) or _number(topology.get("ranks")),
+        collectives=_words(each.case.collective.name for each in results) or _words(sweep.get("collectives")),
+        dtypes=_words(each.case.dtype.name for each in results) or _words(sweep.get("dtypes")),
+        implementations=_words(each.implementation for each in results) or _words(sweep.get("implementations")),
+        rows=len(results),
+        wrong=sum(map(_wrong, results)),
+        failed=sum(isinstance(each, Failed) for each in results),
+        skipped=sum(isinstance(each, Skipped) for each in results),
+        complete=run.complete and run.status != INTERRUPTED,
+    )
+
+
+def medians_of(results: Iterable[Result | Timed]) -> Medians:
+    """The figure to quote of each case that has one; of a case measured twice in a run, the later."""
+    found: Medians = {}
+    for each in timed(results):
+        if math.isfinite(each.typical) and each.typical > 0:
+            platform = getattr(each, "platform", "")
+            fields = case_fields(each.case)
+            nbytes = fields.pop("nbytes")
+            curve = " ".join(map(str, (*fields.values(), each.implementation, platform)))
+            found.setdefault(curve, {})[nbytes] = each.typical
+    return found
+
+
+def word(value: Any) -> str:
+    """A text as it may stand on a terminal: no control characters, no lone surrogates, not too long."""
+    if not isinstance(value, str):
+        return ""
+    return visible(value[:_LONGEST])
+
+
+def shown(path: Path) -> str:
+    """A path as it may stand on a terminal; all of it, since people copy it."""
+    return visible(os.fsencode(path).decode(errors="replace"))
+
+
+def _words(values: Any) -> tuple[str, ...]:
+    """Each word once, in the order of the file."""
+    try:
+        return tuple(dict.fromkeys(filter(None, map(word, values))))
+    except TypeError:
+        return ()
+
+
+def _number(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()
+
+
+def _wrong(result: Result) -> bool:
+    if isinstance(result, Measurement):
+        return bool(result.mismatch)
+    return isinstance(result, Reported) and bool(result.wrong)

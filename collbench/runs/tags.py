@@ -1,0 +1,82 @@
+"""Names that stand beside a run, one a line in a file of its folder, so that a copy of the folder keeps them."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from collbench.errors import UsageError
+from collbench.runs.file import NAME
+
+FILE = "tags"  # within the folder of a run
+LAST, BEST = "last", "best"
+RESERVED = (LAST, BEST)
+"""The words that choose a baseline without a tag."""
+_LONGEST = 64
+
+
+def tags(folder: Path) -> tuple[str, ...]:
+    """The tags of the run in that folder, in the order given; lines that are no names are passed over."""
+    try:
+        text = (folder / FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    return tuple(dict.fromkeys(line for line in map(str.strip, text.splitlines()) if not _complaint(line)))
+
+
+def add(name: str, folder: Path) -> tuple[str, ...]:
+    """Tag the run in that folder; all its tags. UsageError where there is no run, or the name cannot be one."""
+    if complaint := _complaint(name):
+        raise UsageError(f"{name!r} cannot be a tag: {complaint}")
+    _needs_run(folder)
+    if name not in tags(folder):
+        try:
+            with (folder / FILE).open("ab") as file:  # added, not rewritten: two at once do not lose each other's
+                file.write(f"{name}\n".encode())
+        except OSError as error:
+            raise UsageError(f"cannot write {folder / FILE}: {error.strerror}") from None
+    return tags(folder)
+
+
+def remove(name: str, folder: Path) -> tuple[str, ...]:
+    """Take a tag from the run in that folder; what is left. UsageError where it has no such tag."""
+    _needs_run(folder)
+    has = tags(folder)
+    if name not in has:
+        raise UsageError(f"{folder} has no tag {name!r}; its tags: {', '.join(has) or 'none'}")
+    left = tuple(each for each in has if each != name)
+    try:
+        _rewrite(folder, left)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder / FILE}: {error.strerror}") from None
+    return left
+
+
+def _rewrite(folder: Path, names: tuple[str, ...]) -> None:
+    """Through a temporary name, so that nobody reads half of it; without names the file goes."""
+    if not names:
+        (folder / FILE).unlink()
+        return
+    handle, scratch = tempfile.mkstemp(dir=folder, prefix=f".{FILE}-")
+    with os.fdopen(handle, "wb") as file:
+        file.write("".join(f"{name}\n" for name in names).encode())
+    Path(scratch).chmod((folder / FILE).stat().st_mode & 0o777)
+    Path(scratch).replace(folder / FILE)
+
+
+def _needs_run(folder: Path) -> None:
+    if (folder / NAME).is_file():
+        return
+    inside = sorted(each.parent.name for each in folder.glob(f"*/{NAME}"))[:8] if folder.is_dir() else []
+    hint = f"; runs within it: {', '.join(inside)}" if inside else ""
+    raise UsageError(f"there is no run in {folder}{hint}; give a folder that holds a {NAME}")
+
+
+def _complaint(name: str) -> str:
+    """Why this is no name for a tag; nothing if it is one."""
+    if name in RESERVED:
+        return f"{' and '.join(RESERVED)} choose a baseline by themselves"
+    if not name or name[0] in "-.":
+        return "it needs a first character that is neither a dash nor a dot"
+    if not name.isprintable() or any(each.isspace() or each in "/\\" for each in name):
+        return "spaces, slashes and control characters are not allowed"
+    return f"it is longer than {_LONGEST} characters" if len(name) > _LONGEST else ""

@@ -1,0 +1,202 @@
+"""A discovered machine as a System, so that what is expected of it can be said without a file."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from collbench.errors import UsageError
+from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
+from collbench.topology.devices import Gpu
+from collbench.topology.links import Kind, Link
+from collbench.topology.system import CUBE, System
+from collbench.topology.topology import Topology
+
+PRODUCTS = {
+    "sm103": r"[GB]B?300",
+    "sm100": r"G?B[12]00",
+    "sm120": r"RTX 50\d\d|RTX PRO \d000",
+    "sm90": r"G?H[12]00|H800|H20\b",
+    "sm89": r"RTX 40\d\d|L4\b|L40|Ada",
+    "sm86": r"RTX 30\d\d|RTX A\d000|A40\b|A10\b|A16\b|A2\b",
+    "sm80": r"A100|A800|A30\b",
+    "sm75": r"RTX 20\d\d|Quadro RTX|T4\b",
+    "sm70": r"V100|TITAN V",
+    "sm60": r"P100",
+}
+"""Architectures by what is in a GPU's name, where the driver does not say its compute capability."""
+
+UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
+FILE = "write a system's file, or choose a preset (`collbench list`)"
+
+
+def from_topology(topology: Topology) -> System:
+    """The machine's GPUs as a System; what it does not say and was assumed is in `guesses`.
+
+    NUMA nodes stand for sockets.  UsageError where nothing can be assumed: for CPUs, ranks that share a GPU, GPUs
+    that differ, unknown ones, and several nodes, whose network cards nobody has asked for.
+    """
+    gpus = topology.gpus
+    if not gpus:
+        raise UsageError(f"the {topology.platform} platform has no GPUs to make a system of; fit its own measurements")
+    if topology.shared:
+        raise UsageError(f"{topology.name}: no system has several ranks on one GPU; give at most {len(gpus)} ranks")
+    if len({gpu.host for gpu in gpus}) > 1:
+        raise UsageError(f"{topology.name}: the network between the nodes is not discovered; {FILE}")
+    if len({gpu.name for gpu in gpus}) > 1:
+        raise UsageError(f"{topology.name}: the GPUs differ, and a system's are all alike; {FILE}")
+    return _Machine(topology).system()
+
+
+class _Machine:
+    """One node, looked at; `guesses` grows while its facts are gathered."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._gpus, self._links = topology.gpus, topology.links
+        self._name = topology.name
+        self._guesses: list[str] = []
+        self._arch = self._architecture(topology.gpus[0])
+
+    def system(self) -> System:
+        fabric, links = self._fabric()
+        generation, lanes = self._slot()
+        gpu = ARCHITECTURES[self._arch]
+        cpu = self._cpu()
+        found = System(
+            name=self._name,
+            arch=self._arch,
+            gpu=self._gpus[0].name,
+            gpus=len(self._gpus),
+            fabric=fabric,
+            nvlinks=links,
+            gpu_rate=gpu.nvlink * links or pcie_rate(generation, lanes),
+            spec_rate=self._spec(links) or gpu.spec * links or pcie_spec(generation, lanes),
+            p2p=self._p2p(fabric),
+            multicast=fabric == "nvswitch" and self._arch in ADDING,
+            cpu=cpu,
+            pcie_generation=generation,
+            pcie_lanes=lanes,
+            switches=_switches(len(self._gpus), self._links),
+            per_socket=self._per_socket(),
+            socket_rate=socket_rate(cpu, generation),
+        )
+        return replace(found, guesses=tuple(self._guesses))
+
+    def _architecture(self, gpu: Gpu) -> str:
+        if gpu.capability:
+            arch = f"sm{gpu.capability.replace('.', '')}"
+            if arch not in ARCHITECTURES:
+                raise UsageError(f"{gpu.name} is {arch}, which no system may be; choices: {', '.join(ARCHITECTURES)}")
+            return arch
+        for arch, pattern in PRODUCTS.items():
+            if re.search(pattern, gpu.name):
+                self._guesses.append(f"{arch}, from the name {gpu.name}")
+                return arch
+        raise UsageError(f"what {gpu.name} is cannot be told, and its driver does not say; {FILE}")
+
+    def _fabric(self) -> tuple[str, int]:
+        """What joins the GPUs, and how many NVLinks of each take part."""
+        every = list(combinations(range(len(self._gpus)), 2))
+        counts = {(link.a, link.b): link.nvlink.count if link.nvlink else None for link in self._links}
+        kinds = {(link.a, link.b): link.kind for link in self._links}
+        joined = [pair for pair in every if kinds.get(pair) == Kind.NVLINK]
+        own = min((gpu.nvlink.count or 0 if gpu.nvlink else 0) for gpu in self._gpus)
+        if not ARCHITECTURES[self._arch].nvlinks:
+            return "pcie", 0
+        if own and all(kinds.get(pair) == Kind.NVSWITCH for pair in every) and (every or self._gpus[0].switch_links):
+            return "nvswitch", own
+        if not joined:
+            return "pcie", 0
+        if any(not counts[pair] for pair in joined):
+            return self._hidden(joined == every, own)
+        return self._direct({pair: counts[pair] or 0 for pair in joined}, every)
+
+    def _hidden(self, everywhere: bool, own: int) -> tuple[str, int]:
+        """NVLinks whose ends a virtual machine does not show."""
+        links = own or ARCHITECTURES[self._arch].nvlinks
+        if not everywhere:
+            self._guesses.append("PCIe alone, since only some GPUs are joined by NVLinks, and how is hidden")
+            return "pcie", 0
+        size = len(self._gpus)
+        fabric = "nvlink-pairs" if size == 2 else "mesh" if size <= 4 and links % (size - 1) == 0 else "nvswitch"
+        self._guesses.append(f"{fabric} with {links} NVLinks for each GPU, since where they lead is hidden")
+        return fabric, links
+
+    def _direct(self, counts: dict[tuple[int, int], int], every: Sequence[tuple[int, int]]) -> tuple[str, int]:
+        """NVLinks from GPU to GPU."""
+        size = len(self._gpus)
+        if counts == _cube(size):
+            return ("hybrid-cube", 6) if size == 8 else self._part_of_cube(size)
+        least = min(counts.values())
+        if size % 2 == 0 and all(a ^ 1 == b for a, b in counts) and len(counts) == size // 2:
+            return "nvlink-pairs", least
+        if set(counts) == set(every):
+            return "mesh", least * (size - 1)
+        self._guesses.append("PCIe alone, since NVLinks join some GPUs only, in no known pattern")
+        return "pcie", 0
+
+    def _part_of_cube(self, size: int) -> tuple[str, int]:
+        whole = System("", self._arch, 8, "hybrid-cube", 6.0, nvlinks=6)
+        part = whole.part(size)
+        return part.fabric, part.nvlinks
+
+    def _spec(self, links: int) -> float:
+        """What the data sheet promises of so many of a GPU's NVLinks."""
+        known = [gpu.nvlink for gpu in self._gpus if gpu.nvlink]
+        rate = known[0].rate if known else None
+        return rate / (known[0].count or 1) * links if rate else 0.0
+
+    def _slot(self) -> tuple[int, int]:
+        """The generation and lanes of the narrowest slot."""
+        known = [gpu.pcie for gpu in self._gpus if gpu.pcie and gpu.pcie.rate]
+        if not known:
+            generation = ARCHITECTURES[self._arch].pcie
+            self._guesses.append(f"PCIe {generation} x16, as {self._arch} has")
+            return generation, 16
+        slot = min(known, key=lambda each: each.rate or 0.0)
+        return slot.max_generation or slot.generation or 0, slot.width or slot.max_width or 16
+
+    def _p2p(self, fabric: str) -> bool:
+        answers = {link.p2p for link in self._links}
+        if "no" in answers:
+            return False
+        if fabric == "pcie" and "unprobed" in answers:
+            able = "GeForce" not in self._gpus[0].name
+            self._guesses.append(f"peer access {'works' if able else 'is refused'}, since nobody has tried it")
+            return able
+        return True
+
+    def _cpu(self) -> str:
+        if re.search(r"G[HB]\d00", self._gpus[0].name):
+            return "arm"
+        self._guesses.append("CPUs by Intel")
+        return "intel"
+
+    def _per_socket(self) -> int:
+        """GPUs at each NUMA node, if they come evenly and in order."""
+        places = [gpu.numa for gpu in self._gpus]
+        counts = [places.count(place) for place in dict.fromkeys(places)]
+        even = places == sorted(places, key=lambda place: list(dict.fromkeys(places)).index(place))
+        if None in places or not even or len(set(counts)) > 1:
+            return 0
+        return counts[0]
+
+
+def _cube(size: int) -> dict[tuple[int, int], int]:
+    """NVLinks between the first GPUs of a DGX-1 with V100."""
+    return {(a, b): count for a in range(size) for b, count in CUBE[a].items() if a < b < size} if size <= 8 else {}
+
+
+def _switches(gpus: int, links: Sequence[Link]) -> tuple[tuple[int, ...], ...]:
+    """GPUs by the PCIe switches that they share; none if no two share one."""
+    shared = {frozenset((link.a, link.b)) for link in links if link.path in UNDER_SWITCHES}
+    return tuple(_groups(gpus, shared)) if shared else ()
+
+
+def _groups(gpus: int, shared: set[frozenset[int]]) -> Iterator[tuple[int, ...]]:
+    left = list(range(gpus))
+    while left:
+        first = left[0]
+        group = tuple(gpu for gpu in left if gpu == first or frozenset((first, gpu)) in shared)
+        left = [gpu for gpu in left if gpu not in group]
+        yield group

@@ -1,0 +1,214 @@
+"""The CPU side of this machine, from Linux's /sys and /proc.
+
+Containers hide some of these files and other systems have none of them, so every fact may be missing and
+none is worth a crash.  `root` stands in for `/` where tests describe other machines.
+"""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from itertools import combinations
+from pathlib import Path
+
+from collbench.errors import CollbenchError
+from collbench.topology.devices import Cache, Host, NumaNode, Socket
+from collbench.topology.links import Kind, Link
+from collbench.topology.topology import Topology
+from collbench.units import parse_size
+
+ARM_CORES = {
+    ("0x41", "0xd08"): "Arm Cortex-A72",
+    ("0x41", "0xd0c"): "Arm Neoverse N1",
+    ("0x41", "0xd40"): "Arm Neoverse V1",
+    ("0x41", "0xd49"): "Arm Neoverse N2",
+    ("0x41", "0xd4f"): "Arm Neoverse V2",
+    ("0xc0", "0xac3"): "Ampere-1",
+}
+"""Names for `CPU implementer` and `CPU part` (Arm's MIDR_EL1): arm64 Linux prints no `model name`."""
+
+_CACHE_TYPES = {"Data": "d", "Instruction": "i", "Unified": ""}
+
+
+def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collection[int] | None = None) -> Topology:
+    """The sockets of this machine as what ranks live on; by default as many ranks as can run at one time.
+
+    `usable` are the CPUs that all ranks together may run on.  The default is this process's affinity mask,
+    which is too small in a rank that a launcher has bound to one core.
+    """
+    records = _cpuinfo(root)
+    cpus = _online(root, records)
+    sockets = _sockets(root, cpus, records)
+    shared = tuple(
+        Link(a, b, Kind.SHARED_MEMORY, "between CPU sockets", p2p="yes")
+        for a, b in combinations(range(len(sockets)), 2)
+    )
+    host = Host(
+        usable=tuple(sorted(_affinity(cpus) if usable is None else usable)),
+        cpu_limit=_cpu_limit(root),
+        caches=_caches(root, cpus),
+        numa=_numa(root),
+        memory=_kilobytes(_text(root / "proc/meminfo"), "MemTotal"),
+        shm_free=_free(root / "dev/shm"),
+    )
+    return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
+
+
+def _text(path: Path) -> str:
+    """What the file says, or nothing."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _integer(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if re.fullmatch(r"-?\d+", text) else None
+
+
+def _cpu_list(text: str) -> tuple[int, ...]:
+    """The CPUs in the kernel's notation: `0-3,8` is 0, 1, 2, 3 and 8."""
+    spans = re.findall(r"(\d+)(?:-(\d+))?", text)
+    return tuple(cpu for first, last in spans for cpu in range(int(first), int(last or first) + 1))
+
+
+def _cpuinfo(root: Path) -> list[dict[str, str]]:
+    """The blocks of /proc/cpuinfo, one a CPU (on some systems followed by one for the board)."""
+    blocks = _text(root / "proc/cpuinfo").split("\n\n")
+    pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
+    return [{key.strip(): value.strip() for key, _, value in block} for block in pairs if block]
+
+
+def _online(root: Path, records: list[dict[str, str]]) -> tuple[int, ...]:
+    listed = _cpu_list(_text(root / "sys/devices/system/cpu/online"))
+    counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())
+    return listed or counted or tuple(range(os.cpu_count() or 1))
+
+
+def _affinity(cpus: tuple[int, ...]) -> Collection[int]:
+    """The CPUs that this process may run on; all where the system has no such mask (macOS)."""
+    ask = getattr(os, "sched_getaffinity", None)
+    return ask(0) if ask else cpus
+
+
+def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -> tuple[Socket, ...]:
+    name = _model_name(records)
+    of_cpu = {cpu: _place(root, cpu) for cpu in cpus}
+    if None in of_cpu.values():
+        of_cpu = _places_from_cpuinfo(records)
+    if set(of_cpu) != set(cpus) or None in of_cpu.values():
+        return (Socket(name, threads=len(cpus)),)
+    places = [place for place in of_cpu.values() if place]
+    return tuple(
+        Socket(
+            name,
+            cores=len({core for package, core in places if package == number}),
+            threads=sum(package == number for package, _ in places),
+        )
+        for number in sorted({package for package, _ in places})
+    )
+
+
+def _place(root: Path, cpu: int) -> tuple[int, str] | None:
+    """The package of a CPU, and what no other core of that package has."""
+    folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+    package = _integer(folder / "physical_package_id")
+    # The siblings rather than core_id: arm64 counts core_id anew in each cluster.
+    siblings = _text(folder / "core_cpus_list") or _text(folder / "thread_siblings_list")
+    core = siblings or _text(folder / "core_id")
+    return None if package is None or not core else (package, core)
+
+
+def _places_from_cpuinfo(records: list[dict[str, str]]) -> dict[int, tuple[int, str] | None]:
+    return {
+        int(record["processor"]): (int(record["physical id"]), record["core id"])
+        for record in records
+        if all(record.get(key, "").isdigit() for key in ("processor", "physical id", "core id"))
+    }
+
+
+def _model_name(records: list[dict[str, str]]) -> str:
+    """The processor's name without what every name has: `Intel Xeon Platinum 8480C`, `AMD EPYC 9654`."""
+    record: Mapping[str, str] = records[0] if records else {}
+    name = record.get("model name") or record.get("cpu model") or _arm_name(record)
+    name = re.sub(r"\((?:R|TM|tm)\)| CPU\b| @ .*| \d+-Core Processor.*", "", name or platform.processor())
+    return " ".join(name.split()) or platform.machine() or "CPU"
+
+
+def _arm_name(record: Mapping[str, str]) -> str:
+    implementer, part = record.get("CPU implementer", ""), record.get("CPU part", "")
+    known = ARM_CORES.get((implementer, part))
+    return known or (f"arm64 (implementer {implementer}, part {part})" if implementer and part else "")
+
+
+def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
+    """Caches by level and type; those with the same sharers are one instance."""
+    found: dict[str, dict[str, int]] = {}
+    for cpu in cpus:
+        for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
+            level, kind = _text(folder / "level"), _CACHE_TYPES.get(_text(folder / "type"))
+            sharers, size = _text(folder / "shared_cpu_list"), _size(_text(folder / "size"))
+            if level and kind is not None and sharers and size:
+                found.setdefault(f"L{level}{kind}", {})[sharers] = size
+    return tuple(
+        Cache(name, max(sizes.values()), len(sizes), max(len(_cpu_list(sharers)) for sharers in sizes))
+        for name, sizes in sorted(found.items())
+    )
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except CollbenchError:
+        return 0
+
+
+def _numa(root: Path) -> tuple[NumaNode, ...]:
+    nodes = []
+    for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
+        memory = _kilobytes(_text(folder / "meminfo"), "MemTotal")
+        nodes.append(NumaNode(int(folder.name[4:]), _cpu_list(_text(folder / "cpulist")), memory))
+    return tuple(sorted(nodes, key=lambda node: node.number))
+
+
+def _kilobytes(text: str, key: str) -> int | None:
+    """Bytes from a line such as `MemTotal:  1024 kB`."""
+    match = re.search(rf"\b{key}:\s*(\d+) kB", text)
+    return int(match[1]) * 1024 if match else None
+
+
+def _free(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def _cpu_limit(root: Path) -> float | None:
+    """CPUs' worth of time that the control groups above this process allow; the lowest limit counts."""
+    limits = []
+    for line in _text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            limits += _limits(root / "sys/fs/cgroup", path)
+        elif "cpu" in controllers.split(","):
+            limits += _limits(root / "sys/fs/cgroup" / controllers, path) or _limits(root / "sys/fs/cgroup/cpu", path)
+    return min(limits, default=None)
+
+
+def _limits(mount: Path, path: str) -> list[float]:
+    """The limits on the way from the group up to the mount point; a container sees only its end."""
+    folder = mount / path.lstrip("/")
+    limits = []
+    for group in (folder, *folder.parents):
+        if group != mount and mount not in group.parents:
+            break
+        quota, _, period = _text(group / "cpu.max").partition(" ")
+        if not quota:  # control groups version 1
+            quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period):
+            limits.append(int(quota) / int(period))
+    return limits

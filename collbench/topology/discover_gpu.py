@@ -1,0 +1,219 @@
+"""The GPUs of this machine and what connects them, from the NVIDIA driver; what it cannot tell is None."""
+
+import re
+from collections.abc import Sequence
+from ctypes import byref
+from dataclasses import dataclass, replace
+from itertools import combinations, zip_longest
+from typing import Any
+
+from collbench.errors import PlatformError
+from collbench.topology.devices import SLICE, Driver, Fabric, Gpu
+from collbench.topology.links import Kind, Link, NvLink, Pcie
+from collbench.topology.nvml import (
+    ARCHITECTURES,
+    FABRIC_STATES,
+    NVLINK_GENERATIONS,
+    P2P_NVLINK,
+    P2P_READ,
+    P2P_WRITE,
+    PATHS,
+    REFUSALS,
+    ask,
+    session,
+)
+from collbench.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One GPU with what tells its peers: NVML's handle, and where each active NVLink leads."""
+
+    handle: Any
+    gpu: Gpu
+    remotes: tuple[str, ...]  # bus ids of the far ends
+
+
+def discover(
+    ranks: int | None = None, bus_ids: Sequence[str] | None = None, uuids: Sequence[str] = (), nvml: Any = None
+) -> Topology:
+    """The GPUs that ranks 0, 1, ... live on, round robin; by default one rank for each GPU.
+
+    `bus_ids` are the GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys
+    CUDA_VISIBLE_DEVICES; without them, every GPU that NVML shows.  `uuids` are the GPUs' UUIDs in CUDA's order, in
+    hexadecimal as far as they are known: they tell which are MIG slices of the GPU at that address.  PlatformError if
+    there is no GPU, no driver or no nvidia-ml-py.
+    """
+    with session(nvml) as library:
+        handles = _handles(library, bus_ids)
+        seen = [
+            _see(library, handle, uuid) for handle, uuid in zip_longest(handles[:ranks], uuids[:ranks], fillvalue="")
+        ]
+        if not seen:
+            raise PlatformError("the NVIDIA driver shows no GPU; check `nvidia-smi`, or choose --on cpu")
+        cuda = ask(library, "nvmlSystemGetCudaDriverVersion_v2")
+        return Topology(
+            "gpu",
+            ranks or len(seen),
+            gpus=tuple(each.gpu for each in seen),
+            links=tuple(_link(library, seen, a, b) for a, b in combinations(range(len(seen)), 2)),
+            driver=Driver(
+                ask(library, "nvmlSystemGetDriverVersion"),
+                f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+            ),
+        )
+
+
+def normalize(bus_id: str) -> str:
+    """One spelling for a PCI address: CUDA writes 0000:0a:00.0 where NVML writes 00000000:0A:00.0."""
+    match = re.fullmatch(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)\.([0-9a-f]+)", bus_id.strip().lower())
+    if not match:
+        return bus_id.strip().lower()
+    domain, bus, device, function = (int(part, 16) for part in match.groups())
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+def _handles(nvml: Any, bus_ids: Sequence[str] | None) -> list[Any]:
+    every = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    if bus_ids is None:
+        return every
+    by_bus = {normalize(nvml.nvmlDeviceGetPciInfo(handle).busId): handle for handle in every}
+    missing = [bus_id for bus_id in bus_ids if normalize(bus_id) not in by_bus]
+    if missing:
+        known = ", ".join(by_bus) or "none"
+        raise PlatformError(f"CUDA uses the GPU at {missing[0]}, which NVML does not show (it shows {known})")
+    return [by_bus[normalize(bus_id)] for bus_id in bus_ids]
+
+
+def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
+    links = [link for link in range(nvml.NVML_NVLINK_MAX_LINKS) if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link)]
+    kinds = [ask(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link) for link in links]
+    ends = [ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in links]
+    capability = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    mig = ask(nvml, "nvmlDeviceGetMigMode", handle)
+    gpu = Gpu(
+        name=nvml.nvmlDeviceGetName(handle),
+        bus_id=normalize(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        uuid=ask(nvml, "nvmlDeviceGetUUID", handle) or "",
+        architecture=ARCHITECTURES.get(ask(nvml, "nvmlDeviceGetArchitecture", handle)),
+        capability=".".join(map(str, capability)) if capability else None,
+        memory=memory.total if memory else None,
+        numa=_numa(nvml, handle),
+        pcie=_pcie(nvml, handle),
+        nvlink=_nvlink(nvml, handle, links),
+        switch_links=kinds.count(nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH),
+        mig=mig[0] == nvml.NVML_FEATURE_ENABLED if mig else None,
+        fabric=_fabric(nvml, handle),
+    )
+    if gpu.mig and uuid and not _digits(gpu.uuid).startswith(uuid):
+        return _Seen(handle, _slice(nvml, handle, gpu, uuid), ())
+    return _Seen(handle, gpu, tuple(normalize(end.busId) for end in ends if end))
+
+
+def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
+    """The MIG slice with that UUID, of a GPU; NVML may hide slices, and then it has no more than name and UUID."""
+    every = range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+    slices = {index: ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in every}
+    names = {index: ask(nvml, "nvmlDeviceGetUUID", found) for index, found in slices.items() if found is not None}
+    mine = next((index for index, name in names.items() if name and _digits(name).startswith(uuid)), None)
+    found = Gpu(f"{gpu.name} MIG slice", uuid=f"{SLICE}{uuid}")
+    if mine is not None:
+        memory = ask(nvml, "nvmlDeviceGetMemoryInfo", slices[mine])
+        name = ask(nvml, "nvmlDeviceGetName", slices[mine]) or found.name
+        found = Gpu(name, uuid=names[mine], memory=memory.total if memory else None)
+    return replace(gpu, name=found.name, uuid=found.uuid, memory=found.memory, nvlink=None, switch_links=0, fabric=None)
+
+
+def _digits(uuid: str) -> str:
+    """A UUID as NVML writes it, in hexadecimal alone: without GPU- or MIG- in front."""
+    return uuid[4:].replace("-", "").lower()
+
+
+def _numa(nvml: Any, handle: Any) -> int | None:
+    """The nearest NUMA node; nvmlDeviceGetNumaNodeId is about GPUs that are NUMA nodes themselves."""
+    mask = ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 16, nvml.NVML_AFFINITY_SCOPE_NODE)
+    nodes = [64 * word + bit for word, bits in enumerate(mask or ()) for bit in range(64) if bits >> bit & 1]
+    return nodes[0] if nodes else None
+
+
+def _pcie(nvml: Any, handle: Any) -> Pcie:
+    return Pcie(
+        generation=ask(nvml, "nvmlDeviceGetCurrPcieLinkGeneration", handle),
+        width=ask(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
+        max_generation=ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        max_width=ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle),
+    )
+
+
+def _nvlink(nvml: Any, handle: Any, links: list[int]) -> NvLink | None:
+    if not links:
+        return None
+    version = ask(nvml, "nvmlDeviceGetNvLinkVersion", handle, links[0])
+    field = nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON  # megabytes, not megabits, in spite of its name
+    answers = ask(nvml, "nvmlDeviceGetFieldValues", handle, [field])
+    answered = bool(answers) and answers[0].nvmlReturn == nvml.NVML_SUCCESS
+    line_rate = answers[0].value.uiVal * 1e6 if answered else None
+    return NvLink(NVLINK_GENERATIONS.get(version), len(links), line_rate or None)
+
+
+def _fabric(nvml: Any, handle: Any) -> Fabric | None:
+    structure = getattr(nvml, "c_nvmlGpuFabricInfoV_t", None)
+    if structure is None:
+        return None
+    answer = structure()
+    if ask(nvml, "nvmlDeviceGetGpuFabricInfoV", handle, byref(answer)) is None:
+        return None
+    state = FABRIC_STATES.get(answer.state)
+    return Fabric(state, bytes(answer.clusterUuid).hex(), answer.cliqueId) if state else None
+
+
+def _link(nvml: Any, seen: Sequence[_Seen], a: int, b: int) -> Link:
+    first, second = seen[a], seen[b]
+    if first.gpu.slice or second.gpu.slice:
+        kind = Kind.SAME_GPU if first.gpu.bus_id == second.gpu.bus_id else Kind.PCIE
+        return Link(a, b, kind, p2p="no", reason="MIG slices reach no other GPU's memory")
+    level = ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first.handle, second.handle)
+    path = PATHS.get(level, "")
+    p2p, reason = _p2p(nvml, first.handle, second.handle)
+    joined = _nvlink_between(nvml, first, second)
+    if joined:
+        kind, nvlink = joined
+        return Link(a, b, kind, nvlink=nvlink, p2p=p2p, reason=reason)
+    ends = [each.gpu.pcie for each in (first, second) if each.gpu.pcie]
+    slower = min(ends, key=lambda end: end.rate or float("inf"), default=None)
+    return Link(a, b, Kind.PCIE, path, pcie=slower, p2p=p2p, reason=reason)
+
+
+def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLink] | None:
+    """Links from one to the other, else through switches that both hang on, else what the driver claims."""
+    mine, other = first.gpu, second.gpu
+    if not mine.nvlink or not other.nvlink:
+        return None
+    generation, line_rate = mine.nvlink.generation, mine.nvlink.line_rate
+    direct = first.remotes.count(other.bus_id)
+    if direct:
+        return Kind.NVLINK, NvLink(generation, direct, line_rate)
+    switched = min(mine.switch_links, other.switch_links)
+    if switched:
+        return (Kind.NVSWITCH, NvLink(generation, switched, line_rate)) if _one_fabric(mine, other) else None
+    if ask(nvml, "nvmlDeviceGetP2PStatus", first.handle, second.handle, P2P_NVLINK) == nvml.NVML_P2P_STATUS_OK:
+        return Kind.NVLINK, NvLink(generation, None, line_rate)  # joined, but a virtual machine hides how
+    return None
+
+
+def _one_fabric(first: Gpu, second: Gpu) -> bool:
+    """Whether switches join the two: always in one machine without a fabric, else within one clique of it."""
+    if first.fabric is None or second.fabric is None:
+        return True
+    return (first.fabric.cluster, first.fabric.clique) == (second.fabric.cluster, second.fabric.clique)
+
+
+def _p2p(nvml: Any, first: Any, second: Any) -> tuple[str, str]:
+    """The driver's word on peer access; its yes is no proof, which takes a probe."""
+    answers = [ask(nvml, "nvmlDeviceGetP2PStatus", first, second, index) for index in (P2P_READ, P2P_WRITE)]
+    refused = [REFUSALS[answer] for answer in answers if answer in REFUSALS]
+    if refused:
+        return "no", f"the driver says: {refused[0]}"
+    claimed = all(answer == nvml.NVML_P2P_STATUS_OK for answer in answers)
+    return "unprobed", "the driver claims it" if claimed else ""

@@ -1,0 +1,232 @@
+"""Diagnosis: machines that are degraded on purpose are named, published sweeps sorted, and what is unknown stays so."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from collbench.analysis.diagnose.diagnose import Diagnosis, Facts, Verdict, diagnose
+from collbench.analysis.diagnose.hypotheses import HYPOTHESES
+from collbench.analysis.traffic import in_words, traffic
+from collbench.measurement import Measurement
+from collbench.model.predict import curve
+from collbench.topology import files
+from collbench.topology.system import Nics, System
+from tests.conftest import case
+from tests.model.systems import POLARIS, Published, published
+
+SIZES = [2**power for power in range(3, 34)]
+QUIET = Facts({})
+H100 = files.load("dgx-h100")
+PCIE = files.load("pcie4-l40s")
+
+
+def rows_of(times: Sequence[tuple[int, float]], collective: str = "allreduce", ranks: int = 8) -> list[Measurement]:
+    """Measurements with these (bytes, seconds)."""
+    return [
+        Measurement(case(collective, nbytes, ranks=ranks), "nccl", "gpu", 1, (seconds,)) for nbytes, seconds in times
+    ]
+
+
+def measured_on(system: System, sizes: Sequence[int] = SIZES, times: float = 1.0) -> list[Measurement]:
+    """What such a machine measures, if the model is right up to a few per cent."""
+    cases = [case(nbytes=nbytes, ranks=system.ranks) for nbytes in sizes]
+    wobble = [1.0, 1.03, 0.98, 1.01, 0.97]
+    found = curve(system, cases)
+    return rows_of(
+        [(each.case.nbytes, times * each.seconds * wobble[place % 5]) for place, each in enumerate(found)],
+        ranks=system.ranks,
+    )
+
+
+def network(system: System, **changes: object) -> System:
+    """With other network cards."""
+    assert system.nics
+    return replace(system, nics=replace(system.nics, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "dgx-a100", "dgx-2", "pcie4-l40s", "pcie5-5090", "h100-nvl"])
+def test_a_machine_that_is_as_modelled_is_as_expected(name: str) -> None:
+    """On one node and, where there is a network, on four."""
+    system = files.load(name)
+    for each in (system, system.of(4)) if system.nics else (system,):
+        found = diagnose(measured_on(each), each, QUIET)
+        assert (found.verdict, found.reasons) == (Verdict.AS_EXPECTED, ())
+
+
+def shared_memory(system: System) -> System:
+    """GPUs that exchange data through the host."""
+    return replace(system, fabric="pcie", nvlinks=0, p2p=False, multicast=False, gpu_rate=system.pcie_rate)
+
+
+BRIDGED = replace(files.load("h100-nvl"), per_socket=8)  # or the way between sockets is narrower than half a slot
+DEGRADED: list[tuple[str, System, Callable[[System], System]]] = [
+    ("P2P is off", H100, shared_memory),
+    ("P2P is off", PCIE, lambda system: replace(system, p2p=False)),
+    ("traffic goes over TCP", H100.of(4), lambda system: replace(system, nics=Nics(1, 3.125e9, "tcp"))),
+    ("only some of the network cards", H100.of(4), lambda system: network(system, per_node=1)),
+    ("a ring or tree instead of NVLS", H100, lambda system: replace(system, nvls=False)),
+    ("PCIe of an older generation", PCIE.part(2), lambda system: replace(system, gpu_rate=system.gpu_rate / 2)),
+    ("PCIe of an older generation", BRIDGED, lambda system: replace(system, pcie_lanes=8)),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "system", "change"), DEGRADED, ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_a_degraded_machine_is_slow_for_the_right_reason(
+    reason: str, system: System, change: Callable[[System], System]
+) -> None:
+    """First of all reasons, and the times under it are within a few per cent."""
+    found = diagnose(measured_on(change(system)), system, QUIET)
+    assert found.verdict is Verdict.SLOW
+    assert found.reasons[0].hypothesis.name.startswith(reason)
+    assert found.reasons[0].off < 1.1
+
+
+def test_a_constant_more_is_bound_by_launches() -> None:
+    """A hundred microseconds on every message: large ones are right."""
+    rows = [replace(each, seconds=(each.typical + 100e-6,)) for each in measured_on(H100)]
+    found = diagnose(rows, H100, QUIET)
+    assert found.verdict is Verdict.SLOW
+    assert "constant time more" in found.reasons[0].hypothesis.name
+
+
+def test_times_that_scatter_are_a_busy_gpu() -> None:
+    """A third of the rate on average, another fraction at every size; at a steady third nothing explains it."""
+    healthy = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES])
+    start = healthy[0].seconds
+
+    def slowed(factors: Sequence[float]) -> list[Measurement]:
+        times = [start + factors[i % len(factors)] * (each.seconds - start) for i, each in enumerate(healthy)]
+        return rows_of(list(zip(SIZES, times, strict=True)))
+
+    busy = diagnose(slowed([3, 4.5, 2, 3.2, 2.5, 5]), H100, QUIET)
+    assert "busy with something else" in busy.reasons[0].hypothesis.name
+    steady = diagnose(slowed([3]), H100, QUIET)
+    assert steady.verdict is Verdict.SLOW
+    assert not any("busy" in each.hypothesis.name for each in steady.reasons)
+
+
+def test_what_was_set_decides_between_reasons() -> None:
+    """Cards at half their rate and half as many cards have nearly the same times.
+
+    The one that fits better comes first, unless the header's variable speaks for the other.
+    """
+    half = measured_on(network(H100.of(4), rate=25e9))
+    plain = diagnose(half, H100.of(4), QUIET)
+    told = diagnose(half, H100.of(4), Facts({"NCCL_IB_HCA": "mlx5_0"}))
+    assert plain.reasons[0].hypothesis.name.startswith("PCIe of an older generation")
+    assert {each.hypothesis.name for each in plain.reasons} >= {each.hypothesis.name for each in told.reasons[:2]}
+    assert told.reasons[0].hypothesis.name.startswith("only some of the network cards")
+    assert told.reasons[0].facts == ("NCCL_IB_HCA=mlx5_0",)
+
+
+def test_a_variable_alone_makes_no_machine_slow() -> None:
+    """NCCL_P2P_DISABLE=0 says nothing, and times that are right are right whatever was set."""
+    assert diagnose(measured_on(H100), H100, Facts({"NCCL_P2P_DISABLE": "1"})).verdict is Verdict.AS_EXPECTED
+    assert not HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "0"}, ())
+    assert HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "1"}, ()) == ["NCCL_P2P_DISABLE=1"]
+
+
+def test_a_machine_twice_as_fast_is_faster_than_modelled() -> None:
+    """Rather than praised as expected: the model, or the name after --as, is wrong."""
+    assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Verdict.FASTER
+
+
+def test_a_few_sizes_out_of_line_are_none_of_the_machine() -> None:
+    """A warm-up at the smallest and a change of the algorithm in the middle."""
+    rows = measured_on(H100)
+    for place in (0, 14, 15):
+        rows[place] = replace(rows[place], seconds=(rows[place].typical * 8,))
+    assert diagnose(rows, H100, QUIET).verdict is Verdict.AS_EXPECTED
+
+
+def test_unknown_is_an_answer() -> None:
+    """No system, too few sizes, an implementation without a model: each with its reason."""
+    rows = measured_on(H100)
+    assert diagnose(rows, None, Facts({}, (), "no header")).remark == "no header"
+    few = diagnose(rows[:2], H100, QUIET)
+    assert (few.verdict, few.remark) == (Verdict.UNKNOWN, "2 sizes measured; 3 are needed")
+    foreign = diagnose([replace(each, implementation="mpi") for each in rows], H100, QUIET)
+    assert foreign.verdict is Verdict.UNKNOWN
+    assert "mpi has no model" in foreign.remark
+
+
+def test_slow_without_a_reason_stays_without_one() -> None:
+    """Thirty times slower at all sizes alike is nothing that the model can change."""
+    found = diagnose(measured_on(H100, times=30), H100, QUIET)
+    assert (found.verdict, found.reasons) == (Verdict.SLOW, ())
+
+
+def test_busbw_above_the_line_is_explained() -> None:
+    """Eight H100 that add in the switch: 1.125 bytes on the wire for each byte, where busbw counts 1.75."""
+    (expected,) = curve(H100, [case(nbytes=2**34, ranks=8)])
+    (row,) = rows_of([(2**34, 2**34 / 275e9)])
+    assert traffic(H100, expected).per_byte == pytest.approx(1 + 1 / 8)
+    share, why = in_words(H100, row, expected)
+    assert "309.4 GB/s each way through a GPU's NVLinks, 69% of the line's 450.0" in share
+    assert "busbw, 481.2, may be above the line: it counts 1.75" in why
+    ring = replace(expected, algorithm="ring")
+    assert traffic(H100, ring).per_byte == pytest.approx(1.75)
+    assert len(in_words(H100, rows_of([(2**34, 2**34 / 200e9)])[0], ring)) == 1
+
+
+def test_between_nodes_the_line_is_the_cards() -> None:
+    """A ring of two nodes sends the bus factor through a node's cards, a tree less."""
+    (expected,) = curve(H100.of(2), [case(nbytes=2**34, ranks=16)])
+    ring, tree = (traffic(H100.of(2), replace(expected, algorithm=each)) for each in ("ring", "tree"))
+    assert (ring.line, ring.where) == (400e9, "a node's network cards")
+    assert ring.per_byte == pytest.approx(1.875)
+    assert tree.per_byte == pytest.approx(1.0)
+
+
+def as_it_should_be(sweep: Published) -> System:
+    """The machine of a sweep without what was done to it: with RDMA, or GPUs that may use each other's memory."""
+    if "polaris_s1_tcp" in sweep.name:
+        assert POLARIS.gpus == sweep.system.gpus
+        return network(sweep.system, transport="roce")
+    return replace(sweep.system, p2p=True) if sweep.name.startswith("a40_") else sweep.system
+
+
+@pytest.fixture(scope="module")
+def sorted_out() -> dict[str, dict[str, Diagnosis]]:
+    """Every published sweep's diagnosis, by quality and name."""
+    found: dict[str, dict[str, Diagnosis]] = {}
+    for sweep in published():
+        system, times = as_it_should_be(sweep), sweep.in_place or sweep.rows
+        rows = rows_of([each for each in times if each[0] > 0], sweep.collective, system.ranks)
+        found.setdefault(sweep.quality, {})[sweep.name] = diagnose(rows, system, QUIET)
+    return found
+
+
+def slow(found: dict[str, Diagnosis]) -> list[str]:
+    """Names of those that are called slow."""
+    return [name for name, each in found.items() if each.verdict is Verdict.SLOW]
+
+
+def test_published_sweeps_that_are_degraded_are_slow(sorted_out: dict[str, dict[str, Diagnosis]]) -> None:
+    """At least 80 %."""
+    degraded = sorted_out["degraded"]
+    assert len(degraded) >= 7
+    assert len(slow(degraded)) >= 0.8 * len(degraded), sorted(degraded.keys() - set(slow(degraded)))
+
+
+def test_published_sweeps_that_are_healthy_are_not_slow(sorted_out: dict[str, dict[str, Diagnosis]]) -> None:
+    """At least 90 %."""
+    healthy = sorted_out["healthy"]
+    assert len(healthy) >= 60
+    assert len(slow(healthy)) <= 0.1 * len(healthy), slow(healthy)
+
+
+def test_published_degradations_have_their_reasons(sorted_out: dict[str, dict[str, Diagnosis]]) -> None:
+    """As the sources tell them, first of all reasons."""
+    for start, reason in (
+        ("a100sxm40_32gpu_8n_allgather_polaris_s1_tcp", "traffic goes over TCP"),
+        ("a100sxm40_32gpu_8n_allreduce_polaris_s1_tcp", "traffic goes over TCP"),
+        ("a40_2gpu_1n_allreduce_node_p2pdisabled", "P2P is off"),
+        ("gb10_2gpu_2n_allgather_spark_direct_bad", "traffic goes over TCP"),
+        ("rtx4090_2gpu_1n_allreduce_busy", "the GPUs or links are busy"),
+    ):
+        first = sorted_out["degraded"][start].reasons[0]
+        assert first.hypothesis.name.startswith(reason), start

@@ -1,0 +1,163 @@
+"""The rows that a user reads."""
+
+from dataclasses import replace
+
+from collbench.cli._table import (
+    change_heading,
+    change_row,
+    expected_heading,
+    heading,
+    label,
+    library_of,
+    paired_heading,
+    paired_rows,
+    row,
+    title,
+)
+from collbench.measurement import Failed, Mismatch, Prediction, Skipped
+from tests.conftest import case, measurement
+
+
+def test_a_row_says_what_was_measured() -> None:
+    """Size, name, time, interval, bandwidths, ratio and check."""
+    library = measurement(seconds=(4e-6,) * 7, nbytes=4096)
+    fields = row(measurement("ring-flags", (2e-6,) * 7, nbytes=4096), library).split()
+    assert fields == ["4", "KiB", "ring-flags", "2", "us", "0.0%", "2.048", "2.048", "2.00x", "ok"]
+
+
+def test_the_library_is_not_compared_with_itself() -> None:
+    """Its ratio is empty."""
+    library = measurement()
+    assert "x  ok" not in row(library, library)
+
+
+def test_too_few_samples_for_an_interval_are_marked() -> None:
+    """Infinity is no number for a table."""
+    assert " ? " in row(measurement(seconds=(1e-6,) * 3), None)
+
+
+def test_what_is_not_a_number_says_why() -> None:
+    """Skipped, failed and wrong rows carry the reason."""
+    assert "skipped: no way" in row(Skipped(case(), "nvls", "gpu", "no way"), None)
+    assert "FAILED: a rank died" in row(Failed(case(), "mpi", "cpu", "a rank died"), None)
+    wrong = measurement(seconds=())
+    wrong = type(wrong)(**{**wrong.__dict__, "mismatch": Mismatch(1, 5, 0, "1.0", "2.0", 7)})
+    text = row(wrong, None)
+    assert "WRONG: rank 1, element 5 (chunk 0): got 1.0, expected 2.0; 7 wrong on this rank" in text
+
+
+def test_rows_stand_below_their_headings() -> None:
+    """Every column ends where its heading ends."""
+    line, names = row(measurement("ring-flags"), measurement()), heading("mpi")
+    for name, value in (("size", "KiB"), ("time", "us"), ("vs mpi", "1.00x")):
+        assert line.index(value) + len(value) == names.index(name) + len(name)
+
+
+def test_what_a_library_expects_stands_in_a_column_of_its_own() -> None:
+    """Between interval and bandwidths, in the rows that have it."""
+    expecting = replace(measurement("nccl"), estimate=35.52e-6)
+    line, names = row(expecting, None, estimates=True), heading("nccl", estimates=True)
+    assert line.index("35.5 us") + len("35.5 us") == names.index("estimate") + len("estimate")
+    assert len(row(measurement("mpi"), None, estimates=True)) == len(line)
+    assert names.split()[4:7] == ["%", "estimate", "algbw"]
+    assert "35.5" not in row(expecting, None)
+    assert "estimate" not in heading("nccl")
+
+
+def test_the_title_has_what_rows_have_in_common() -> None:
+    """Root and reduction only where there is one."""
+    assert title(case()) == "allreduce, float, sum, 2 ranks"
+    assert title(case("broadcast", root=1, in_place=True)) == "broadcast, float, root 1, in place, 2 ranks"
+    assert title(case(ranks=1)) == "allreduce, float, sum, 1 rank"
+
+
+def test_the_library_of_a_case_is_the_one_measured_on_that_case() -> None:
+    """Not on another size."""
+    small, large = measurement(nbytes=8), measurement(nbytes=64)
+    assert library_of([small, large], ["mpi"], small.case) is small
+    assert library_of([small, large], ["nccl"], small.case) is None
+
+
+def test_percentiles_stand_between_interval_and_bandwidth() -> None:
+    """Fastest, 95 %, 99 % and slowest, on request."""
+    samples = tuple(each * 1e-6 for each in range(1, 102))
+    fields = row(measurement(seconds=samples), None, spread=True).split()
+    assert fields[6:14] == ["1", "us", "96", "us", "100", "us", "101", "us"]
+    names = heading("", spread=True).split()
+    assert names[5:] == ["min", "p95", "p99", "max", "algbw", "busbw", "check"]
+
+
+def expected(implementation: str, seconds: float, **more: str) -> Prediction:
+    """A prediction within a factor of two."""
+    return Prediction(case(nbytes=4096), implementation, seconds, seconds / 2, seconds * 2, **more)
+
+
+def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
+    """Below the headings of its own."""
+    library = expected("nccl", 4e-6)
+    line, names = row(expected("ring-ll", 2e-6, algorithm="ring", protocol="ll"), library), expected_heading("nccl")
+    assert " ".join(line.split()) == "4 KiB ring-ll 2 us 1 us .. 4 us 2.048 2.048 2.00x ring/ll predicted"
+    for name, value in (("size", "KiB"), ("time", "2 us"), ("nine in ten", "4 us"), ("vs nccl", "2.00x")):
+        assert line.index(value) + len(value) == names.index(name) + len(name), name
+    assert names.index("algorithm") == line.index("ring/ll")
+    assert row(expected("nccl", 1.0, note="NICs at 50%"), None).endswith("  predicted, NICs at 50%")
+
+
+def test_a_library_that_is_predicted_is_compared_with_too() -> None:
+    """The same column."""
+    library = expected("nccl", 1e-6)
+    assert library_of([library, expected("ring-ll", 1e-6)], ["nccl"], library.case) is library
+
+
+def test_a_change_stands_beside_what_it_changes() -> None:
+    """Both times and their ratio, below their headings; what was skipped says why."""
+    line, names = change_row(expected("nccl", 1e-6), expected("nccl", 3e-6)), change_heading()
+    for name, value in (("as it is", "1 us"), ("what if", "3 us"), ("takes", "3.00x")):
+        assert line.index(value) + len(value) == names.index(name) + len(name), name
+    skipped = Skipped(case(), "nvls", "model", "one node only")
+    assert "skipped: one node only" in change_row(skipped, skipped)
+
+
+def test_two_settings_are_two_rows_and_the_second_has_the_ratio() -> None:
+    """Each with its time; what they have in common stands once, and columns end where their headings do."""
+    labels = label("A", ""), label("B", "NCCL_ALGO=Ring")
+    pair = measurement(seconds=(2e-6,) * 7), measurement(seconds=(3e-6,) * 7)
+    first, second = paired_rows(pair, labels, [1.4, 1.5, 1.6])
+    assert first.split()[:7] == ["1", "KiB", "mpi", "A", "as", "is", "2"]
+    assert "x" not in first.partition("A as is")[2]
+    assert second.split()[:4] == ["B", "NCCL_ALGO=Ring", "3", "us"]
+    assert second.split()[-5:] == ["1.500x", "1.400", "..", "1.600", "ok"]
+    for name, value in (("time", "3 us"), ("B / A", "1.500x"), ("rounds", "1.600")):
+        assert second.index(value) + len(value) == paired_heading().index(name) + len(name)
+
+
+def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
+    """And there is no ratio."""
+    labels = label("A", ""), label("B", "NCCL_ALGO=Tree")
+    for result, word in (
+        (Failed(case(), "mpi", "cpu", "died"), "FAILED: died"),
+        (Skipped(case(), "mpi", "cpu", "no"), "no"),
+    ):
+        first, second = paired_rows((measurement(), result), labels, [])
+        assert first.endswith("ok")
+        assert second.split()[:2] == ["B", "NCCL_ALGO=Tree"]
+        assert second.endswith(word)
+
+
+def test_a_long_setting_is_cut_in_front() -> None:
+    """Its end tells settings of one variable apart, and columns stay where they are."""
+    text = label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring")
+    assert text.startswith("B …")
+    assert text.endswith("ALGORITHM=ring")
+    assert len(text) == len(label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling"))
+
+
+def test_settings_that_are_skipped_alike_are_one_row_and_large_factors_are_short() -> None:
+    """One reason for both, two where they differ; no decimals above a hundred."""
+    labels = label("A", ""), label("B", "X=1")
+    skipped = Skipped(case(), "mpi", "cpu", "no way")
+    (line,) = paired_rows((skipped, skipped), labels, [])
+    assert line.split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
+    assert len(list(paired_rows((skipped, Failed(case(), "mpi", "cpu", "died")), labels, []))) == 2
+    _, second = paired_rows((measurement(), measurement()), labels, [2.0, 101.0, 200.0])
+    assert second.split()[-5:] == ["101x", "2.000", "..", "200", "ok"]

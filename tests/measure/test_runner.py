@@ -1,0 +1,214 @@
+"""The order of measuring: check, calibrate, warm up, samples in turn, check again; on a platform of made-up times."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from collbench.cases import Sampling
+from collbench.errors import CaseFailed, Unsupported
+from collbench.implementations import Implementation
+from collbench.measure.runner import measure
+from collbench.measurement import Measurement, Mismatch, Skipped
+from collbench.platforms import Prepared
+from tests.conftest import case
+
+MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
+
+
+@dataclass
+class ToyPlatform:
+    """A platform whose operations take the time that `seconds[name]` says, and are wrong when `wrong` says so."""
+
+    seconds: dict[str, Callable[[], float]]
+    wrong: Callable[[str, int], bool] = lambda name, launch: False
+    name: str = "toy"
+    note: str = "toy note"
+    region: float = 200e-6
+    log: list[tuple[str, Any]] = field(default_factory=list)
+    running: str = ""
+
+    def prepare(self, name: str) -> Prepared:
+        def launch(launches: int) -> None:
+            self.running = name
+
+        return Prepared(launch)
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        prepared.launch(launches)
+        self.log.append((self.running, launches))
+        return self.seconds[self.running]()
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def fill(self, case: Any, seed: int) -> None:
+        self.log.append(("fill", seed))
+
+    def check(self, case: Any, seed: int) -> Mismatch | None:
+        self.log.append(("check", seed))
+        return MISMATCH if self.wrong(self.running, seed) else None
+
+
+def ways(platform: ToyPlatform) -> list[Implementation]:
+    """One implementation for each name that has a time."""
+    return [
+        Implementation(name, "", ("toy",), ("allreduce",), lambda case, _, name=name: platform.prepare(name))
+        for name in platform.seconds
+    ]
+
+
+def constant(value: float) -> Callable[[], float]:
+    """The same time always."""
+    return lambda: value
+
+
+def run(platform: ToyPlatform, in_place: bool = False, **sampling: Any) -> list[Any]:
+    """All results of one case."""
+    return list(measure(case(in_place=in_place), ways(platform), platform, Sampling(**sampling)))  # type: ignore[arg-type]
+
+
+def test_nothing_is_timed_before_it_was_checked() -> None:
+    """The first thing that happens to an implementation is one launch on fresh buffers, and a check."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    run(platform, iters=3)
+    assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
+
+
+def test_samples_are_taken_in_turn_and_back() -> None:
+    """A B B A A B: drift of the machine cancels in the ratio."""
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    run(platform, iters=5, warmup=0)
+    timed = [name for name, _ in platform.log if name in "ab"]
+    assert "".join(timed[6:14]) == "abbaabba"  # after a check and two calibrations of each
+
+
+def test_the_last_sample_is_checked_with_fresh_data() -> None:
+    """It is a launch that counts, on a refilled input and a poisoned output."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    (result,) = run(platform, iters=4)
+    assert platform.log[-3:] == [("fill", 2), ("a", 1), ("check", 2)]
+    assert len(result.seconds) == 4
+
+
+def test_a_wrong_result_has_no_time() -> None:
+    """The number would mean nothing."""
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "a")
+    wrong, right = run(platform, iters=3)
+    assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", MISMATCH, ())
+    assert right.mismatch is None
+    assert len(right.seconds) == 3
+
+
+def test_a_result_that_goes_wrong_while_timed_is_wrong() -> None:
+    """Passing the first check is not enough."""
+    platform = ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 2)
+    (result,) = run(platform, iters=3)
+    assert result.mismatch == MISMATCH
+    assert result.seconds == ()
+
+
+def test_in_place_the_launch_that_is_checked_starts_from_fresh_data() -> None:
+    """Timed launches feed on their own results, so one more is made on a refilled buffer."""
+    platform = ToyPlatform({"a": constant(1e-6)})
+    (result,) = run(platform, in_place=True, iters=3)
+    assert platform.log[-3:] == [("fill", 2), ("a", 1), ("check", 2)]
+    assert len(result.seconds) == 3
+
+
+def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
+    """200 us for a sample of 1 us operations: 256 launches, by doubling."""
+    platform = ToyPlatform({"a": constant(1e-6)})
+    (result,) = run(platform, iters=3)
+    assert result.launches == 256
+
+
+def test_sampling_stops_when_the_median_is_known() -> None:
+    """Equal samples need a tenth of the budget at most."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    (result,) = run(platform, budget=0.5)
+    assert 0.05 <= sum(result.seconds) <= 0.08
+
+
+def test_sampling_stops_when_the_budget_is_spent() -> None:
+    """Noisy samples get all of it, shared among the implementations."""
+    values = iter(range(10**6))
+    noisy = lambda: 1e-3 * (1 + next(values) % 7)  # noqa: E731 - a name for a closure
+    platform = ToyPlatform({"a": noisy, "b": noisy})
+    results = run(platform, budget=0.5, precision=0.0)
+    assert 0.5 <= sum(sum(each.seconds) for each in results) <= 0.53
+
+
+def test_slow_operations_get_enough_samples_for_an_interval() -> None:
+    """Seven, whatever the budget says."""
+    platform = ToyPlatform({"a": constant(1.0)})
+    (result,) = run(platform, budget=0.5)
+    assert len(result.seconds) == 7
+
+
+def test_iters_fixes_the_number_of_samples() -> None:
+    """-n 3 gives three."""
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}), iters=3)
+    assert len(result.seconds) == 3
+
+
+def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
+    """By the record, by the implementation, or by the hardware."""
+
+    def refuse(*ignored: Any) -> Prepared:
+        raise Unsupported("no way")
+
+    platform = ToyPlatform({})
+    unable = [
+        Implementation("record", "", ("toy",), ("broadcast",), refuse),
+        Implementation("supports", "", ("toy",), ("allreduce",), refuse, supports=refuse),
+        Implementation("hardware", "", ("toy",), ("allreduce",), refuse),
+    ]
+    results = list(measure(case(), unable, platform, Sampling()))  # type: ignore[arg-type]
+    assert all(isinstance(each, Skipped) for each in results)
+    assert [each.reason for each in results] == ["record carries out broadcast only", "no way", "no way"]
+
+
+def test_a_check_alone_takes_no_samples() -> None:
+    """For `collbench verify`: right or wrong, and on to the next."""
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "b")
+    right, wrong = run(platform, check_only=True)
+    assert (right.mismatch, right.seconds) == (None, ())
+    assert wrong.mismatch == MISMATCH
+    assert len(platform.log) == 6
+
+
+def test_a_kernel_that_gives_up_ends_the_case() -> None:
+    """Its flags are in disorder, so nothing more may run on this platform."""
+
+    def give_up() -> float:
+        raise CaseFailed("waited in vain")
+
+    with pytest.raises(CaseFailed, match="in vain"):
+        run(ToyPlatform({"a": give_up}))
+
+
+def test_progress_is_told_before_anything_can_hang() -> None:
+    """Each time an implementation is about to run."""
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    told: list[str] = []
+
+    def tell(name: str) -> None:
+        told.append(name)
+        platform.log.append(("turn", name))
+
+    list(measure(case(), ways(platform), platform, Sampling(iters=2), tell))  # type: ignore[arg-type]
+    for place, (what, _) in enumerate(platform.log):
+        if what in ("a", "b"):
+            turns = [name for kind, name in platform.log[:place] if kind == "turn"]
+            assert turns[-1] == what
+
+
+def test_notes_of_platform_and_implementation_reach_the_row() -> None:
+    """A reader must know what the number depends on."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    (result,) = run(platform, iters=1)
+    assert isinstance(result, Measurement)
+    assert result.note == "toy note"

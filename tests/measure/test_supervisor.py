@@ -1,0 +1,91 @@
+"""The supervisor's ranks between orders: they sleep, and live in the environment that they were given."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from collbench.cases import Sampling
+from collbench.errors import PlatformError
+from collbench.measure import cleanup
+from collbench.measure.supervisor import Supervisor
+from collbench.measurement import Measurement
+from collbench.platforms import cpu
+from collbench.runs.environment import Setting, variables
+from tests.cli.test_sweep import alive, wait_for
+from tests.conftest import case
+from tests.test_cases import sweep
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has spent, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_ranks_without_an_order_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first case and after it: a few per cent of a core each, where a rank that spins takes all of it."""
+    monkeypatch.setenv("XYZZY", "1")
+    asked = sweep(1024)
+    with Supervisor("cpu", asked, Setting((("XYZZY", "2"),)), ("XYZZY",), pinned=True) as supervisor:
+        pids = supervisor.greeting["pids"]
+        assert len(pids) == asked.ranks
+        for _ in range(2):
+            before = [cpu_seconds(pid) for pid in pids]
+            time.sleep(0.8)
+            spent = [cpu_seconds(pid) - start for pid, start in zip(pids, before, strict=True)]
+            assert max(spent) <= 0.08
+            (result,) = supervisor.measure(case(), ["mpi"], Sampling(iters=3), {"mpi": 64})
+            assert isinstance(result, Measurement)
+            assert len(result.seconds) == 3
+            assert result.launches >= 64
+        cores = supervisor.greeting["cores"]
+        assert supervisor.greeting["variables"]["XYZZY"] == "2"
+    allowed = sorted(os.sched_getaffinity(0))
+    assert cores == [allowed[rank % len(allowed)] for rank in range(asked.ranks)]
+
+
+def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say which processes they are and what they map before they are killed; a killed rank removes nothing."""
+    ended: list[tuple[list[int], list[str]]] = []
+    end = cleanup.end
+
+    def noted(pids: list[int], known: list[str]) -> None:
+        ended.append((pids, known))
+        end(pids, known)
+
+    monkeypatch.setattr(cleanup, "end", noted)
+    asked = sweep(1024)
+    with (
+        pytest.raises(PlatformError, match="no-such-compiler"),
+        Supervisor("cpu", asked, Setting((("CXX", "no-such-compiler"),))),
+    ):
+        pass
+    ((pids, known),) = ended
+    assert len(pids) == asked.ranks
+    assert known
+    assert not any(Path(path).exists() for path in known)
+    wait_for(lambda: not alive(pids), 5)
+
+
+def test_ranks_that_are_not_ready_in_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how long they had; how long that is, each platform knows."""
+    monkeypatch.setattr(cpu, "STARTUP", 0.05)
+    supervisor = Supervisor("cpu", sweep(1024))
+    with pytest.raises(PlatformError, match=r"did not start within 0\.05 s"):
+        supervisor.__enter__()
+    assert supervisor._workers is None
+
+
+def test_a_setting_sets_empties_and_unsets() -> None:
+    """And leaves the rest as it is."""
+    setting = Setting((("NEW", "1"), ("EMPTY", ""), ("GONE", None), ("NEVER", None)))
+    assert setting.applied({"EMPTY": "x", "GONE": "y", "KEPT": "z"}) == {"EMPTY": "", "KEPT": "z", "NEW": "1"}
+
+
+def test_only_what_matters_or_was_named_is_told() -> None:
+    """An environment holds secrets."""
+    environment = {"SECRET": "hush", "NCCL_ALGO": "Ring", "MINE": "1"}
+    assert variables(environment) == {"NCCL_ALGO": "Ring"}
+    assert variables(environment, ["MINE", "NOT_SET"]) == {"MINE": "1", "NCCL_ALGO": "Ring"}

@@ -1,0 +1,154 @@
+"""`make model-report`: fits the constants, leaves every machine out once, and writes what is left into docs/model.md.
+
+Takes minutes.  It prints the constants and bands that belong into collbench/model, and keeps those of every machine
+left out in held_out.json, from which the tests take them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from collbench.model.bands import LARGE, REGIMES, SMALL
+from collbench.model.constants import Constants
+from collbench.model.equation import Floats
+from collbench.model.predict import regime
+from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
+from tests.model.systems import Published
+
+HELD_OUT = Path(__file__).parent / "held_out.json"
+PAGE = Path(__file__).parents[2] / "docs" / "model.md"
+MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and how many rows a sweep needs for it
+    "nothing": (lambda sweep: (), 1),
+    "three smallest sizes": (smallest, 5),
+    "five sizes": (probes, 7),
+}
+Part = Callable[[Errors], Floats]
+PARTS: dict[str, Part] = {
+    "all": lambda each: np.ones(len(each.nbytes), bool),
+    "one NVSwitch node": lambda each: _all(each, each.sweep.system.nodes == 1 and _switched(each)),
+    "InfiniBand, above 64 MiB": lambda each: (
+        _all(each, regime(each.sweep.system) == REGIMES[1]) & (each.nbytes > LARGE)
+    ),
+    "64 KiB to 64 MiB": lambda each: (each.nbytes >= SMALL) & (each.nbytes <= LARGE),
+}
+
+
+def _all(each: Errors, wanted: bool) -> Floats:
+    return np.full(len(each.nbytes), wanted)
+
+
+def _switched(each: Errors) -> bool:
+    return each.sweep.system.fabric == "nvswitch"
+
+
+def held_out() -> dict[str, Constants]:
+    """The constants without each machine, as the last report found them."""
+    return {machine: Constants(**values) for machine, values in json.loads(HELD_OUT.read_text()).items()}
+
+
+def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
+    """Errors on every machine of a model that has not seen it, by what of it was measured."""
+    return {
+        name: [errors(each, without[each.machine], choose(each)) for each in sweeps if len(each.rows) >= rows]
+        for name, (choose, rows) in MEASURED.items()
+    }
+
+
+def together(found: Sequence[Errors], part: Part) -> Floats:
+    """Relative errors of all rows of a part."""
+    return np.concatenate([each.relative[np.asarray(part(each), bool)] for each in found])
+
+
+def percent(share: float) -> str:
+    """Of a relative error."""
+    return f"{100 * share:.1f}"
+
+
+def summary(found: dict[str, list[Errors]]) -> Iterable[str]:
+    """A table of medians and ninth deciles."""
+    yield "| measured before | part | median, % | p90, % | sweeps | rows |"
+    yield "|---|---|---|---|---|---|"
+    for name, every in found.items():
+        for part, rows in PARTS.items():
+            wrong = together(every, rows)
+            sweeps = sum(bool(np.any(rows(each))) for each in every)
+            low, high = percent(float(np.median(wrong))), percent(float(np.quantile(wrong, 0.9)))
+            yield f"| {name} | {part} | {low} | {high} | {sweeps} | {len(wrong)} |"
+
+
+def worst(found: dict[str, list[Errors]]) -> Iterable[str]:
+    """The five sweeps with the largest median error, by what was measured."""
+    yield "| measured before | sweep | median, % | p90, % |"
+    yield "|---|---|---|---|"
+    for name, every in found.items():
+        for each in sorted(every, key=lambda each: -float(np.median(each.relative)))[:5]:
+            middle, high = np.median(each.relative), np.quantile(each.relative, 0.9)
+            yield f"| {name} | `{each.sweep.name}` | {percent(float(middle))} | {percent(float(high))} |"
+
+
+def bands(every: Sequence[Errors]) -> dict[str, list[tuple[float, float]]]:
+    """5 % and 95 % quantiles of measured over predicted, by regime and size."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name in REGIMES:
+        sizes = [[], [], []]  # type: list[list[float]]
+        for each in every:
+            if regime(each.sweep.system) == name:
+                for nbytes, ratio in zip(each.nbytes, each.measured / each.predicted, strict=True):
+                    sizes[int(nbytes >= SMALL) + int(nbytes > LARGE)].append(float(ratio))
+        found[name] = [_quantiles(ratios) for ratios in sizes]
+    return found
+
+
+def _quantiles(ratios: Sequence[float]) -> tuple[float, float]:
+    """Around 1 on both sides, so that a prediction lies in its own band."""
+    low, high = np.quantile(ratios, [0.05, 0.95])
+    return round(min(float(low), 0.95), 2), round(max(float(high), 1.05), 2)
+
+
+def write(page: Path, name: str, lines: Iterable[str]) -> None:
+    """What stands between the markers of a name."""
+    text = page.read_text()
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    body = "\n".join([begin, *lines, end])
+    page.write_text(re.sub(re.escape(begin) + ".*" + re.escape(end), lambda match: body, text, flags=re.DOTALL))
+
+
+def constants_table(known: Constants) -> Iterable[str]:
+    """As fitted to all machines."""
+    yield "| constant | value |"
+    yield "|---|---|"
+    for name, value in asdict(known).items():
+        shown = f"{value * 1e6:.3g} us" if value < 1e-2 else f"{value:.3g}"
+        yield f"| `{name}` | {shown} |"
+
+
+def main() -> None:
+    """Fit, leave out, tell."""
+    sweeps = healthy()
+    known = fitted(sweeps)
+    without = left_out(sweeps, known)
+    HELD_OUT.write_text(json.dumps({name: _short(each) for name, each in without.items()}, indent=0) + "\n")
+    found = tables(held_out(), sweeps)
+    for name, lines in (
+        ("constants", constants_table(known)),
+        ("errors", summary(found)),
+        ("worst", worst(found)),
+    ):
+        text = list(lines)
+        print("\n".join(text), end="\n\n")  # noqa: T201
+        write(PAGE, name, text)
+    print("constants.py:", _short(known))  # noqa: T201
+    print("bands.py BANDS:", bands(found["nothing"]))  # noqa: T201
+    print("bands.py CALIBRATED:", bands(found["five sizes"]))  # noqa: T201
+
+
+def _short(known: Constants) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in asdict(known).items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The accuracy that docs/model.md states: machines left out whole, constants fitted to the others."""
+
+import dataclasses
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+
+from collbench.model.bands import BANDS, CALIBRATED
+from collbench.model.constants import CONSTANTS
+from tests.conftest import ROOT
+from tests.model.accuracy import Errors, errors, fitted, healthy, logs_of, without
+from tests.model.report import MEASURED, PARTS, bands, held_out, summary, tables, together, worst
+from tests.model.systems import published
+
+
+@cache
+def found() -> dict[str, list[Errors]]:
+    return tables(held_out(), healthy())
+
+
+@pytest.mark.parametrize(
+    ("measured", "part", "most"),
+    [
+        ("nothing", "one NVSwitch node", 0.10),
+        ("nothing", "InfiniBand, above 64 MiB", 0.10),
+        ("nothing", "all", 0.20),
+        ("three smallest sizes", "all", 0.08),
+        ("five sizes", "all", 0.06),
+        ("five sizes", "64 KiB to 64 MiB", 0.12),
+    ],
+)
+def test_the_median_error_on_machines_left_out_is_within_its_bound(measured: str, part: str, most: float) -> None:
+    assert np.median(together(found()[measured], PARTS[part])) <= most
+
+
+def test_the_tables_of_the_page_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "model.md").read_text()
+    for lines in (summary(found()), worst(found())):
+        assert "\n".join(lines) in page, "run `make model-report`"
+
+
+def test_a_machine_that_was_left_out_was_not_seen() -> None:
+    machines = {sweep.machine for sweep in healthy()}
+    assert set(held_out()) == machines
+    kept = held_out()["gke-a4"]
+    again = without(healthy(), "gke-a4", kept, rounds=2)
+    for name, value in dataclasses.asdict(again).items():
+        assert getattr(kept, name) == pytest.approx(value, rel=0.03), name
+    assert kept != CONSTANTS
+    assert held_out()["p4de"].net_efa_old < 0.5 * CONSTANTS.net_efa_old  # of which p4de alone tells
+
+
+def test_the_constants_are_the_fit_to_all_machines() -> None:
+    again = fitted(healthy(), CONSTANTS, rounds=2)
+    for name, value in dataclasses.asdict(again).items():
+        assert getattr(CONSTANTS, name) == pytest.approx(value, rel=0.03), name
+
+
+def test_the_bands_are_the_quantiles_of_the_errors() -> None:
+    for table, name in ((BANDS, "nothing"), (CALIBRATED, "five sizes")):
+        for regime, sizes in bands(found()[name]).items():
+            assert np.array(table[regime]) == pytest.approx(np.array(sizes), abs=0.03), (name, regime)
+
+
+def test_no_sweep_that_is_degraded_takes_part_in_a_fit() -> None:
+    used = {sweep.name for sweep in healthy()}
+    degraded = [sweep for sweep in published() if sweep.quality == "degraded"]
+    assert degraded
+    assert not used & {sweep.name for sweep in degraded}
+    slow = [float(np.median(logs_of(sweep, CONSTANTS))) for sweep in degraded if "nccl2441" not in sweep.name]
+    assert np.median(slow) > np.log(1.3)
+
+
+def test_old_records_of_gathered_bytes_are_read_by_their_time() -> None:
+    sweep = next(each for each in published() if each.name == "v100sxm3_dgx2_12gpu_1n_allgather_wohlbier")
+    nbytes, seconds = sweep.rows[-1]
+    assert nbytes * 11 / 12 / seconds == pytest.approx(73.75e9, rel=0.01)
+
+
+def test_every_sweep_names_its_source() -> None:
+    for path in sorted((ROOT / "tests" / "prediction" / "published").glob("*.json")):
+        assert re.search(r'"source": "[^"]', path.read_text()), path
+
+
+def test_rows_that_calibrate_are_not_counted() -> None:
+    for name, (choose, rows) in MEASURED.items():
+        for sweep in healthy()[:5]:
+            if len(sweep.rows) >= rows:
+                chosen = set(choose(sweep))
+                assert len(errors(sweep, CONSTANTS, chosen).nbytes) == len(sweep.rows) - len(chosen), name

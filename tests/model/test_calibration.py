@@ -1,0 +1,101 @@
+"""From a measured run to a file that brings the model to its machine, and back."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collbench.analysis.fit.calibrated import calibration, write
+from collbench.errors import UsageError
+from collbench.measurement import Measurement
+from collbench.model import calibration as calibration_file
+from collbench.model.equation import Calibration
+from collbench.model.predict import curve
+from collbench.runs.file import Run
+from collbench.topology import files, schema
+from collbench.topology.system import System
+from collbench.topology.written import to_toml
+from tests.conftest import case
+
+SIZES = [2**power for power in range(3, 34, 3)]
+MACHINE = Calibration(latency=1.3, filling=1.2, rate=0.93)
+
+
+def run_of(system: System, how: Calibration | None, collectives: tuple[str, ...] = ("allreduce", "allgather")) -> Run:
+    """What a machine like the model with these factors would measure."""
+    rows = []
+    for name in collectives:
+        cases = [case(name, size, ranks=system.ranks) for size in SIZES]
+        rows += [
+            Measurement(each.case, "nccl", "gpu", 1, (each.seconds,) * 7)
+            for each in curve(system, cases, calibration=how)
+        ]
+    return Run(Path("run.jsonl"), {}, tuple(rows), complete=True)
+
+
+@pytest.mark.parametrize("name", files.names())
+def test_every_preset_survives_being_written(name: str, tmp_path: Path) -> None:
+    """Each fact of it, and factors beside them."""
+    system = files.load(name)
+    path = tmp_path / "written.toml"
+    path.write_text(to_toml(system))
+    assert files.load(str(path)) == system
+    path.write_text(to_toml(system, {"rate": 0.9}))
+    assert files.load(str(path)) == replace(system, calibration=str(path))
+
+
+def test_names_with_quotes_survive(tmp_path: Path) -> None:
+    """TOML's own escapes."""
+    system = replace(files.load("dgx-h100"), name='a "b" \\ c\td')
+    path = tmp_path / "written.toml"
+    path.write_text(to_toml(system))
+    assert files.load(str(path)).name == system.name
+
+
+def test_the_factors_of_the_schema_are_those_of_the_equation() -> None:
+    """A file can say all of them and nothing else."""
+    assert Calibration.names() == schema.FACTORS
+
+
+def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:
+    """Written, read back through `presets.load`, and used by `curve` without being named: within 3 % at every size."""
+    system = files.load("dgx-h100")
+    path = write(tmp_path / "mine.toml", [run_of(system, MACHINE)], "dgx-h100")
+    mine = files.load(str(path))
+    cases = [case("reducescatter", size * 5, ranks=8) for size in SIZES]
+    for own, like in zip(curve(mine, cases), curve(system, cases, calibration=MACHINE), strict=True):
+        assert own.seconds == pytest.approx(like.seconds, rel=0.03)
+    found = calibration_file.of(mine)
+    assert found
+    assert found.rate == pytest.approx(MACHINE.rate, rel=0.02)
+
+
+def test_a_system_may_name_another_file_for_its_factors(tmp_path: Path) -> None:
+    """Beside it."""
+    write(tmp_path / "mine.toml", [run_of(files.load("dgx-h100"), MACHINE)], "dgx-h100")
+    other = tmp_path / "other.toml"
+    other.write_text(to_toml(files.load("dgx-h100")) + '\n[calibration]\nfile = "mine.toml"\n')
+    assert calibration_file.of(files.load(str(other))) == calibration_file.of(files.load(str(tmp_path / "mine.toml")))
+
+
+def test_files_without_factors_say_so(tmp_path: Path) -> None:
+    """In one line that names the file; so does one that is missing, and one that has both."""
+    text = to_toml(files.load("dgx-h100"))
+    bare, path = tmp_path / "bare.toml", tmp_path / "a.toml"
+    bare.write_text(text)
+    for table, message in (('file = "bare.toml"', "has no factors"), ('file = "none.toml"', "cannot be read")):
+        path.write_text(f"{text}\n[calibration]\n{table}\n")
+        with pytest.raises(UsageError, match=message):
+            calibration_file.of(files.load(str(path)))
+    path.write_text(f'{text}\n[calibration]\nfile = "bare.toml"\nrate = 1.0\n')
+    with pytest.raises(UsageError, match="give it or factors"):
+        files.load(str(path))
+
+
+def test_a_run_without_enough_of_the_library_is_refused() -> None:
+    """With what to measure."""
+    few = replace(run_of(files.load("dgx-h100"), None), results=())
+    with pytest.raises(UsageError, match="needs 4 sizes or more of `nccl`, and the runs have 0"):
+        calibration([few], "dgx-h100")
+    with pytest.raises(UsageError, match="name it with --as"):
+        calibration([run_of(files.load("dgx-h100"), None)], None)

@@ -1,0 +1,171 @@
+"""Predictions behave like times: monotone, never faster than links allow, continuous in ranks, quick."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.errors import Unsupported, UsageError
+from collbench.model.choice import limit, terms
+from collbench.model.equation import SIZES, Calibration
+from collbench.model.predict import calibrate, curve, predict
+from collbench.topology.files import load, names
+from collbench.topology.system import System
+
+NAMES = tuple(COLLECTIVES)
+
+
+def case(ranks: int, nbytes: int, name: str = "allreduce", dtype: str = "float") -> Case:
+    collective = COLLECTIVES[name]
+    redop = REDUCTIONS["sum"] if collective.reduces else NONE
+    return Case(collective, nbytes, DATATYPES[dtype], redop, 0, ranks, False)
+
+
+def system(name: str, nodes: int = 1) -> System:
+    found = load(name)
+    return found.of(nodes) if found.nics and nodes > 1 else found
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("collective", NAMES)
+@pytest.mark.parametrize("nodes", [1, 2, 16])
+def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow(name: str, collective: str, nodes: int) -> None:
+    described = system(name, nodes)
+    if described.ranks < 2:
+        return
+    seconds = terms(described, collective).seconds()
+    assert (np.diff(seconds) >= 0).all()
+    assert (seconds > 0).all()
+    busiest = np.minimum(terms(described, collective).limit, 1e300)
+    assert (seconds >= SIZES / busiest).all()
+    calibrated = terms(described, collective).seconds(Calibration(0.5, 0.5, 0.5, 0.1, 3.0))
+    assert (calibrated >= SIZES / busiest).all()
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("collective", NAMES)
+def test_a_large_message_comes_near_what_the_links_of_a_node_carry(name: str, collective: str) -> None:
+    """A sixth at least, through the host's memory and over sockets; a token rate for what fits no link is none."""
+    described = replace(load(name), nodes=1)
+    reached = (1 << 34) / predict(described, case(described.ranks, 1 << 34, collective)).seconds
+    bus = COLLECTIVES[collective].bus_factor(described.ranks)
+    assert reached * bus > described.to_next / 6
+    switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
+    assert reached * bus < described.pace * max(1.0, switched)
+
+
+def test_bridged_pairs_meet_over_pcie_and_a_mesh_has_a_part_of_its_links_for_each() -> None:
+    """Two GPUs have the bridge, eight the slots; a rank that sends to one other has the links to that one."""
+    pairs, mesh = load("h100-nvl"), load("hgx-a100-4")
+    for name in ("allreduce", "alltoall", "sendrecv"):
+        two, eight = (case(ranks, 1 << 32, name) for ranks in (2, 8))
+        assert predict(pairs.part(2), two).seconds < predict(pairs, eight).seconds / 2
+        factor = COLLECTIVES[name].bus_factor(8)
+        assert predict(pairs, eight).seconds > factor * (1 << 32) / pairs.pcie_rate
+    assert predict(mesh, case(4, 1 << 32, "sendrecv")).seconds > (1 << 32) / (mesh.gpu_rate / 3)
+
+
+@given(
+    name=st.sampled_from([name for name in names() if load(name).nics]),
+    collective=st.sampled_from(NAMES),
+    nodes=st.integers(1, 2000),
+    sizes=st.tuples(st.integers(1, 1 << 36), st.integers(1, 1 << 36)),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_size_is_predicted_alike_alone_and_among_others(
+    name: str, collective: str, nodes: int, sizes: tuple[int, int]
+) -> None:
+    described = load(name).of(nodes)
+    if described.ranks < 2:
+        return
+    cases = [case(described.ranks, nbytes, collective) for nbytes in sorted(sizes)]
+    first, second = curve(described, cases)
+    assert first.seconds <= second.seconds
+    assert first == predict(described, cases[0])
+    assert 0 < first.low < first.seconds < first.high
+
+
+def test_an_allreduce_of_one_node_crosses_its_links_as_often_as_its_algorithm_must() -> None:
+    assert limit(load("dgx-a100"), "allreduce", "ring") == pytest.approx(240e9 / (2 * 7 / 8))
+    assert limit(load("dgx-h100"), "allreduce", "nvls") == pytest.approx(370.8e9 / (1 + 1 / 8))
+    assert limit(load("dgx-h100").of(10), "allreduce", "tree") == pytest.approx(370.8e9 / (2 * 79 / 80))
+    assert limit(load("dgx-h100").of(10), "allgather", "ring") == pytest.approx(370.8e9 / (79 / 80))
+    assert limit(replace(load("dgx-h100"), gpu_rate=1e15).of(10), "allgather") == pytest.approx(400e9 / 0.9)
+
+
+@pytest.mark.parametrize("nbytes", [8, 1 << 16, 1 << 20, 1 << 26, 1 << 32])
+def test_one_more_rank_or_node_changes_a_time_by_little(nbytes: int) -> None:
+    node = [predict(load("dgx-h100"), case(ranks, nbytes)).seconds for ranks in range(3, 9)]
+    nodes = [predict(load("dgx-h100").of(count), case(8 * count, nbytes)).seconds for count in range(3, 65)]
+    for times, most in ((node, 1.5), (nodes, 1.3)):
+        ratios = np.array(times[1:]) / np.array(times[:-1])
+        assert (ratios < most).all(), ratios
+        assert (ratios > 1 / 1.35).all(), ratios
+
+
+def test_a_hundred_thousand_gpus_take_less_than_a_second() -> None:
+    described = load("dgx-h100").of(12_500)
+    cases = [case(described.ranks, 1 << power) for power in range(3, 35)]
+    start = time.perf_counter()
+    found = curve(described, cases)
+    assert time.perf_counter() - start < 1
+    assert found[-1].seconds > 2 * (1 << 34) / (8 * 50e9)
+
+
+def test_the_choice_is_named() -> None:
+    small, large = curve(load("dgx-h100"), [case(8, 64), case(8, 1 << 30)])
+    assert (small.protocol, large.algorithm, large.protocol) == ("ll", "nvls", "simple")
+    assert predict(load("dgx-h100"), case(8, 1 << 30, "alltoall")).algorithm == "direct"
+
+
+def test_what_has_no_model_is_refused_with_the_reason() -> None:
+    with pytest.raises(Unsupported, match="mpi has no model"):
+        predict(load("dgx-h100"), case(8, 8), "mpi")
+    with pytest.raises(UsageError, match="unknown implementation 'ncl'"):
+        predict(load("dgx-h100"), case(8, 8), "ncl")
+    assert curve(load("dgx-h100"), []) == []
+
+
+def test_a_single_process_is_held_up_by_launching_for_all_its_gpus() -> None:
+    described = load("dgx-a100")
+    own = predict(described, case(8, 8)).seconds
+    driven = predict(replace(described, launch="single-process"), case(8, 8)).seconds
+    eager = predict(replace(described, launch="torch"), case(8, 8)).seconds
+    assert own < 20e-6 < driven < eager + 5e-6
+    large = [predict(replace(described, launch=how), case(8, 1 << 32)).seconds for how in ("torch", "single-process")]
+    assert large[0] == pytest.approx(large[1], rel=0.01)
+
+
+def measured(described: System, truth: Calibration, sizes: list[int]) -> list[tuple[str, int, float]]:
+    times = terms(described, "allreduce").at(np.array(sizes, np.float64), truth)
+    return [("allreduce", nbytes, seconds) for nbytes, seconds in zip(sizes, times.tolist(), strict=True)]
+
+
+def test_without_measurements_a_calibration_changes_nothing() -> None:
+    assert calibrate(load("dgx-h100"), []) == Calibration()
+
+
+def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
+    described = load("dgx-h100").of(4)
+    truth = Calibration(network=4.0, filling=1.3, rate=0.9)
+    probes = [8, 32 << 10, 1 << 20, 16 << 20, 1 << 30]
+    found = calibrate(described, measured(described, truth, probes))
+    for nbytes in (1 << 12, 1 << 18, 1 << 24, 1 << 32):
+        wanted = measured(described, truth, [nbytes])[0][2]
+        assert predict(described, case(32, nbytes), calibration=found).seconds == pytest.approx(wanted, rel=0.05)
+
+
+def test_small_sizes_say_nothing_of_bandwidth_and_one_spoiled_row_decides_nothing() -> None:
+    described = load("dgx-h100").of(4)
+    rows = measured(described, Calibration(network=4.0), [8, 64, 512])
+    found = calibrate(described, rows)
+    assert found.rate == pytest.approx(1.0, abs=0.02)
+    name, nbytes, seconds = rows[0]
+    spoiled = calibrate(described, [(name, nbytes, 3 * seconds), *rows[1:]])
+    assert predict(described, case(32, 64), calibration=spoiled).seconds == pytest.approx(rows[1][2], rel=0.1)

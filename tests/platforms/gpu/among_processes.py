@@ -1,0 +1,7 @@
+"""Which implementations run on GPUs that several processes hold, and which need all ranks in one."""
+
+from collbench.implementations import implementations
+from collbench.platforms.gpu import multicast
+
+ONE_PROCESS = ("ring-events", *multicast.USERS)
+ON_GPU = [each for each in implementations().values() if "gpu" in each.platforms and each.name not in ONE_PROCESS]

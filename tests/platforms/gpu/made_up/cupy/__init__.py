@@ -1,0 +1,23 @@
+"""`import cupy` on a machine that tests make up: for processes started with the folder above this one on PYTHONPATH.
+
+MADE_UP_MACHINE holds the machine's fields in JSON; those under "process 1" are for that process only.  With
+`simulation`, fields of a fake_simulate.Simulation, NCCL has estimates.
+"""
+
+import json
+import os
+import sys
+
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.fake_simulate import Simulation
+
+_process = int(os.environ.get("PMI_RANK", "0"))
+_fields = json.loads(os.environ["MADE_UP_MACHINE"])
+_own = {name: _fields.pop(name) for name in [*_fields] if name.startswith("process ")}
+_fields |= _own.get(f"process {_process}", {})
+if "simulation" in _fields:
+    _fields["simulation"] = Simulation(**_fields["simulation"])
+_made = Machine(process=_process, **_fields).cupy()
+
+__version__, cuda, RawModule = _made.__version__, _made.cuda, _made.RawModule
+sys.modules |= {"cupy.cuda": cuda, "cupy.cuda.nccl": cuda.nccl}

@@ -1,0 +1,75 @@
+"""What tests of the GPU platform open, on a machine that they make up (fake_cuda.py), and what they run there."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from collbench.cases import Case, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.implementations import Implementation, fifo_bytes, implementations
+from collbench.platforms import open_platform
+from collbench.platforms.gpu import cuda, multicast, nccl
+from collbench.platforms.gpu import platform as gpu
+from tests.platforms.gpu.fake_cuda import Machine
+
+ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
+    each for each in implementations().values() if "gpu" in each.platforms and each.name not in multicast.USERS
+]
+SIZES = (4, 1000, 70000)
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing set by a platform stays set, and nothing that the user has set matters."""
+    names = [*nccl.sharing(1, 1), "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", cuda.NCCL_LIBRARY]
+    for name in names:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Open the platform on a machine for a sweep."""
+    machines, platforms = [], []
+
+    def open_on(machine: Machine, **changes: Any) -> Any:
+        machines.append(machine)
+        monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
+        wanted = sweep(**changes)
+        fifos = fifo_bytes(wanted.implementations, wanted.ranks, "gpu")
+        platforms.append(open_platform(wanted, fifos, "gpu"))
+        return platforms[-1]
+
+    yield open_on
+    for platform in platforms:
+        platform.close()
+    for machine in machines:
+        machine.stop()
+
+
+def sweep(**changes: Any) -> Sweep:
+    fields = {
+        "collectives": tuple(COLLECTIVES.values()),
+        "sizes": SIZES,
+        "dtypes": (DATATYPES["float"],),
+        "redops": (REDUCTIONS["sum"],),
+        "ranks": 2,
+        "implementations": tuple(each.name for each in ON_GPU),
+    }
+    return Sweep(**fields | changes)  # type: ignore[arg-type]
+
+
+def a_case(collective: str = "allreduce", nbytes: int = 1000, ranks: int = 2, **changes: Any) -> Case:
+    chosen = COLLECTIVES[collective]
+    redop = REDUCTIONS["sum"] if chosen.reduces else NONE
+    fields = {"dtype": DATATYPES["float"], "redop": redop, "root": 0, "in_place": False}
+    return Case(chosen, nbytes, ranks=ranks, **fields | changes)  # type: ignore[arg-type]
+
+
+def prepare(implementation: Implementation, case: Case, platform: Any) -> Any:
+    implementation.refuse(case)
+    return implementation.prepare(case, platform)

@@ -1,0 +1,89 @@
+"""The real CuPy, NCCL, pynvml and libcuda, as far as they show themselves on a machine without a GPU.
+
+CuPy and pynvml can be imported.  CuPy's module for NCCL needs that library: a process of its own gets one whose
+functions do nothing, and tells what the module has.  libcuda is cuda.h of the wheel nvidia-cuda-runtime-cu12.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from collbench.platforms.kernels import compiler
+from tests.platforms.gpu.test_driver import header
+
+_EXTENSION = "cupy_backends.cuda.libs.nccl"
+_TELL = """
+import ctypes, importlib, json, sys
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+nccl = importlib.import_module(sys.argv[2])
+def told(holder): return {name: str(getattr(holder, name).__doc__) for name in dir(holder) if name[:2] != "__"}
+errors = [str(nccl.NcclError(status)) for status in range(7)]
+json.dump({"module": told(nccl), "communicator": told(nccl.NcclCommunicator), "errors": errors,
+           "id": type(nccl.get_unique_id()).__name__, "base": nccl.NcclError.__mro__[1].__name__}, sys.stdout)
+"""
+
+
+def cupy() -> Any:
+    """CuPy, or the test is skipped; but not where nothing may be."""
+    assert "CI" not in os.environ or importlib.util.find_spec("cupy"), (
+        "the extra `names` is among what `make test` installs"
+    )
+    return pytest.importorskip("cupy", exc_type=ImportError)
+
+
+@cache
+def nccl() -> dict[str, Any]:
+    """What CuPy's module for NCCL has: names with their docstrings, words of errors, the type of a unique id."""
+    place = Path(cupy().__file__).parents[1]
+    (extension,) = place.glob(f"{_EXTENSION.replace('.', '/')}.*so")
+    wanted = sorted(set(re.findall(rb"\0(nccl[A-Z]\w+)(?=\0)", extension.read_bytes())))
+    returning = {b"ncclGetErrorString": 'const char* {}(...) {{ return "words"; }}'}
+    functions = [
+        'extern "C" ' + returning.get(name, "long {}(...) {{ return 0; }}").format(name.decode()) for name in wanted
+    ]
+    with TemporaryDirectory() as folder:
+        library, source = Path(folder, "libnccl.so.2"), Path(folder, "nccl.cpp")
+        source.write_text("\n".join(functions))
+        subprocess.run([*compiler(), "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-o", library, source], check=True)
+        command = [sys.executable, "-W", "ignore", "-c", _TELL, library, _EXTENSION]
+        told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return told
+
+
+def nccl_module() -> Any:
+    """Stands for cupy.cuda.nccl: the same names, and `available`."""
+    told = nccl()
+    communicator = type("NcclCommunicator", (), dict.fromkeys(told["communicator"], _function))
+    classes = {"NcclCommunicator": communicator, "NcclError": RuntimeError}
+    return SimpleNamespace(**dict.fromkeys(told["module"], _function) | classes | {"available": True})
+
+
+def _function() -> None:
+    """Only its name counts."""
+
+
+@cache
+def driver() -> dict[str, list[str]]:
+    """The functions that libcuda exports, by the header of CUDA 12, with the names of their parameters."""
+    text = re.sub(r"/\*.*?\*/", "", header().read_text(), flags=re.DOTALL)
+    renamed = dict(re.findall(r"^#\s*define (cu[A-Z]\w*)\s+(cu[A-Z]\w*_v\d+)$", text, flags=re.MULTILINE))
+    declared = {
+        name: [part.split()[-1].lstrip("*") for part in inside.split(",") if part.strip() != "void"]
+        for name, inside in re.findall(r"^CUresult CUDAAPI (cu\w+)\(([^;]*)\);", text, flags=re.MULTILINE)
+    }
+    return {renamed.get(name, name): parameters for name, parameters in declared.items()}
+
+
+def driver_module() -> Any:
+    """Stands for libcuda: the names that it exports."""
+    return SimpleNamespace(**dict.fromkeys(driver(), _function))

@@ -1,0 +1,349 @@
+"""What several real processes go through on GPUs that are made up; each leaves what it saw in a file for the test.
+
+`mpiexec -n 2 python -m tests.platforms.gpu.scenarios FOLDER`, with the made-up driver on LD_LIBRARY_PATH.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.errors import CollbenchError, Unsupported
+from collbench.implementations import fifo_bytes, implementations
+from collbench.measure.launched import Joined
+from collbench.measure.runner import measure
+from collbench.measure.tracing import explain
+from collbench.measurement import Measurement, Skipped
+from collbench.platforms import Prepared, buffers, fifo_starts, needed_memory, tracelog
+from collbench.platforms.gpu import launch, nccl, ranks, timing
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.processes import Processes
+from tests.platforms.gpu.among_processes import ON_GPU, ONE_PROCESS
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, CUDARuntimeError
+from tests.platforms.gpu.fake_simulate import Simulation, build_extension
+
+COMM = MPI.COMM_WORLD
+RANK, RANKS = COMM.Get_rank(), COMM.Get_size()
+SIZES = (4, 1000, 70000)
+SPINS = launch.SPINS
+
+Scenario = Callable[[], Any]
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(function: Scenario) -> Scenario:
+    SCENARIOS.append(function)
+    return function
+
+
+@contextmanager
+def opened(devices: int = 2, traced: bool = False, **faults: Any) -> Iterator[Any]:
+    """The platform on this process's view of the machine, given back at the end."""
+    for name in nccl.sharing(1, 1):
+        os.environ.pop(name, None)
+    machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
+    ranks.node_name = lambda: (machine.node, "")
+    gpu.load_cupy = machine.cupy
+    platform = gpu.open_platform(*wanted(traced))
+    platform.machine = machine
+    yield platform
+    platform.close()
+    machine.stop()
+
+
+def wanted(traced: bool = False) -> tuple[Any, ...]:
+    sweep = Sweep(
+        tuple(COLLECTIVES.values()),
+        SIZES,
+        (DATATYPES["float"],),
+        (REDUCTIONS["sum"],),
+        RANKS,
+        tuple(each.name for each in ON_GPU),
+    )
+    fifos = ({tracelog.FIFO: tracelog.NBYTES} if traced else {}) | fifo_bytes(sweep.implementations, RANKS, "gpu")
+    return sweep, needed_memory(sweep, fifos), fifo_starts(fifos)
+
+
+def a_case(collective: str = "allreduce", nbytes: int = 1000, **changes: Any) -> Case:
+    chosen = COLLECTIVES[collective]
+    fields = {"dtype": DATATYPES["float"], "redop": REDUCTIONS["sum"] if chosen.reduces else NONE, "root": 0}
+    rough = Case(chosen, nbytes, ranks=RANKS, **{"in_place": False} | fields | changes)
+    return Case(chosen, max(rough.block, 1) * rough.granule, ranks=RANKS, **{"in_place": False} | fields | changes)
+
+
+def outcome(platform: Any, name: str, case: Case) -> str:
+    """What a run of a case comes to, in words."""
+    chosen = implementations()[name]
+    try:
+        chosen.refuse(case)
+        with platform.agreeing():
+            prepared = chosen.prepare(case, platform)
+        for seed in (1, 2):
+            platform.fill(case, seed)
+            platform.time(prepared, 1)
+            if wrong := platform.check(case, seed):
+                return f"WRONG: {wrong}"
+    except Unsupported as reason:
+        return f"skipped: {reason}"
+    return "right"
+
+
+def on(rank: int, **faults: Any) -> dict[str, Any]:
+    """Faults that one process sees."""
+    return faults if rank == RANK else {}
+
+
+@scenario
+def every_case() -> Any:
+    with opened() as platform:
+        found = {
+            f"{each.name} {name} {nbytes}": outcome(platform, each.name, a_case(name, nbytes))
+            for each in ON_GPU
+            for name in each.collectives
+            for nbytes in SIZES
+        }
+        return {"found": found, "note": platform.note, "local": list(platform.local)}
+
+
+@scenario
+def all_on_one_gpu() -> Any:
+    with opened(devices=1) as platform:
+        found = {each.name: outcome(platform, each.name, a_case()) for each in ON_GPU}
+        blocks = platform.blocks(64)
+    left = [*platform.machine.blocks, *platform.machine.shared.opened, *platform.machine.shared.allocated]
+    return {"found": found, "note": platform.note, "left": left, "blocks": blocks}
+
+
+@scenario
+def other_types_and_places() -> Any:
+    half = {"dtype": DATATYPES["bfloat16"], "redop": REDUCTIONS["avg"]}
+    last = {"root": RANKS - 1, "in_place": True}
+    with opened() as platform:
+        found = {each.name: outcome(platform, each.name, a_case(**half)) for each in ON_GPU}
+        for name in ("reduce", "gather", "scatter"):
+            found[name] = outcome(platform, "nccl", a_case(name, 1200, **last))
+    return found
+
+
+@scenario
+def the_runner() -> Any:
+    with opened(devices=RANKS) as platform:
+        results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=3, region=1e-3)))
+        others = [implementations()[name] for name in ONE_PROCESS]
+        refused = list(measure(a_case(), others, platform, Sampling(iters=1)))
+    assert all(isinstance(each, Skipped) and "process" in each.reason for each in refused), refused
+    assert all(isinstance(each, Measurement) for each in results), results
+    return [(each.implementation, each.launches, each.seconds, str(each.mismatch)) for each in results]
+
+
+def estimates(**changes: Any) -> Any:
+    """What each process is told of one case, and how often NCCL was asked there."""
+    simulation = Simulation(build_extension(Path(sys.argv[1], f"nccl-{RANK}")), **changes)
+    with opened(devices=RANKS, simulation=simulation) as platform:
+        estimate = implementations()["nccl"].prepare(a_case(), platform).estimate
+        after = outcome(platform, "nccl", a_case("allgather"))
+    return [estimate, after, sum(map(bool, simulation.groups))]
+
+
+@scenario
+def nccl_expects_more_of_one() -> Any:
+    return estimates(expects=10.0 + 5 * RANK)
+
+
+@scenario
+def nccl_cannot_say_on_one() -> Any:
+    return estimates(**on(1, status=3))
+
+
+@scenario
+def one_has_no_function_to_ask() -> Any:
+    return estimates(**on(1, registers=False))
+
+
+@scenario
+def the_slowest_rank_counts() -> Any:
+    with opened() as platform:
+        slow = Prepared(lambda launches: time.sleep(0.2 * (RANK == 1)), host_driven=True)
+        return platform.time(slow, 1)
+
+
+@scenario
+def the_host_of_one_is_slow() -> Any:
+    timing._TRIES = 2**24  # a gate that nobody opened would stay shut for seconds
+    with opened() as platform:
+        prepared = implementations()["nccl"].prepare(a_case(), platform)
+        platform.time(prepared, 1)
+        platform.machine.host_delay = 0.3 * (RANK == 1)
+        return platform.time(prepared, 1)
+
+
+@scenario
+def room_for_no_grid_on_one() -> Any:
+    with opened(**on(1, blocks_each=0)) as platform:
+        results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=1, region=0.0)))
+    return {each.implementation: getattr(each, "reason", "measured") for each in results}
+
+
+@scenario
+def room_for_no_grid_on_one_explained() -> Any:
+    with opened(traced=True, **on(1, blocks_each=0)) as platform:
+        results = list(explain(a_case(), ON_GPU, platform, Sampling(region=0.0)))
+    return {each.implementation: getattr(each, "reason", "explained") for each in results}
+
+
+@scenario
+def a_wrong_element() -> Any:
+    with opened() as platform:
+        case = a_case()
+        prepared = implementations()["nccl"].prepare(case, platform)
+        platform.fill(case, 1)
+        platform.time(prepared, 1)
+        if RANK == 1:
+            seven = np.array([7.0], np.float32)
+            platform._cuda.runtime.memcpy(buffers(platform, case, 1)[1] + 4 * 3, seven.ctypes.data, 4, 1)
+        return str(platform.check(case, 1))
+
+
+def faulty(**faults: Any) -> Any:
+    """What becomes of nccl, of two rungs of the ladder and of the host's."""
+    with opened(**faults) as platform:
+        names = ("nccl", "ring-flags", "two-shot", "ring-host")
+        return {name: outcome(platform, name, a_case()) for name in names}
+
+
+@scenario
+def no_peer_access_for_one() -> Any:
+    return faulty(**on(1, without_peers={(1, 0)}))
+
+
+@scenario
+def stores_of_one_are_lost() -> Any:
+    return faulty(**on(0, losing_stores={(0, 1)}))
+
+
+@scenario
+def copies_of_one_are_lost() -> Any:
+    return faulty(**on(1, losing_copies={(1, 0)}))
+
+
+@scenario
+def one_cannot_share() -> Any:
+    return faulty(**on(1, shares_memory=False))
+
+
+@scenario
+def no_nccl_for_one() -> Any:
+    return faulty(**on(1, has_nccl=False))
+
+
+@scenario
+def an_older_nccl_for_one() -> Any:
+    return faulty(**on(1, nccl_version=23004))
+
+
+@scenario
+def an_nccl_that_cannot_share_gpus() -> Any:
+    return faulty(devices=1, nccl_version=22304)
+
+
+@scenario
+def two_nodes() -> Any:
+    with opened(devices=1, node=f"node{RANK * 2 // RANKS}") as platform:
+        found = {each.name: outcome(platform, each.name, a_case()) for each in ON_GPU}
+        return {"found": found, "topology": platform.topology(), "note": platform.note}
+
+
+def refused(act: Callable[[], Any]) -> str:
+    """The error that every process must see."""
+    try:
+        act()
+    except CollbenchError as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def open_with(**faults: Any) -> None:
+    with opened(**faults):
+        pass
+
+
+@scenario
+def no_memory_for_one() -> Any:
+    return refused(lambda: open_with(**on(1, free=2**19)))
+
+
+@scenario
+def no_gpu_for_one() -> Any:
+    return refused(lambda: open_with(**on(RANKS - 1, devices=0)))
+
+
+@scenario
+def a_surprise_for_one() -> Any:
+    team = Processes(COMM)
+
+    def act() -> None:
+        with team.agreeing():
+            team.meet()
+            if RANK == 1:
+                raise ZeroDivisionError("nobody thought of it")
+            team.exchange("on my way")
+            team.meet()
+
+    return [refused(act), team.exchange(RANK)]
+
+
+@scenario
+def a_broken_gpu_at_the_end() -> Any:
+    with opened() as platform:
+        found = outcome(platform, "nccl", a_case())
+        if RANK == 1:
+            platform._queues[1].stream._failure = CUDARuntimeError(ILLEGAL_ADDRESS)
+    return found
+
+
+@scenario
+def another_platform_and_sweep_for_one() -> Any:
+    sweep = wanted()[0]
+    joined = Joined("cpu" if RANK else "gpu", replace(sweep, sizes=sweep.sizes[: 3 - RANK]))
+    return [joined._name, joined._sweep.sizes]
+
+
+@scenario
+def one_waits_in_vain() -> Any:
+    launch.SPINS = 500
+    with opened(**on(1, dead={1 % 2})) as platform:
+        prepared = implementations()["ring-flags"].prepare(a_case(), platform)
+        said = [refused(lambda: platform.time(prepared, 1)) for _ in range(2)]
+    launch.SPINS = SPINS
+    return said
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    for each in SCENARIOS:
+        if sys.argv[2:] and each.__name__ not in sys.argv[2:]:
+            continue
+        (folder / f"{each.__name__}-{RANK}.json").write_text(json.dumps(each()))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        COMM.Abort(1)

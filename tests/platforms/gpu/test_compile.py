@@ -1,0 +1,155 @@
+"""Kernels that cannot be compiled or loaded: one line that says what, why and what helps.
+
+What NVRTC complains of is its own words, where it and CuPy are installed; what needs a GPU or a missing library is what
+CuPy's and CUDA's sources say.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import PlatformError
+from collbench.platforms.gpu import multicast as gpu_multicast
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
+from collbench.platforms.kernels import entries
+from tests.platforms.gpu import real_names
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.fake_errors import NO_BINARY, OLD_DRIVER, CUDADriverError
+
+NVRTC = "pip install nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
+UPGRADE = NVRTC.replace("install", "install --upgrade")
+HEADERS = "pip install nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
+CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
+
+SAID = [  # by what is wrong: what CuPy raises, what of it the line has, and what helps
+    (CUDADriverError(NO_BINARY), "CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available", UPGRADE),
+    (CUDADriverError(OLD_DRIVER), "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX", "update the driver, or"),
+    (
+        RuntimeError('Failure finding "libnvrtc.so": No such file: libnvrtc.so*\n  listdir("/usr/lib"):\n    error: x'),
+        'Failure finding "libnvrtc.so": No such file',
+        NVRTC,
+    ),
+    (RuntimeError("CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open"), "CuPy failed", NVRTC),
+    (RuntimeError("Failed to auto-detect CUDA root directory. Please specify `CUDA_PATH`"), "Failed to auto", HEADERS),
+    (OSError("libnvrtc.so.12: cannot open shared object file"), "cannot open shared object file", NVRTC),
+    (PermissionError(13, "Permission denied", "/home/.cupy/kernel_cache"), "Permission denied", CACHE),
+    (OSError(28, "No space left on device"), "No space left on device", CACHE),
+]
+SOURCES = [  # what NVRTC is given, and the same of what it says
+    ('extern "C" __global__ void f() { int unused; int x = ; }', "-arch=sm_90", "error: expected an expression", ""),
+    ('extern "C" __global__ void f() {}', "-arch=sm_30", "invalid value for --gpu-architecture (-arch)", UPGRADE),
+    ("#include <cuda_fp16.h>", "-arch=sm_90", 'could not open source file "cuda_fp16.h"', HEADERS),
+    ('extern "C" __global__ void f() { asm("bogus.u32;"); }', "-arch=sm_90", "Not a name of any known instr", ""),
+]
+
+
+def compiled(machine: Machine, *devices: int) -> GpuKernel:
+    cuda = Cuda(machine.cupy())
+    return compile_kernel(
+        cuda, devices or (0,), "ring.cu", entries("ring.cu")[0], DATATYPES["float"], REDUCTIONS["sum"]
+    )
+
+
+def refusal(error: Exception) -> str:
+    with pytest.raises(PlatformError) as caught:
+        compiled(Machine(refusals={0: error}))
+    line = str(caught.value)
+    assert line.startswith("ring.cu could not be compiled for float sum: ")
+    assert len(line.splitlines()) == 1
+    return line
+
+
+@pytest.mark.parametrize(("error", "reason", "cure"), SAID, ids=[type(each).__name__ for each, *_ in SAID])
+def test_what_keeps_a_kernel_from_its_gpu_is_said_in_one_line(error: Exception, reason: str, cure: str) -> None:
+    line = refusal(error)
+    assert reason in line
+    assert cure in line
+
+
+@pytest.mark.parametrize(("source", "arch", "reason", "cure"), SOURCES)
+def test_the_line_of_a_log_that_says_what_is_wrong_is_shown(source: str, arch: str, reason: str, cure: str) -> None:
+    """Not the warnings before it, nor the counts behind; as the installed NVRTC and CuPy word it."""
+    compiler = real_names.cupy().cuda.compiler
+    with pytest.raises(compiler.CompileException) as caught:
+        compiler._NVRTCProgram(source, "kernel.cu", method="cubin").compile(("-std=c++17", arch))
+    made_up = Machine().cupy().cuda.compiler.CompileException(str(caught.value), source, "kernel.cu", (arch,))
+    line = refusal(made_up)
+    assert reason in line
+    assert line.endswith(cure)
+
+
+def test_every_device_has_its_kernel_before_the_first_launch() -> None:
+    """Loaded by being asked for: CUDA would else load it at its first launch, perhaps while a peer spins."""
+    machine = Machine(3)
+    assert [function._device for function in compiled(machine, 2, 0).functions] == [2, 0]
+
+
+def test_one_device_that_cannot_load_it_is_enough_to_say_so() -> None:
+    with pytest.raises(PlatformError, match=r"^ring\.cu could not be compiled for float sum: CUDA_ERROR_NO_BINARY"):
+        compiled(Machine(2, refusals={1: CUDADriverError(NO_BINARY)}), 0, 1)
+
+
+def test_nothing_is_compiled_for_a_device_that_is_not_used() -> None:
+    """Whichever was current: a process of several would else take memory of its neighbours' GPUs."""
+    machine = Machine(2, refusals={0: CUDADriverError(NO_BINARY)})
+    machine.cupy().cuda.runtime.setDevice(0)
+    assert compiled(machine, 1).functions
+
+
+def test_an_entry_that_the_source_has_not_is_said_so() -> None:
+    """CuPy asks the driver for it only once the module is loaded."""
+    cuda = Cuda(Machine().cupy())
+    with pytest.raises(PlatformError, match=r"float sum: CUDA_ERROR_NOT_FOUND: named symbol not found$"):
+        compile_kernel(cuda, (0,), "ring.cu", "no_such_ring", DATATYPES["float"], REDUCTIONS["sum"])
+
+
+def test_nvrtc_that_is_missing_is_named_by_whoever_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a switch asks before anything is compiled, and goes without."""
+    cuda = Cuda(Machine(2).cupy())
+
+    def missing() -> None:
+        raise RuntimeError('Failure finding "libnvrtc.so"')
+
+    monkeypatch.setattr(cuda.cupy.cuda.nvrtc, "getVersion", missing)
+    with pytest.raises(PlatformError) as caught:
+        cuda.compiler_version()
+    assert str(caught.value) == f'Failure finding "libnvrtc.so": it compiles the kernels: {NVRTC}'
+    memory, multicast = gpu_multicast.allocate(cuda, range(2), 2, 1024, ("nvls",))
+    assert multicast.reason == str(caught.value)
+    memory.free()
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "said"),
+    [
+        ("os.environ['CUPY_CACHE_DIR'] = '/dev/null/cache'", f"CuPy cannot be imported (*/dev/null*): {CACHE}"),
+        (
+            "sys.modules['cupy_backends.cuda.libs.nvrtc'] = None",
+            "CuPy cannot be imported (import of cupy_backends.cuda.libs.nvrtc halted*): install the one CuPy of*",
+        ),
+        ("sys.modules['cupy_backends'] = None", "CuPy cannot be imported (*): install the one CuPy of your CUDA"),
+        ("sys.modules['cupy'] = None", "platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)"),
+    ],
+)
+def test_a_cupy_that_cannot_be_imported_is_said_in_one_line(surroundings: str, said: str) -> None:
+    """The real one, in a process of its own: it makes its folder and imports its libraries as it is imported."""
+    real_names.cupy()
+    program = f"import os, sys; {surroundings}\n" + LOAD
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    start, end = said.split("*")[0], said.split("*")[-1]
+    assert done.stdout.startswith(start)
+    assert done.stdout.rstrip("\n").endswith(end)
+    assert len(done.stdout.splitlines()) == 1
+
+
+LOAD = """
+from collbench.errors import PlatformError
+from collbench.platforms.gpu_cuda import load_cupy
+try:
+    load_cupy()
+except PlatformError as error:
+    print(error)
+"""

@@ -1,0 +1,351 @@
+"""What the tests make up behaves as what it stands for: CuPy, NCCL through it, libcuda and NVML.
+
+Names, parameters, their order and defaults, constants and errors are compared with the installed packages, none of
+which needs a GPU for that.  What CUDA documents of the behaviour stands below as tests of the made-up machine.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collbench.platforms import view
+from collbench.platforms.kernels import source
+from tests.platforms.gpu import fake_errors, real_names
+from tests.platforms.gpu.fake_cuda import Graph, Machine
+from tests.platforms.gpu.fake_driver import WORDS, Library
+from tests.platforms.gpu.fake_errors import (
+    BAD_HANDLE,
+    CAPTURING,
+    DRIVER,
+    ILLEGAL_ADDRESS,
+    ILLEGAL_STATE,
+    INVALID,
+    NO_PEER,
+    NOT_A_DEVICE,
+    NOT_READY,
+    RUNTIME,
+    CUDADriverError,
+    CUDARuntimeError,
+)
+from tests.platforms.gpu.fake_ipc import DRIVER as SHARED_DRIVER
+from tests.platforms.gpu.fake_nccl import NAMES
+from tests.topology.conftest import FakeNvml
+
+OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides
+ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver
+MODULES = ("runtime", "driver", "nvrtc", "compiler")  # of cupy.cuda; nccl is imported, and compared on its own
+
+Parameters = list[tuple[str, str]]
+"""Names, with a star before those that must be named, and defaults as text, which is empty if there is none."""
+
+
+def signature(real: Any) -> Parameters:
+    """Of a function or class; a compiled one says it in the first line of its docstring."""
+    try:
+        found = inspect.signature(real).parameters.values()
+    except ValueError:
+        return documented(real.__doc__ or "")
+    star = {inspect.Parameter.KEYWORD_ONLY: "*"}
+    named = [each for each in found if each.name != "self"]
+    return [
+        (star.get(each.kind, "") + each.name, "" if each.default is each.empty else repr(each.default))
+        for each in named
+    ]
+
+
+def documented(text: str) -> Parameters:
+    """`f(int a, *, size_t b=0) -> int`."""
+    match = re.match(r"[\w.]+\((.*?)\)(?: ->|$)", text.partition("\n")[0])
+    assert match, f"no parameters in {text[:80]!r}"
+    found, star = [], ""
+    for part in (part.strip() for part in match[1].split(",")):
+        star = "*" if part == "*" else star
+        if part not in ("", "*", "self"):
+            name, _, default = part.partition("=")
+            found.append((star + name.split()[-1], default.strip()))
+    return found
+
+
+def expect_the_same(name: str, mine: Parameters, theirs: Parameters, constants: Any = None) -> None:
+    """Parameters that are left out are the last ones, or have names, and have defaults; a default is the same value."""
+    by_place = [each for each, _ in mine if not each.startswith("*")]
+    assert by_place == [each for each, _ in theirs[: len(by_place)]], name
+    real, own = ({each.lstrip("*"): default for each, default in found} for found in (theirs, mine))
+    assert own.keys() <= real.keys(), name
+    assert all(default for parameter, default in real.items() if parameter not in own), name
+    for parameter, default in own.items():
+        assert bool(default) == bool(real[parameter]), (name, parameter)
+        if default:
+            value = getattr(constants, real[parameter], None) or ast.literal_eval(real[parameter])
+            assert ast.literal_eval(default) == value, (name, parameter)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    made = Machine(2)
+    yield made
+    made.stop()
+
+
+def offered(machine: Machine, real: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, made-up and real for everything that the made-up CuPy has, but for NCCL."""
+    fake = machine.cupy()
+    stream, module = (
+        fake.cuda.Stream(non_blocking=True),
+        fake.RawModule(code=source("gate.cu"), options=("-std=c++17",)),
+    )
+    kernel = module.get_function("gate")
+    pairs = [
+        (getattr(fake.cuda, name), getattr(real.cuda, name)) for name in ("runtime", "driver", "nvrtc", "compiler")
+    ]
+    pairs += [(fake, real), (fake.cuda, real.cuda), (stream, real.cuda.Stream), (Graph(machine), real.cuda.Graph)]
+    pairs += [(fake.cuda.Event(), real.cuda.Event), (module, real.RawModule), (kernel, real.RawKernel)]
+    pairs += [(kernel.kernel, real.cuda.Function)]
+    for mine, theirs in pairs:
+        for name in dir(mine):
+            if not name.startswith("_") and name not in (*OWN, *ON_INSTANCES, *MODULES, "nccl"):
+                yield f"{getattr(theirs, '__name__', theirs)}.{name}", getattr(mine, name), getattr(theirs, name)
+
+
+def test_the_made_up_cupy_has_the_names_parameters_defaults_and_numbers_of_the_real_one(machine: Machine) -> None:
+    real = real_names.cupy()
+    compared = []
+    for name, mine, theirs in offered(machine, real):
+        if isinstance(theirs, int):
+            assert mine == theirs, name
+        elif callable(theirs) and not name.endswith("Error"):
+            expect_the_same(name, signature(mine), signature(theirs), real.cuda.runtime)
+            compared.append(name)
+    assert {"cupy_backends.cuda.api.runtime.memcpyAsync", "Stream.begin_capture", "Graph.launch"} <= {*compared}
+    assert {"cupy.RawModule", "cupy.cuda.Event", "cupy.cuda.compiler.CompileException"} <= {*compared}
+
+
+def test_the_made_up_nccl_has_the_names_and_parameters_of_the_real_one(machine: Machine) -> None:
+    """CuPy's module for it, which is asked beside a library whose functions do nothing."""
+    told, mine = real_names.nccl(), machine.cupy().cuda.nccl
+    for name in (name for name in dir(mine) if not name.startswith("_")):
+        assert name in told["module"], name
+        if inspect.isroutine(getattr(mine, name)):
+            expect_the_same(name, signature(getattr(mine, name)), documented(told["module"][name]))
+    made = mine.NcclCommunicator
+    for name in (name for name in dir(made) if not name.startswith("_")):
+        expect_the_same(name, signature(getattr(made, name)), documented(told["communicator"][name]))
+    expect_the_same("NcclCommunicator", signature(made), documented(told["module"]["NcclCommunicator"]))
+    assert type(mine.get_unique_id()).__name__ == told["id"]
+
+
+def test_errors_have_the_types_and_words_of_the_real_ones() -> None:
+    real = real_names.cupy().cuda
+    for status in RUNTIME:
+        error = real.runtime.CUDARuntimeError(status)
+        assert (str(CUDARuntimeError(status)), CUDARuntimeError(status).status) == (str(error), error.status)
+    for mine, theirs in (
+        (CUDARuntimeError, real.runtime.CUDARuntimeError),
+        (CUDADriverError, real.driver.CUDADriverError),
+        (fake_errors.CompileException, real.compiler.CompileException),
+    ):
+        assert [each.__name__ for each in mine.__mro__] == [each.__name__ for each in theirs.__mro__]
+    told = real_names.nccl()
+    assert [words.partition(":")[0] for words in told["errors"]] == [*NAMES]
+    assert told["base"] == "RuntimeError"
+
+
+def test_a_log_is_the_text_of_what_the_compiler_raises() -> None:
+    for kind in (fake_errors.CompileException, real_names.cupy().cuda.compiler.CompileException):
+        error = kind("two\nlines", "source", "kernel.cu", ("-O1",))
+        assert (str(error), error.options, error.args) == ("two\nlines", ("-O1",), ())
+
+
+def test_without_nccl_its_module_has_nothing_but_the_word() -> None:
+    """Whoever catches its errors must ask first, as of the real one."""
+    assert vars(Machine(has_nccl=False).cupy().cuda.nccl) == {"available": False}
+
+
+def test_the_made_up_driver_has_the_functions_parameters_and_errors_of_the_header() -> None:
+    text = real_names.header().read_text()
+    for name, function in inspect.getmembers(Library, inspect.isfunction):
+        if name.startswith("_cu"):
+            assert [*inspect.signature(function).parameters][1:] == real_names.driver()[name[1:]], name
+    for status, (name, _) in DRIVER.items():
+        assert re.search(rf"\b{name}\s*= {status},", text), name
+    real = real_names.cupy().cuda.runtime.CUDARuntimeError
+    for status, words in WORDS.items():
+        assert str(real(status)).endswith(f": {words.decode()}")
+
+
+def test_the_driver_that_processes_share_has_the_functions_of_the_header() -> None:
+    functions = re.findall(r"^int (cu\w+)\(([^)]*)\)", SHARED_DRIVER, flags=re.MULTILINE)
+    assert len(functions) >= 6
+    for name, parameters in functions:
+        assert len(parameters.split(",")) == len(real_names.driver()[name]), name
+
+
+def test_the_made_up_nvml_takes_what_the_real_one_takes() -> None:
+    """So many arguments, whatever they are called; the rest may be left out."""
+    import pynvml
+
+    asked = [name for name in dir(FakeNvml) if name.startswith("nvml")]
+    assert len(asked) > 20
+    for name in asked:
+        mine = len(inspect.signature(getattr(FakeNvml, name)).parameters) - 1
+        theirs = [*inspect.signature(getattr(pynvml, name)).parameters.values()]
+        assert mine <= len(theirs), name
+        assert all(each.default is not each.empty for each in theirs[mine:]), name
+
+
+def refused(status: int, kind: type[Exception] = CUDARuntimeError) -> Any:
+    names = RUNTIME if kind is CUDARuntimeError else DRIVER
+    return pytest.raises(kind, match=f"^{names[status][0]}: ")
+
+
+def test_options_of_the_compiler_are_a_tuple_as_cython_wants_them(machine: Machine) -> None:
+    for cupy in (machine.cupy(), real_names.cupy()):
+        with pytest.raises(TypeError, match=r"expected tuple, got list"):
+            cupy.RawModule(code=source("gate.cu"), options=["-std=c++17"])
+
+
+def test_each_thread_has_a_current_device_of_its_own(machine: Machine) -> None:
+    """cudaSetDevice: of the calling host thread; another one starts at device 0."""
+    from threading import Thread
+
+    machine.cupy().cuda.runtime.setDevice(1)
+    seen: list[int] = []
+    other = Thread(target=lambda: seen.append(machine.current))
+    other.start()
+    other.join()
+    assert (machine.current, seen) == (1, [0])
+
+
+def test_a_device_that_is_not_there_is_refused(machine: Machine) -> None:
+    runtime = machine.cupy().cuda.runtime
+    calls: list[Callable[[], Any]] = [lambda: runtime.setDevice(2), lambda: runtime.deviceGetPCIBusId(2)]
+    for call in (*calls, lambda: runtime.getDeviceProperties(2), lambda: runtime.deviceGetAttribute(16, 2)):
+        with refused(NOT_A_DEVICE):
+            call()
+
+
+def test_memory_of_no_bytes_has_no_address_and_strangers_are_not_freed(machine: Machine) -> None:
+    """CudaMalloc of 0 bytes gives a null pointer, which cudaFree takes."""
+    runtime = machine.cupy().cuda.runtime
+    assert runtime.malloc(0) == 0
+    runtime.free(0)
+    with refused(INVALID):
+        runtime.free(4096)
+
+
+def test_zeroing_is_done_when_the_host_has_waited_for_the_device(machine: Machine) -> None:
+    """CudaMemset of device memory is asynchronous; a non-blocking stream does not wait for it."""
+    cuda = machine.cupy().cuda
+    address = cuda.runtime.malloc(64)
+    cuda.runtime.memset(address, 0, 64)
+    stream = cuda.Stream(non_blocking=True)
+    seen: list[bool] = []
+    stream.enqueue(lambda: seen.append(bool(view(address, 64).any())))
+    stream.synchronize()
+    cuda.runtime.deviceSynchronize()
+    assert (seen, view(address, 64).any()) == ([True], np.False_)
+
+
+def test_a_device_is_not_waited_for_while_a_stream_of_it_is_captured(machine: Machine) -> None:
+    cuda = machine.cupy().cuda
+    stream = cuda.Stream(non_blocking=True)
+    with refused(ILLEGAL_STATE):
+        stream.end_capture()
+    stream.begin_capture()
+    with refused(CAPTURING):
+        cuda.runtime.deviceSynchronize()
+    cuda.runtime.setDevice(1)
+    cuda.runtime.deviceSynchronize()
+
+
+def test_a_stream_is_done_once_it_has_nothing_left_and_nothing_failed(machine: Machine) -> None:
+    """CuPy: whatever cudaStreamQuery answers but success is no; an error too, which only synchronizing tells."""
+    stream = machine.cupy().cuda.Stream(non_blocking=True)
+    assert stream.done
+    stream.begin_capture()
+    assert not stream.done
+    stream.end_capture()
+    machine.broken = CUDARuntimeError(ILLEGAL_ADDRESS)
+    assert not stream.done
+
+
+def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(machine: Machine) -> None:
+    """cudaEventElapsedTime; on one device too."""
+    cuda = machine.cupy().cuda
+    stream = cuda.Stream(non_blocking=True)
+    events = [cuda.Event(), cuda.Event(disable_timing=True), cuda.Event()]
+    for event in events[:2]:
+        event.record(stream)
+    stream.synchronize()
+    assert cuda.get_elapsed_time(events[0], events[0]) == 0
+    for other in events[1:]:
+        with refused(BAD_HANDLE):
+            cuda.get_elapsed_time(events[0], other)
+    machine.order = lambda each: each.ptr  # nothing runs until the host waits
+    events[2].record(stream)
+    with refused(NOT_READY):
+        cuda.get_elapsed_time(events[0], events[2])
+
+
+def test_after_an_illegal_address_nothing_works_any_more(machine: Machine) -> None:
+    """CUDA: the error comes with the next call that waits, and with every other from then on."""
+    cuda = machine.cupy().cuda
+    address = cuda.runtime.malloc(64)
+    stream = cuda.Stream(non_blocking=True)
+    cuda.runtime.setDevice(1)
+    far = cuda.Stream(non_blocking=True)
+    kernel = machine.cupy().RawModule(code=source("check.cu"), options=("-std=c++17",)).get_function("fill").kernel
+    kernel((1,), (256,), (np.uint64(address),), stream=far)  # without peer access
+    calls = [far.synchronize, stream.synchronize, lambda: cuda.runtime.malloc(64), lambda: cuda.runtime.setDevice(0)]
+    for call in (*calls, lambda: cuda.Stream(non_blocking=True), cuda.Event, lambda: cuda.runtime.free(address)):
+        with refused(ILLEGAL_ADDRESS):
+            call()
+
+
+def test_a_peer_without_access_cannot_be_enabled() -> None:
+    machine = Machine(2, without_peers={(0, 1)})
+    runtime = machine.cupy().cuda.runtime
+    assert (runtime.deviceCanAccessPeer(0, 1), runtime.deviceCanAccessPeer(1, 0)) == (0, 1)
+    with refused(NO_PEER):
+        runtime.deviceEnablePeerAccess(1)
+
+
+@pytest.mark.parametrize("argument", [np.zeros(2, np.uint64), np.zeros(1, "V8")[0], "text"])
+def test_a_kernels_arguments_are_single_values(argument: Any, machine: Machine) -> None:
+    cupy = machine.cupy()
+    kernel = cupy.RawModule(code=source("gate.cu"), options=("-std=c++17",)).get_function("gate").kernel
+    with pytest.raises(TypeError):
+        kernel((1,), (1,), (argument,), stream=cupy.cuda.Stream(non_blocking=True))
+
+
+def test_more_threads_than_a_block_has_are_refused(machine: Machine) -> None:
+    cupy = machine.cupy()
+    kernel = cupy.RawModule(code=source("gate.cu"), options=("-std=c++17",)).get_function("gate").kernel
+    with refused(INVALID, CUDADriverError):
+        cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, 1025, 0)
+    with refused(INVALID, CUDADriverError):
+        kernel((1,), (1025,), (), stream=cupy.cuda.Stream(non_blocking=True))
+
+
+def test_a_group_of_nccl_leaves_the_current_device_as_it_was(machine: Machine) -> None:
+    cuda = machine.cupy().cuda
+    streams = []
+    for device in (0, 1):
+        cuda.runtime.setDevice(device)
+        streams.append(cuda.Stream(non_blocking=True))
+    address = cuda.runtime.malloc(64)
+    cuda.runtime.setDevice(0)
+    cuda.nccl.groupStart()
+    for comm, stream in zip(cuda.nccl.NcclCommunicator.initAll([0, 1]), streams, strict=True):
+        comm.broadcast(address, address, 16, 7, 0, stream.ptr)
+    cuda.nccl.groupEnd()
+    assert machine.current == 0
+    with pytest.raises(ValueError, match="should be an int or a list of int"):
+        cuda.nccl.NcclCommunicator.initAll((0, 1))
+    for stream in streams:
+        stream.synchronize()

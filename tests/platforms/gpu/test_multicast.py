@@ -1,0 +1,265 @@
+"""`nvls` and the memory under it, on machines with a switch that tests make up (fake_driver.py)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.errors import Unsupported
+from collbench.implementations import fifo_bytes, implementations
+from collbench.implementations.nvls import REDUCES
+from collbench.measure.runner import measure
+from collbench.measurement import Measurement, Skipped
+from collbench.platforms import Region, cpu, fifo_starts, needed_memory
+from collbench.platforms.gpu import driver
+from collbench.platforms.gpu import multicast as gpu_multicast
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu.cuda import Cuda
+from tests.gpu.checks import CHECKS
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.fake_driver import UNDOING, Library
+from tests.platforms.gpu.test_driver import CALLS
+
+NVLS = implementations()["nvls"]
+NBYTES = 100_000
+STEPS = 33  # calls to the driver that make memory for two GPUs, as a test below makes sure
+Open = Callable[..., Any]
+Check = Callable[[Any, Any], None]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Open the platform on a machine with a switch, for a sweep of some implementations."""
+    platforms, libraries = [], []
+
+    def open_on(devices: int, ranks: int, names: tuple[str, ...] = ("nvls", "two-shot"), **faults: Any) -> Any:
+        machine = Machine(devices, nvrtc_version=faults.pop("nvrtc_version", (12, 9)))
+        libraries.append(with_switch(machine, monkeypatch, **faults))
+        monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
+        dtypes, redops = (DATATYPES["double"],), (REDUCTIONS["sum"],)
+        wanted = Sweep((COLLECTIVES["allreduce"],), (NBYTES,), dtypes, redops, ranks, names)
+        fifos = fifo_bytes(names, ranks, "gpu")
+        platforms.append(gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos)))
+        return platforms[-1]
+
+    yield open_on
+    for platform in platforms:
+        platform.close()
+    for library in libraries:
+        library.machine.stop()
+        assert library.empty
+        assert not library.machine.blocks
+
+
+def with_switch(machine: Machine, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> Library:
+    """The machine's driver, which the platform will find."""
+    machine.switch = Library(machine, **faults)
+    monkeypatch.setattr(driver, "load", lambda: driver.Driver(machine.switch))
+    return machine.switch
+
+
+def a_case(ranks: int, nbytes: int, dtype: str = "float", redop: str = "sum", in_place: bool = False) -> Case:
+    reduction = NONE if redop == "none" else REDUCTIONS[redop]
+    return Case(COLLECTIVES["allreduce"], nbytes, DATATYPES[dtype], reduction, 0, ranks, in_place)
+
+
+def expect_right(platform: Any, case: Case, name: str = "nvls", calls: int = 2) -> None:
+    implementations()[name].refuse(case)
+    prepared = implementations()[name].prepare(case, platform)
+    for seed in range(calls):
+        platform.fill(case, seed)
+        platform.time(prepared, 1)
+        assert platform.check(case, seed) is None, f"{case.dtype.name} {case.redop.name} {case.nbytes}"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_every_length_is_reduced_on_every_rank(ranks: int, opened: Open) -> None:
+    """In place and out of place, with memory that starts as zeros for both."""
+    platform = opened(ranks, ranks)
+    for nbytes in (4, 12, 500, 4096, 99_996):
+        for in_place in (False, True):
+            expect_right(platform, a_case(ranks, nbytes, in_place=in_place))
+
+
+@pytest.mark.parametrize("dtype", REDUCES)
+def test_every_type_and_reduction_of_the_switch_is_carried_out(dtype: str, opened: Open) -> None:
+    platform = opened(3, 3)
+    for redop in REDUCES[dtype]:
+        expect_right(platform, a_case(3, 1001 * DATATYPES[dtype].itemsize, dtype, redop, in_place=True))
+
+
+def test_it_shares_windows_and_buffers_with_other_implementations(opened: Open) -> None:
+    """Calls of both by turns; memory with a multicast address is ordinary memory to the other."""
+    platform = opened(2, 2)
+    for _ in range(3):
+        for name in ("nvls", "two-shot"):
+            expect_right(platform, a_case(2, 4004), name)
+
+
+def test_the_ranks_memory_starts_as_zeros(opened: Open) -> None:
+    platform = opened(2, 2)
+    assert platform.multicast(Region.SEND)
+    for base in platform._memory.base:
+        assert not platform._cuda.cupy.cuda.runtime._machine.blocks[base][1].any()
+
+
+def test_each_region_has_an_address_of_its_own(opened: Open) -> None:
+    platform = opened(2, 2)
+    distances = {platform.address(region, 0) - platform.multicast(region) for region in Region}
+    assert len(distances) == 1
+    assert len({platform.multicast(region) for region in Region}) == len(Region)
+
+
+@pytest.mark.parametrize(
+    ("devices", "ranks", "faults", "reason"),
+    [
+        (1, 2, {}, "a switch adds what is on two GPUs or more, and the ranks are on one"),
+        (1, 1, {}, "a switch adds what is on two GPUs or more, and the ranks are on one"),
+        (2, 4, {}, "ranks share a GPU, and a switch adds one input of each: use --ranks 2"),
+        (2, 2, {"nvrtc_version": (12, 1)}, r"NVRTC 12\.1 lacks the instructions: use the one of CUDA 12\.2 or newer"),
+        (2, 2, {"capability": (8, 0)}, "GPU 0 is an sm_80, and multimem instructions need sm_90 or newer"),
+        (2, 2, {"without_multicast": {1}}, "GPU 1 has no multicast, which needs an NVSwitch"),
+        (2, 2, {"missing": {"cuMulticastCreate"}}, "the driver is too old to have cuMulticastCreate: update it"),
+        (2, 2, {"names": ("two-shot",)}, "memory was not made for nvls"),
+    ],
+)
+def test_where_there_is_no_switch_it_is_skipped_with_the_reason(
+    devices: int, ranks: int, faults: dict[str, Any], reason: str, opened: Open
+) -> None:
+    platform = opened(devices, ranks, **faults)
+    with pytest.raises(Unsupported, match=reason):
+        NVLS.prepare(a_case(ranks, 1000), platform)
+    expect_right(platform, a_case(ranks, 1000), "two-shot")
+
+
+@pytest.mark.parametrize(("without", "kind"), [({0}, Skipped), (set(), Measurement)])
+def test_a_sweep_skips_it_without_a_switch_and_measures_the_others(without: set[int], kind: type, opened: Open) -> None:
+    platform, ways = opened(2, 2, without_multicast=without), [implementations()[name] for name in ("nvls", "two-shot")]
+    sampling = Sampling(iters=3, region=0.0)
+    found = {each.implementation: each for each in measure(a_case(2, 1000), ways, platform, sampling)}
+    assert isinstance(found["nvls"], kind)
+    assert isinstance(found["two-shot"], Measurement)
+    if isinstance(found["nvls"], Skipped):
+        assert found["nvls"].reason.startswith("GPU 0 has no multicast")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_checks_on_a_real_gpu_skip_it_with_the_reason_where_there_is_one_gpu(check: Check, opened: Open) -> None:
+    with pytest.raises(Unsupported, match=r"two GPUs or more|nothing of the kind|once is enough"):
+        check(opened(1, 2), NVLS)
+
+
+@pytest.mark.parametrize(
+    ("here", "reason"),
+    [
+        (2, "the CUDA driver cannot be loaded (libnosuchdriver.so.1: "),
+        (1, "memory for the switch is made by one process that holds all ranks: start it without mpirun"),
+    ],
+)
+def test_without_a_driver_or_with_several_processes_memory_is_ordinary(here: int, reason: str) -> None:
+    machine = Machine(2)
+    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(here), 2, NBYTES, ("nvls",))
+    assert multicast.base == 0
+    assert multicast.reason.startswith(reason)
+    assert len(machine.blocks) == here
+    memory.free()
+
+
+def test_a_cpu_has_no_switch() -> None:
+    with pytest.raises(Unsupported, match="CPUs have no switch between them"):
+        cpu.CpuPlatform.multicast(None, Region.SEND)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "redop", "choices"),
+    [
+        ("int8", "sum", "no instruction for int8; it has for: float, double, half,"),
+        ("float", "max", "no instruction for max of float; it has for: sum, avg$"),
+        ("half", "prod", "no instruction for prod of half; it has for: sum, avg, max, min$"),
+    ],
+)
+def test_what_the_switch_cannot_reduce_is_refused_with_the_choices(dtype: str, redop: str, choices: str) -> None:
+    with pytest.raises(Unsupported, match=choices):
+        NVLS.refuse(a_case(2, 64, dtype, redop))
+
+
+@pytest.mark.parametrize("failing", range(STEPS))
+def test_whatever_call_fails_the_memory_is_ordinary_and_nothing_is_kept(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason names the call, in the driver's words."""
+    machine = Machine(2)
+    library = with_switch(machine, monkeypatch, failing=failing)
+    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    assert library.empty
+    assert multicast == gpu_multicast.Multicast(0, f"{library.failed}: system not yet initialized")
+    assert sorted(machine.device_of(base) for base in memory.base) == [0, 1]
+    memory.free()
+    assert not machine.blocks
+
+
+def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(2)
+    library = with_switch(machine, monkeypatch)
+    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    assert multicast.base
+    assert len(library.calls) == STEPS
+    assert {*library.calls} | {*UNDOING} == {*CALLS} - {"cuGetErrorString", "cuMemGetAddressRange_v2"}
+    memory.free()
+    memory.free()
+    assert library.empty
+
+
+def test_a_platform_on_which_a_call_fails_is_used_without_the_switch(opened: Open) -> None:
+    platform = opened(2, 2, failing=STEPS - 1)
+    with pytest.raises(Unsupported, match="cuMemSetAccess: system not yet initialized"):
+        NVLS.prepare(a_case(2, 1000), platform)
+    expect_right(platform, a_case(2, 1000), "two-shot")
+
+
+def test_memory_that_does_not_fit_in_the_sizes_of_a_switch_is_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(2, free=NBYTES + 1000)
+    library = with_switch(machine, monkeypatch)
+    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    assert multicast.reason == "cuMemCreate: out of memory"
+    assert library.empty
+    memory.free()
+
+
+def test_a_failure_of_cuda_itself_counts_as_one_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeroing is the last step."""
+    machine = Machine(2)
+    library, cuda = with_switch(machine, monkeypatch), Cuda(machine.cupy())
+    memset, calls = cuda.runtime.memset, []
+
+    def failing_once(*arguments: int) -> None:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise cuda.runtime.CUDARuntimeError(700)
+        memset(*arguments)
+
+    monkeypatch.setattr(cuda.runtime, "memset", failing_once)
+    memory, multicast = gpu_multicast.allocate(cuda, range(2), 2, NBYTES, ("nvls",))
+    assert multicast.reason == "cudaErrorIllegalAddress: an illegal memory access was encountered"
+    assert library.empty
+    memory.free()
+
+
+def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that has failed for good does not keep the process from ending."""
+    machine = Machine(2)
+    library = with_switch(machine, monkeypatch)
+    memory, _ = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    library.undoing_fails = True
+    memory.free()
+    assert not library.empty
+
+
+def test_an_error_without_words_is_a_number() -> None:
+    library = Library(Machine(1), failing=0)
+    library._cuGetErrorString = lambda *_: 1  # type: ignore[method-assign]
+    with pytest.raises(driver.PlatformError, match="cuDeviceGet: CUDA error 802"):
+        driver.Driver(library).attribute(driver.MULTICAST_SUPPORTED, 0)

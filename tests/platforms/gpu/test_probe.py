@@ -1,0 +1,200 @@
+"""What is known of the GPUs before any rank is started, from a driver that tests compile."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from collbench import cli
+from collbench.cli import _options, _patience
+from collbench.cli._sweep_options import DEFAULTS
+from collbench.errors import PlatformError
+from collbench.platforms import Region, obstacle, on_auto
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import probe
+from collbench.platforms.kernels import compiler
+from tests.conftest import Command
+
+DRIVER = """
+#include <stdlib.h>
+#include <unistd.h>
+extern "C" {
+int cuInit(unsigned) { usleep(1000 * DELAY); if (STATUS < 0) abort(); return STATUS; }
+int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
+int cuDeviceGet(int* device, int index) { *device = index; return 0; }
+int cuDeviceTotalMem_v2(unsigned long* nbytes, int device) { *nbytes = (1UL << 33) + device; return 0; }
+#ifdef WORDS
+int cuGetErrorString(int, const char** text) { *text = WORDS; return 0; }
+#endif
+}
+"""
+
+QUICK = {  # a command that takes --on auto, and how to make it short
+    "explain": ("-b", "64", "--impl", "mpi", "--out", "out"),
+    "sweep": ("-e", "64", "--impl", "mpi", "-n", "3", "--no-plot"),
+    "topo": (),
+    "verify": ("--op", "allreduce", "--impl", "mpi", "-d", "float", "-o", "sum"),
+}
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Compile a driver, by default one that shows no GPU; the library."""
+
+    def make(devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> Path:
+        (tmp_path / "driver.cpp").write_text(DRIVER)
+        library = tmp_path / "libcuda.so.1"
+        defines = [f"-DDEVICES={devices}", f"-DSTATUS={status}", f"-DDELAY={delay}"]
+        defines += [f'-DWORDS="{words}"'] if words else []
+        subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, tmp_path / "driver.cpp"], check=True)
+        return library
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No driver but the one that a test puts there, on whatever machine."""
+    monkeypatch.setattr(probe, "_DRIVER", "libnosuchdriver.so.1")
+    monkeypatch.setattr(probe, "_DEVICES", tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    probe.broken.cache_clear()
+    yield
+    probe.broken.cache_clear()
+
+
+def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
+    """Nothing is missing on a machine that has none."""
+    assert probe.memories() == ()
+    assert not probe.installed()
+    assert obstacle("gpu") == ""
+    assert on_auto() == "cpu"
+
+
+@pytest.mark.parametrize(("devices", "status"), [(2, 0), (0, 0), (2, 100)])
+def test_the_driver_is_asked_for_its_gpus_by_a_child(
+    devices: int, status: int, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA is not touched in this process."""
+    monkeypatch.setattr(probe, "_DRIVER", str(build(devices, status)))
+    assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
+    assert probe.installed()
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"status": 100, "words": "no CUDA-capable device"}, "cuInit fails with error 100 (no CUDA-capable device)"),
+        ({"status": 803}, "cuInit fails with error 803"),
+        ({"devices": 0}, "the CUDA driver shows no GPU"),
+        ({"status": -1}, "ended without an answer"),
+    ],
+)
+def test_a_driver_that_shows_no_gpu_says_why(
+    how: dict[str, int], reason: str, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the driver's words, if it has any, and never in more than a line."""
+    monkeypatch.setattr(probe, "_DRIVER", str(build(**how)))
+    assert reason in obstacle("gpu")
+    assert "\n" not in obstacle("gpu")
+    assert on_auto() == "cpu"
+
+
+def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices that may not be opened, and GPUs that the user hides."""
+    (tmp_path / "nvidia0").symlink_to(os.devnull)
+    monkeypatch.setattr(probe, "_DRIVER", str(build(status=100)))
+    assert "permission" not in probe.refusal()
+    monkeypatch.setattr(os, "access", lambda path, mode: "nvidia" not in str(path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert f"no permission to use {tmp_path}/nvidia0; CUDA_VISIBLE_DEVICES is '7'" in probe.refusal()
+
+
+def test_a_kernel_driver_without_its_library_is_told(tmp_path: Path) -> None:
+    """As in a container that was given the devices only."""
+    (tmp_path / "nvidiactl").touch()
+    assert f"{tmp_path}/nvidiactl is there, but libnosuchdriver.so.1: cannot open" in obstacle("gpu")
+    assert "NVIDIA_DRIVER_CAPABILITIES" in obstacle("gpu")
+
+
+def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its patience; whoever asked for GPUs must not get the CPU."""
+    monkeypatch.setattr(probe, "_DRIVER", str(build(1, delay=60_000)))
+    monkeypatch.setattr(probe, "_PATIENCE", 0.5)
+    begun = time.monotonic()
+    assert "did not answer within 0.5 s" in obstacle("gpu")
+    assert on_auto() == "cpu"
+    with pytest.raises(PlatformError, match=r"did not answer within 0\.5 s: check nvidia-smi, or use --on cpu"):
+        gpu.refuse_too_large({Region.SEND: 1}, 2)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real CuPy finds no GPU behind a driver that has few functions; a made-up one cannot be imported."""
+    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert "no GPU found (" in obstacle("gpu")
+    probe.broken.cache_clear()
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").write_text("raise ImportError('\\n  first\\nlibnvrtc is too old')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "CuPy cannot be imported (libnvrtc is too old)" in obstacle("gpu")
+    assert on_auto() == "cpu"
+
+
+def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then auto takes the GPUs."""
+    (tmp_path / "cupy" / "cuda").mkdir(parents=True)
+    (tmp_path / "cupy" / "__init__.py").write_text("from cupy import cuda\n")
+    (tmp_path / "cupy" / "cuda" / "__init__.py").write_text(
+        "from types import SimpleNamespace\nfrom cupy.cuda import nccl\n"
+        "runtime = SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: 2)\n"
+        "driver = SimpleNamespace(CUDADriverError=OSError)\n"
+    )
+    (tmp_path / "cupy" / "cuda" / "nccl.py").write_text("available = False\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    assert obstacle("gpu") == ""
+    assert on_auto() == "gpu"
+
+
+def test_every_command_that_takes_auto_is_tried() -> None:
+    """A new one needs its line below."""
+    commands = [(name, cli.group.get_command(None, name)) for name in cli.group.list_commands(None)]  # type: ignore[arg-type]
+    options = {(name, option.name, str(option.default)) for name, each in commands if each for option in each.params}
+    assert {name for name, option, default in options if (option, default) == ("on", "auto")} == set(QUICK)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_auto_never_falls_back_in_silence(
+    name: str, collbench: Command, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line on stderr says why, and the command goes on with the CPU."""
+    build(status=100, words="no device")
+    done = collbench(name, "--on", "auto", *QUICK[name], LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("collbench: "))
+    assert "cuInit fails with error 100 (no device)" in line or "showing the CPU only" in line
+    assert "Traceback" not in done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize(("delay", "told"), [(1500, True), (0, False)])
+def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
+    delay: int, told: bool, build: Build, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, after some seconds, and the GPUs are taken in the end."""
+    monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
+    monkeypatch.setattr(_patience, "SECONDS", 0.5 if told else 30)
+    monkeypatch.setattr(gpu, "broken", lambda: "")
+    platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
+    assert (platform, sweep.ranks) == ("gpu", 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert [_patience.DRIVER in line for line in lines] == [True] * told

@@ -1,0 +1,371 @@
+"""The GPU platform under an outside launcher: real processes, started by a real mpiexec, on GPUs that are made up.
+
+The scenarios run one after the other in the same processes (scenarios.py); here is what must have come of them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collbench.cli._table import ESTIMATE
+from collbench.implementations import implementations
+from collbench.measure.supervisor import mpiexec
+from collbench.measurement import Measurement
+from collbench.platforms.gpu import cuda as gpu_cuda
+from collbench.platforms.gpu import ranks as gpu_ranks
+from collbench.runs.file import read
+from tests.conftest import ROOT
+from tests.platforms.gpu import among_processes
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.fake_ipc import build_driver
+from tests.platforms.gpu.fake_simulate import build_extension
+
+ON_GPU = [each.name for each in among_processes.ON_GPU]
+LADDER = [name for name in ON_GPU if not implementations()[name].library]
+OF_FOUR = ("every_case", "all_on_one_gpu", "stores_of_one_are_lost", "two_nodes", "one_waits_in_vain")
+SECONDS = 60  # for all scenarios together, where a dozen do
+
+Said = Callable[[str], list[Any]]
+Mpirun = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a process that finds the made-up driver, and none of a launcher's variables."""
+    hidden = ("PMI", "OMPI", "MPI_", "SLURM", "NCCL", "CUDA")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    return kept | {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(folder), "TMPDIR": str(folder)}
+
+
+def played(folder: Path, ranks: int, *names: str) -> Said:
+    build_driver(folder, devices=2)
+    command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.platforms.gpu.scenarios", str(folder), *names]
+    done = subprocess.run(
+        command, env=surroundings(folder), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return lambda name: [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What each of two processes saw."""
+    return played(tmp_path_factory.mktemp("two"), 2)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What each of four processes saw, two of them on each GPU."""
+    return played(tmp_path_factory.mktemp("four"), 4, *OF_FOUR)
+
+
+@pytest.fixture(params=["two", "four"])
+def said(request: pytest.FixtureRequest) -> Said:
+    chosen: Said = request.getfixturevalue(request.param)
+    return chosen
+
+
+def same(everyone: list[Any]) -> Any:
+    """What all processes say alike."""
+    assert all(each == everyone[0] for each in everyone), everyone
+    return everyone[0]
+
+
+def test_every_implementation_gives_every_rank_what_the_definition_says(said: Said) -> None:
+    everyone = said("every_case")
+    found = same([each["found"] for each in everyone])
+    assert {words.split()[0] for words in found} == set(ON_GPU)
+    assert len(found) == 3 * sum(len(implementations()[name].collectives) for name in ON_GPU)
+    assert {words: what for words, what in found.items() if what != "right"} == {}
+    assert [each["local"] for each in everyone] == [[rank] for rank in range(len(everyone))]
+    assert same([each["note"] for each in everyone]) == ("4 processes share 2 GPUs" if len(everyone) == 4 else "")
+
+
+def test_processes_share_one_gpu_and_say_so(said: Said) -> None:
+    found = same(said("all_on_one_gpu"))
+    ranks = len(said("all_on_one_gpu"))
+    assert set(found["found"]) == set(ON_GPU)
+    assert set(found["found"].values()) == {"right"}
+    assert found["note"] == f"{ranks} processes share 1 GPU"
+    assert found["blocks"] == 8 // ranks, "each rank gets its share of the multiprocessors, and all get as many"
+
+
+def test_everything_is_let_go_of_before_its_owner_frees_it(said: Said) -> None:
+    """The made-up CUDA refuses to free what a process still has open, and the later ones are slow to close it."""
+    assert same(said("all_on_one_gpu"))["left"] == []
+
+
+def test_reductions_places_and_roots_are_right(two: Said) -> None:
+    found = same(two("other_types_and_places"))
+    assert set(found.values()) == {"right"}
+
+
+def test_the_runner_decides_alike_everywhere(two: Said) -> None:
+    """Launches and samples are the same on every process, to the last bit."""
+    results = same(two("the_runner"))
+    assert [name for name, *_ in results] == ON_GPU
+    assert all(len(seconds) == 3 and mismatch == "None" for _, _, seconds, mismatch in results)
+
+
+def test_all_processes_simulate_together_or_none_does(two: Said) -> None:
+    """The largest estimate counts; where one process cannot even ask, the others do not: planning may connect ranks."""
+    assert same(two("nccl_expects_more_of_one")) == [pytest.approx(15e-6), "right", 2]
+    assert same(two("nccl_cannot_say_on_one")) == [pytest.approx(12.5e-6), "right", 2]
+    assert same(two("one_has_no_function_to_ask")) == [None, "right", 0]
+
+
+def test_the_slowest_rank_of_all_processes_counts(two: Said) -> None:
+    assert same(two("the_slowest_rank_counts")) >= 0.2
+
+
+def test_no_process_starts_its_clock_before_all_have_enqueued(two: Said) -> None:
+    assert same(two("the_host_of_one_is_slow")) < 0.15, "that host needs 0.3 s"
+
+
+def test_a_grid_that_one_gpu_cannot_hold_is_skipped_by_all(two: Said) -> None:
+    found = same(two("room_for_no_grid_on_one"))
+    assert found.pop("nccl") == found.pop("ring-host") == found.pop("auto") == "measured"
+    assert all(
+        what.startswith("rank 1: ") and "cannot run at once on GPU 1, which holds 0" in what for what in found.values()
+    )
+
+
+def test_what_one_process_cannot_carry_out_is_explained_by_none(two: Said) -> None:
+    """As it is measured by none: the others would wait for it."""
+    found = same(two("room_for_no_grid_on_one_explained"))
+    assert found.pop("nccl") == found.pop("ring-host") == found.pop("auto") == "explained"
+    assert all(what.startswith("rank 1: ") and "cannot run at once" in what for what in found.values())
+
+
+def test_a_wrong_element_of_one_process_is_told_to_all(two: Said) -> None:
+    assert same(two("a_wrong_element")).startswith("rank 1, element 3 (chunk 0): got 7.0, expected")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "reason"),
+    [
+        ("no_peer_access_for_one", "rank 1 cannot open the memory of rank 0: cudaErrorPeerAccessUnsupported: "),
+        ("stores_of_one_are_lost", "rank 0 cannot use the memory of rank 1: a kernel's stores gave wrong data"),
+        ("copies_of_one_are_lost", "rank 1 cannot use the memory of rank 0: a copy gave wrong data"),
+        ("one_cannot_share", "rank 1 cannot share its memory: cudaErrorNotSupported: "),
+    ],
+)
+def test_a_pair_without_trustworthy_memory_skips_the_ladder_on_every_rank(
+    scenario: str, reason: str, two: Said
+) -> None:
+    found = same(two(scenario))
+    assert found.pop("nccl") == "right"
+    assert all(what.startswith(f"skipped: {reason}") for what in found.values()), found
+
+
+def test_one_bad_pair_among_four_ranks_is_enough(four: Said) -> None:
+    found = same(four("stores_of_one_are_lost"))
+    assert found.pop("nccl") == "right"
+    assert all("skipped: rank 0 cannot use the memory of rank " in what for what in found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("scenario", "reason"),
+    [
+        ("no_nccl_for_one", "skipped: rank 1: CuPy found no NCCL"),
+        ("an_older_nccl_for_one", "skipped: the processes load different NCCLs (2.30.4, 2.30.7)"),
+        ("an_nccl_that_cannot_share_gpus", "skipped: NCCL 2.23.4 has no ranks that share a GPU, 2.30 has: upgrade"),
+    ],
+)
+def test_an_nccl_that_not_all_can_use_is_skipped_by_all(scenario: str, reason: str, two: Said) -> None:
+    found = same(two(scenario))
+    assert found.pop("nccl").startswith(reason)
+    assert set(found.values()) == {"right"}
+
+
+def test_on_two_nodes_nccl_runs_and_the_ladder_is_skipped(said: Said) -> None:
+    seen = same(said("two_nodes"))
+    assert seen["found"].pop("nccl") == "right"
+    assert set(seen["found"]) == set(LADDER)
+    reason = "the ranks are on 2 nodes, and a kernel reaches its own node's memory only"
+    assert seen["found"].pop("auto").endswith(reason)
+    assert set(seen["found"].values()) == {f"skipped: {reason}"}
+
+
+def test_the_topology_has_every_ranks_gpu_and_node(said: Said) -> None:
+    ranks = len(said("two_nodes"))
+    topology = same(said("two_nodes"))["topology"]
+    assert topology["nodes"] == 2
+    assert [gpu["host"] for gpu in topology["gpus"]] == ["node0", "node1"]
+    assert [gpu["bus_id"] for gpu in topology["gpus"]] == ["0000:00:00.0"] * 2
+    assert topology["places"] == ([0, 0, 1, 1] if ranks == 4 else [])
+    assert topology["name"] == ("4 ranks sharing 2" if ranks == 4 else "2") + " x Test GPU, network, 2 nodes"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words"),
+    [
+        ("no_memory_for_one", "PlatformError: rank 1: the ranks on GPU 1 need "),
+        ("no_gpu_for_one", "PlatformError: rank 1: no GPU found (cudaErrorNoDevice: "),
+    ],
+)
+def test_a_process_that_cannot_open_its_gpu_fails_all_with_its_words(scenario: str, words: str, two: Said) -> None:
+    assert same(two(scenario)).startswith(words)
+
+
+def test_after_a_failure_of_one_gpu_all_still_come_to_an_end(two: Said) -> None:
+    """NCCL would wait for the process that can no longer let go of its communicator."""
+    assert same(two("a_broken_gpu_at_the_end")) == "right"
+
+
+def test_what_rank_0_found_is_what_all_measure(two: Said) -> None:
+    """Another node may have no GPU, or less memory."""
+    assert same(two("another_platform_and_sweep_for_one")) == ["gpu", [4, 1000, 70000]]
+
+
+def test_whatever_happens_to_one_process_reaches_the_others_wherever_they_wait(two: Said) -> None:
+    error, after = same(two("a_surprise_for_one"))
+    assert error == "PlatformError: rank 1: ZeroDivisionError: nobody thought of it"
+    assert after == [0, 1], "and they speak of the same thing again afterwards"
+
+
+def test_a_rank_that_waits_in_vain_fails_the_case_on_every_process(said: Said) -> None:
+    for words in same(said("one_waits_in_vain")):
+        assert words.startswith("CaseFailed: rank 0: a rank waited in vain for another's flag")
+
+
+class Told:
+    """A process among others, which have told what is here."""
+
+    def __init__(self, rank: int, nodes: list[tuple[str, str]]) -> None:
+        self.rank, self._nodes = rank, nodes
+
+    def local(self, ranks: int) -> tuple[int, ...]:
+        return (self.rank,)
+
+    def exchange(self, mine: Any) -> list[Any]:
+        return self._nodes if isinstance(mine, tuple) else [[replace(mine[0], node=node)] for node in self._nodes]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "devices"),
+    [
+        ("aaaa", [0, 1, 2, 0]),
+        ("aaabbb", [0, 1, 2, 0, 1, 2]),
+        ("ababab", [0, 0, 1, 1, 2, 2]),
+        ("aabaab", [0, 1, 0, 2, 0, 1]),
+    ],
+)
+def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(
+    nodes: str, devices: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(3)
+    cuda = gpu_cuda.Cuda(machine.cupy())
+    for rank, device in enumerate(devices):
+        monkeypatch.setattr(gpu_ranks, "node_name", lambda rank=rank: (nodes[rank], ""))
+        team: Any = Told(rank, [(node, "") for node in nodes])
+        placed = gpu_ranks.place_ranks(cuda, team, len(nodes))
+        assert placed.device == {rank: device}
+        assert placed.nodes == len(set(nodes))
+
+
+ALONE = """
+import sys
+from collbench.platforms import fifo_starts, gpu, needed_memory
+from tests.platforms.fake_cuda import Machine
+from tests.platforms.opening import fifo_bytes, sweep
+
+gpu.load_cupy = Machine(2).cupy
+wanted = sweep(ranks=2)
+fifos = fifo_bytes(wanted.implementations, 2, "gpu")
+platform = gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos))
+print(list(platform.local), "mpi4py" in sys.modules)
+platform.close()
+"""
+
+
+def test_a_process_that_is_alone_holds_all_ranks_and_never_imports_mpi(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], env=surroundings(tmp_path), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[0, 1] False", done.stderr
+
+
+@pytest.fixture
+def mpirun(tmp_path: Path) -> Mpirun:
+    """Run `mpiexec -n 2 collbench ...` to its end, on a machine with these fields."""
+
+    def run(*arguments: str, **machine: Any) -> subprocess.CompletedProcess[str]:
+        build_driver(tmp_path, machine["devices"])
+        cupy = str(ROOT / "tests" / "platforms" / "made_up")
+        environment = surroundings(tmp_path) | {"MADE_UP_MACHINE": json.dumps({"multiprocessors": 8} | machine)}
+        environment["PYTHONPATH"] = os.pathsep.join((cupy, str(ROOT)))
+        command = [mpiexec(), "-n", "2", sys.executable, "-m", "collbench", *arguments]
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+    return run
+
+
+SWEEP = ("-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
+
+
+def test_mpirun_collbench_sweep_takes_the_gpus(mpirun: Mpirun, tmp_path: Path) -> None:
+    """Without --on: one table and one run file, of ranks that are the launcher's processes."""
+    done = mpirun("sweep", *SWEEP, devices=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ON_GPU:
+        assert done.stdout.count(f" {name} ") >= 1
+    assert done.stdout.count("64 B  ring-flags") == 1
+    assert done.stdout.count("ok, 2 processes share 1 GPU") == len(ON_GPU)
+    run = read(tmp_path / "out")
+    assert run.complete
+    assert {(each.platform, each.case.ranks) for each in run.results} == {("gpu", 2)}
+
+
+def test_what_nccl_expects_stands_in_table_and_run_file(mpirun: Mpirun, tmp_path: Path) -> None:
+    """A column for the collectives of which there may be estimates, and one more line below the table."""
+    simulation = {"extension": str(build_extension(tmp_path / "nccl")), "expects": 35.5}
+    some = ("--impl", "nccl,ring-flags", "--op", "allreduce,alltoall", *SWEEP)
+    done = mpirun("sweep", *some, devices=2, simulation=simulation)
+    assert done.returncode == 0, done.stdout + done.stderr
+    headings = [line for line in done.stdout.splitlines() if line.endswith("check")]
+    assert [" estimate " in line for line in headings] == [True, False]
+    rows = [line for line in done.stdout.splitlines() if line.endswith("ok")]
+    assert [("35.5 us" in line, line.split()[2]) for line in rows] == [
+        (True, "nccl"),
+        (False, "ring-flags"),
+        (False, "nccl"),
+    ]
+    assert ESTIMATE in done.stderr
+    found = [each.estimate for each in read(tmp_path / "out").results if isinstance(each, Measurement)]
+    assert found == [pytest.approx(35.5e-6), None, None]
+
+
+def test_mpirun_collbench_verify_finds_everything_right(mpirun: Mpirun) -> None:
+    few = ("--impl", "nccl,ring-flags,two-shot", "--op", "allreduce,gather", "-d", "half", "-o", "avg")
+    done = mpirun("verify", "--on", "gpu", *few, devices=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 wrong, 0 failed" in done.stdout
+
+
+def test_what_one_process_lacks_is_said_once_with_exit_status_2(mpirun: Mpirun) -> None:
+    done = mpirun("sweep", "--on", "gpu", *SWEEP, **{"devices": 2, "process 1": {"devices": 0}})  # type: ignore[arg-type]
+    assert done.returncode == 2
+    assert done.stderr.count("collbench: error: rank 1: no GPU found") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_other_ranks_than_the_launchers_are_refused(mpirun: Mpirun) -> None:
+    done = mpirun("sweep", "--on", "gpu", "--ranks", "3", *SWEEP, devices=2)
+    assert done.returncode == 2
+    assert "--ranks 3 although the launcher started 2; leave --ranks out" in done.stderr
+
+
+def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> None:
+    """Nobody is left waiting for it, and what was measured can be read."""
+    done = mpirun("sweep", "--on", "gpu", *SWEEP, **{"devices": 1, "process 1": {"dies": True}})  # type: ignore[arg-type]
+    assert done.returncode != 0
+    assert not read(tmp_path / "out").complete

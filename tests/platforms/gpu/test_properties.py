@@ -1,0 +1,90 @@
+"""Whatever the case and whatever ran before: every hand-written implementation leaves exactly the right result.
+
+On the machine that tests make up (fake_cuda.py), whose kernels are the real ones with real threads.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collbench.cases import Case, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.errors import Unsupported
+from collbench.implementations import fifo_bytes, implementations
+from collbench.platforms import fifo_starts, needed_memory
+from collbench.platforms.gpu import multicast
+from collbench.platforms.gpu import platform as gpu
+from tests.platforms.gpu.fake_cuda import Machine
+
+LADDER = [  # without what needs a switch: test_multicast.py
+    each
+    for each in implementations().values()
+    if not each.library and "gpu" in each.platforms and each.name not in multicast.USERS
+]
+ARITHMETIC = [("float", "sum"), ("half", "avg"), ("bfloat16", "max"), ("uint8", "prod"), ("int64", "min")]
+MOST = 5000  # elements: several laps of nothing, but packs, tails and empty chunks of all kinds
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from([(each, name) for each in LADDER for name in each.collectives]),
+        st.integers(1, MOST),
+        st.sampled_from(ARITHMETIC),
+        st.booleans(),
+        st.integers(0, 4),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.fixture(scope="module", params=[2, 3, 4], ids=lambda ranks: f"{ranks} ranks")
+def platform(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A platform that all examples share, so that each starts from what the last left behind."""
+    patch = pytest.MonkeyPatch()
+    machine = Machine(1, multiprocessors=8)
+    patch.setattr(gpu, "load_cupy", machine.cupy)
+    names = tuple(each.name for each in LADDER)
+    wanted = Sweep(
+        tuple(COLLECTIVES.values()), (MOST * 8 * 4,), (DATATYPES["int64"],), (REDUCTIONS["sum"],), request.param, names
+    )
+    fifos = fifo_bytes(names, request.param, "gpu")
+    opened = gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos))
+    yield opened
+    opened.close()
+    machine.stop()
+    patch.undo()
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(calls=CALLS)
+def test_any_sequence_of_calls_is_right(platform: Any, calls: list[Any]) -> None:
+    """Different implementations, lengths, types and places after each other on the same windows."""
+    for seed, ((implementation, collective), count, (dtype, redop), in_place, root) in enumerate(calls):
+        chosen, element = COLLECTIVES[collective], DATATYPES[dtype]
+        case = Case(
+            collective=chosen,
+            nbytes=count * element.itemsize * (platform.ranks if chosen.sharded else 1),
+            dtype=element,
+            redop=REDUCTIONS[redop] if chosen.reduces else NONE,
+            root=root % platform.ranks if chosen.rooted else 0,
+            ranks=platform.ranks,
+            in_place=in_place,
+        )
+        try:
+            implementation.refuse(case)
+        except Unsupported:
+            continue
+        prepared = implementation.prepare(case, platform)
+        platform.fill(case, seed)
+        platform.time(prepared, 1)
+        assert platform.check(case, seed) is None, implementation.name

@@ -1,0 +1,141 @@
+"""The logs of traced kernels: what they say, and that every hand-written implementation keeps them."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collbench.cases import Case, Sampling
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.implementations import implementations
+from collbench.measure.tracing import explain
+from collbench.measurement import ADDED, MOVED, PHASES, PUBLISHED, WAITED, Explanation, Skipped
+from collbench.platforms import Platform, kernels, tracelog
+from collbench.platforms.gpu import multicast
+from tests.conftest import case
+from tests.platforms.gpu.fake_cuda import Machine
+
+TRACED = Sampling(traced=True, region=1e-6)
+LADDER = [
+    each
+    for each in implementations().values()
+    if "gpu" in each.platforms and not each.library and each.name not in multicast.USERS
+]
+
+
+def log_of(*stamps: tuple[str, int], start: int = 1000, nanoseconds: tuple[int, int] = (0, 100)) -> Any:
+    """A log whose fine clock makes ten ticks in a nanosecond, as a kernel would have left it."""
+    log = np.zeros(1, tracelog.LOG)
+    log["nanoseconds"], log["stamps"] = nanoseconds, len(stamps)
+    log["ticks"] = start, start + 10 * (nanoseconds[1] - nanoseconds[0])
+    for place, (phase, ticks) in enumerate(stamps[: log["stamp"].shape[1]]):
+        log["stamp"][0, place] = ticks, tracelog._PHASES.index(phase)
+    return log
+
+
+def test_the_log_has_the_layout_of_the_kernels() -> None:
+    """The compiler's offsets and size, from a kernel that tells them."""
+    text = kernels.source("flags.cuh") + (
+        '#include <cstddef>\nextern "C" unsigned long places[] = {offsetof(Log, nanoseconds), offsetof(Log, ticks), '
+        "offsetof(Log, spent), offsetof(Log, stamps), offsetof(Log, stamp), sizeof(Log), STAMPS, MAX_BLOCKS};\n"
+    )
+    target = kernels.cache_folder() / "layout-of-log.so"
+    kernels._compile((*kernels.compiler(), *kernels._FLAGS), text, target)
+    found = list((ctypes.c_ulong * 8).in_dll(ctypes.CDLL(str(target)), "places"))
+    assert found[:5] == [tracelog.LOG.fields[name][1] for name in tracelog.LOG.names]
+    assert found[5:] == [tracelog.LOG.itemsize, tracelog._STAMPS, tracelog._BLOCKS]
+
+
+def test_ticks_become_seconds_by_the_rate_of_all_logs_together() -> None:
+    """A coarse clock says 0 of one call and 200 ns of another: together they are right."""
+    coarse = [log_of((WAITED, 1500), nanoseconds=(0, 0)), log_of((WAITED, 2000), nanoseconds=(0, 200))]
+    for log in coarse:
+        log["ticks"] = 1000, 2000
+    first, second = tracelog.tracks(dict(enumerate(coarse)))
+    assert first.seconds == second.seconds == pytest.approx(100e-9)
+    assert first.spans[0].seconds == pytest.approx(50e-9)
+
+
+def test_phases_follow_one_another_without_gaps() -> None:
+    """Each begins where the one before ended."""
+    (track,) = tracelog.tracks({3: log_of((WAITED, 1100), (MOVED, 1300), (PUBLISHED, 1400))})
+    assert (track.rank, track.block) == (3, 0)
+    assert [span.phase for span in track.spans] == [WAITED, MOVED, PUBLISHED]
+    assert [span.seconds for span in track.spans] == pytest.approx([10e-9, 20e-9, 10e-9])
+    assert [span.start for span in track.spans] == pytest.approx([0, 10e-9, 30e-9])
+
+
+def test_work_between_waits_is_what_the_next_stamp_of_work_says() -> None:
+    """A thread that waits for one packet after another does not say each time what it does in between."""
+    (track,) = tracelog.tracks(
+        {0: log_of(("worked", 1100), (WAITED, 1200), (MOVED, 1300), ("worked", 1400), (WAITED, 1500), (ADDED, 1600))}
+    )
+    assert [span.phase for span in track.spans] == [MOVED, WAITED, MOVED, ADDED, WAITED, ADDED]
+
+
+def test_a_full_log_says_how_much_it_lost() -> None:
+    """Spans are kept from the start; sums go on."""
+    (track,) = tracelog.tracks({0: log_of(*[(WAITED, 1000 + place) for place in range(tracelog._STAMPS + 5)])})
+    assert (len(track.spans), track.lost) == (tracelog._STAMPS, 5)
+
+
+def test_blocks_that_did_nothing_have_no_track() -> None:
+    """As those of a kernel with fewer blocks than the log has room for."""
+    assert tracelog.tracks({0: np.zeros(4, tracelog.LOG)}) == []
+
+
+def explained(platform: Platform, each: Case, name: str) -> Any:
+    """The one result of an implementation."""
+    (result,) = explain(each, [implementations()[name]], platform, TRACED)
+    return result
+
+
+@pytest.mark.parametrize("name", [each.name for each in LADDER])
+def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: str) -> None:
+    """Every rank has a track; its spans add up to its sums, and lie within it."""
+    machine = Machine(devices=2)
+    each = case(nbytes=20000, ranks=3, dtype=DATATYPES["float"], redop=REDUCTIONS["sum"])
+    platform = opened(machine, ranks=3, sizes=(each.nbytes,), implementations=(name,), sampling=TRACED)
+    result = explained(platform, each, name)
+    if isinstance(result, Skipped):
+        pytest.fail(f"{name}: {result.reason}")
+    assert isinstance(result, Explanation)
+    assert {track.rank for track in result.tracks} == {0, 1, 2}
+    for track in result.tracks:
+        for phase in PHASES:
+            total = sum(span.seconds for span in track.spans if span.phase == phase)
+            assert total == pytest.approx(track.spent[phase], rel=1e-6, abs=1e-12)
+        ends = [span.start + span.seconds for span in track.spans]
+        assert ends == sorted(ends)
+        assert ends[-1] <= track.seconds * 1.001
+    assert result.spent(ADDED) > 0
+    assert result.spent(WAITED) > 0 or name in ("ring-ll", "one-shot-ll", "auto")  # packets may be there at first look
+
+
+def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:
+    """One to start, ranks - 2 that add, one that completes, ranks - 2 that pass on, one that only takes."""
+    ranks = 4
+    each = case(nbytes=4096, ranks=ranks)
+    platform = opened(
+        Machine(devices=1), ranks=ranks, sizes=(each.nbytes,), implementations=("ring-flags",), sampling=TRACED
+    )
+    result = explained(platform, each, "ring-flags")
+    for track in result.tracks:
+        words = [span.phase for span in track.spans]
+        assert words.count(PUBLISHED) == 2 * ranks - 1
+        assert words.count(ADDED) == ranks - 1
+        assert words.count(MOVED) == ranks
+
+
+def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Callable[..., Any]) -> None:
+    """One that uses fewer blocks than the one before it shows no blocks of that."""
+    each = case(nbytes=400000, ranks=2)
+    names = ("ring-pipelined", "ring-flags")
+    platform = opened(Machine(devices=2), ranks=2, sizes=(each.nbytes,), implementations=names, sampling=TRACED)
+    many, one = explain(each, [implementations()[name] for name in names], platform, TRACED)
+    assert isinstance(many, Explanation)
+    assert isinstance(one, Explanation)
+    assert len(many.tracks) > 2
+    assert len(one.tracks) == 2
