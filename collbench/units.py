@@ -37,3 +37,13 @@ def format_rate(rate: float) -> str:
     """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs."""
     gigabytes = rate / 1e9
     return f"{gigabytes:.{4 if gigabytes < 0.1 else 3 if gigabytes < 10 else 1}f}"
+
+
+def printable(text: str) -> str:
+    """With an escape for each character that no line of text should hold; what it was can be told."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def visible(text: str) -> str:
+    """With a sign for each of them: controls, halves of a pair, changes of direction."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

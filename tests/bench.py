@@ -21,7 +21,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from collbench.platforms import open_platform
-from collbench.sweep import Sweep
+from collbench.cases import Sweep
 comm = MPI.COMM_WORLD
 chosen = (COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],)
 sweep = Sweep(*chosen, comm.Get_size(), ("mpi",))

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.cost import Cost, Hardware, Wait
+from collbench.cost import Cost, Hardware, Wait, cpus, gpus
 from collbench.datatypes import NONE
 from collbench.errors import Unsupported
-from collbench.hardware import cpus, gpus
 from collbench.implementations import Implementation, auto, fifo_bytes, implementations
 from collbench.measurement import Measurement
 from collbench.platforms import Prepared

@@ -13,9 +13,8 @@ from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together
 from collbench.cli._table import title
-from collbench.foreign import printable
 from collbench.runs.records import case_fields
-from collbench.units import format_seconds, format_size
+from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (
     "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from collbench.cases import Case
-from collbench.cli import _breakdown
+from collbench.cli import _explain_table
 from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed, timed
 from collbench.stats import percentile
 from collbench.units import format_rate, format_seconds, format_size
@@ -161,7 +161,7 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if isinstance(result, Skipped | Failed):
         return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     if isinstance(result, Explanation):
-        return _breakdown.row(result)
+        return _explain_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
     if _wrong(result):

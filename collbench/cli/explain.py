@@ -57,7 +57,7 @@ def command(**options: Any) -> int:
 
 def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
-    from collbench.cli._breakdown import heading
+    from collbench.cli._explain_table import heading
     from collbench.cli._table import row, title
     from collbench.measurement import Failed, Measurement
     from collbench.units import format_size
@@ -76,7 +76,7 @@ def _show(session: "Session") -> None:
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """What the columns mean, and where everything is."""
-    from collbench.cli._breakdown import LEGEND
+    from collbench.cli._explain_table import LEGEND
     from collbench.figures import perfetto, timeline
     from collbench.measurement import Explanation
 

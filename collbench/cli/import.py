@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collbench.formats._run import Imported
-    from collbench.formats.imported import Test
+    from collbench.formats.imported import Imported, Test
     from collbench.measurement import Result
 
 
@@ -40,8 +39,7 @@ def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: st
     """
     from collbench.collectives import find_collective
     from collbench.formats import read_tests
-    from collbench.formats._run import grouped, remarks
-    from collbench.formats.imported import Hints
+    from collbench.formats.imported import Hints, grouped, remarks
     from collbench.formats.source import load
 
     hints = Hints(ranks, find_collective(op).name if op else "")

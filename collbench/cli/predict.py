@@ -34,8 +34,7 @@ def command(system: str, what_ifs: tuple[str, ...], **options: Any) -> int:
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
     """
-    from collbench.cli._predict import compare, predict
-    from collbench.cli._systems import find_system
+    from collbench.cli._predict import compare, find_system, predict
 
     found = find_system(system, ())
     assert found  # there is nothing else that it could be

@@ -98,7 +98,7 @@ def _filter(options: dict[str, Any]) -> "Filter":
     from collbench.errors import unknown
     from collbench.platforms import PLATFORMS
     from collbench.runs import Filter
-    from collbench.runs.dates import first_second, last_second
+    from collbench.runs.listing import first_second, last_second
 
     if options["on"] not in ("", *PLATFORMS, PREDICTED):
         raise unknown("--on", options["on"], (*PLATFORMS, PREDICTED))

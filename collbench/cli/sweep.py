@@ -52,9 +52,8 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     from collbench.cli._options import cut_short, default_folder, make_sweep
-    from collbench.cli._predict import predict
+    from collbench.cli._predict import find_system, predict
     from collbench.cli._sweep_table import carry_out
-    from collbench.cli._systems import find_system
     from collbench.errors import UsageError
     from collbench.measure.session import Session
     from collbench.measure.world import launched

@@ -1,9 +1,13 @@
 """Axes of figures: sizes along x in powers of two, and the ticks that a quantity wants along y."""
 
 import math
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from collbench.figures.overlay import Layer
+from collbench.figures.panels import Line, line_of
+from collbench.figures.styles import Look, Style
 from collbench.figures.views import Quantity
 from collbench.units import format_size
 
@@ -50,3 +54,92 @@ def size_ticks(least: int, most: int, room: int) -> list[int]:
         return sorted({least, most})
     step = next(step for step in (1, 2, 4, 5, 10, 20) if last // step - (first - 1) // step <= room)
     return [2**exponent for exponent in range(first, last + 1) if exponent % step == 0]
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NEUTRAL = "#505050"  # of lines whose colour says nothing of the implementation
+_LETTER = 0.56  # width of one over the font's size; names have few narrow ones
+_LINE = 1.5  # height of a line over the font's size
+_HANDLE = 5.0  # width of a handle and what is about it over the font's size
+_POINT = 1 / 72  # inches
+_NAME = 21  # letters in a line of a topology's name
+
+
+def label(line: Line, everything: bool) -> str:
+    """Whether it is predicted need not be said of each line where `everything` is."""
+    return f"{line.implementation}, predicted" if line.predicted and not everything else line.implementation
+
+
+def entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], style: Style) -> list[Any]:
+    """What the legend explains: topologies by colour, implementations by the rest, bands."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    everything = all(layer.panel.predicted for layer in layers)
+    drawn = {line for layer in layers for line in shown(layer, quantity)}
+    found: list[Any] = [
+        Patch(color=layer.color, linewidth=0, label=textwrap.fill(layer.name, _NAME)) for layer in layers if layer.color
+    ]
+    colored = any(layer.color for layer in layers)
+    for line, look in looks.items():
+        if line in drawn:
+            own = style.drawn(look._replace(color=_NEUTRAL) if colored else look)
+            found.append(Line2D([], [], label=label(line, everything), **own))
+    banded = {
+        line_of(each).predicted
+        for layer in layers
+        for each in layer.panel.results
+        if math.isfinite(quantity.between(layer.panel, each)[1])
+    }
+    for predicted, alpha in ((False, 0.3), (True, 0.15)):
+        if predicted in banded:
+            found.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=quantity.intervals[predicted]))
+    return found
+
+
+def shown(layer: Layer, quantity: Quantity) -> dict[Line, list[Any]]:
+    """The results of each line that have a value, by size."""
+    found: dict[Line, list[Any]] = {}
+    for (line, _), result in sorted(layer.panel.points.items()):
+        if math.isfinite(quantity.middle(layer.panel, result)):
+            found.setdefault(line, []).append(result)
+    return found
+
+
+def place(figure: "Figure", handles: Sequence[Any], style: Style) -> float:
+    """Put the legend outside the panels, in as many columns as it needs; the inches that are left beside it.
+
+    Below the panels the figure grows by its rows.
+    """
+    width, height = figure.get_size_inches()
+    heights = [1 + str(each.get_label()).count("\n") for each in handles]
+    longest = max(len(row) for each in handles for row in str(each.get_label()).split("\n"))
+    entry = (longest * _LETTER + _HANDLE) * style.font * _POINT
+    if style.below:
+        columns = min(len(handles), max(1, math.floor(width / entry)))
+        figure.set_size_inches(width, height + (_tallest(heights, columns) * _LINE + 1) * style.font * _POINT)
+    else:
+        columns = math.ceil(sum(heights) / math.floor(height / (style.font * _LINE * _POINT)))
+    figure.legend(
+        handles=handles,
+        loc="outside lower center" if style.below else "outside right upper",
+        handlelength=3.5,
+        ncols=columns,
+    )
+    return float(width if style.below else width - columns * entry)
+
+
+def _tallest(heights: Sequence[int], columns: int) -> int:
+    """Lines of the tallest column, filled as Matplotlib does: one after the other, the first ones longer by one."""
+    short, longer = divmod(len(heights), columns)
+    ends = [short * (column + 1) + min(column + 1, longer) for column in range(columns)]
+    return max(sum(heights[start:end]) for start, end in zip([0, *ends], ends, strict=False))
+
+
+def wrapped(heading: str, width: int) -> str:
+    """A figure's title in lines of so many letters; what is in brackets comes in a line of its own first."""
+    if len(heading) <= width:
+        return heading
+    return "\n".join(textwrap.fill(line, width) for line in heading.replace(" (", "\n(").split("\n"))

@@ -15,12 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from collbench.figures import axes as legends
 from collbench.figures import axes as scales
-from collbench.figures import legends
-from collbench.figures.looks import Look, looks
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels
-from collbench.figures.styles import SCREEN, UNDATED, Style, letters_of, style
+from collbench.figures.styles import SCREEN, UNDATED, Look, Style, letters_of, looks, style
 from collbench.figures.views import DEFAULT, Quantity, chosen
 from collbench.runs.file import Run
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from collbench.errors import UsageError
-from collbench.figures.looks import COLORS, Look
 from collbench.figures.panels import Panel
+from collbench.figures.styles import COLORS, Look
 
 
 class Layer(NamedTuple):

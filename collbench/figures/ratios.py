@@ -12,8 +12,7 @@ from collbench.cli._table import title
 from collbench.errors import UsageError
 from collbench.figures.axes import size_axis
 from collbench.figures.curves import save
-from collbench.figures.looks import Look, looks
-from collbench.figures.styles import FORMATS, style
+from collbench.figures.styles import FORMATS, Look, looks, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

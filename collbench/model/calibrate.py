@@ -6,11 +6,17 @@ one large size moves bandwidth only.  Residuals are logarithms of ratios, large 
 a warm-up spoiled does not decide.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
+from collbench.errors import UsageError
 from collbench.model.equation import Calibration, Floats, Terms
+from collbench.topology import files
+from collbench.topology.system import System
 
 SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}
 """Standard deviation of the logarithm of each factor between machines: how far it goes at the cost of a residual."""
@@ -59,3 +65,23 @@ def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: 
         if done:
             break
     return here
+
+
+def of(system: System) -> Calibration | None:
+    """The calibration that a system's file names or holds; None without one, UsageError if it cannot be read."""
+    if not system.calibration:
+        return None
+    path = Path(system.calibration)
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except OSError as error:
+        raise UsageError(f"calibration {path} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, _changed: int) -> Calibration:
+    files.load(str(path))  # which says what is wrong with it, if anything is
+    factors = tomllib.loads(path.read_text(encoding="utf-8")).get("calibration", {})
+    if not factors or "file" in factors:
+        raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")
+    return Calibration(**{name: float(value) for name, value in factors.items()})

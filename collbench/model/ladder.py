@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from collbench import hardware
+from collbench import cost
 from collbench.cases import Case
 from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
@@ -43,7 +43,7 @@ def copied(system: System) -> float:
 
 def described(system: System) -> Hardware:
     """What a rung finds inside one node of it, if it sends to all others at once."""
-    base = hardware.gpus(system.gpus, system.gpus)
+    base = cost.gpus(system.gpus, system.gpus)
     slower = PCIE_HOP if system.meets_over_pcie else 1.0
     packet = PCIE_PACKET if system.meets_over_pcie else 1.0
     waits = {wait: seconds * (packet if wait is Wait.PACKET else slower) for wait, seconds in base.waits.items()}

@@ -1,6 +1,6 @@
 """What a collective should take on a described system: the expectation that measurements are held against."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,12 +8,32 @@ from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.implementations import implementations
 from collbench.measurement import Prediction
-from collbench.model import calibration as calibration_file
+from collbench.model import calibrate as calibration_file
 from collbench.model import choice, ladder
-from collbench.model.bands import BANDS, CALIBRATED, LARGE, RUNG, SMALL
 from collbench.model.calibrate import calibrate as fit
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
 from collbench.topology.system import System
+
+SMALL, LARGE = 64 << 10, 64 << 20
+"""Bytes below which latency decides, and above which bandwidth does."""
+REGIMES = ("one node", "nodes over InfiniBand", "nodes over others", "pcie")
+RUNG = (0.5, 2.0)
+"""For hand-written rungs, whose constants are published figures of one kind of GPU; an estimate."""
+
+BANDS: Mapping[str, tuple[tuple[float, float], ...]] = {
+    "one node": ((0.76, 1.39), (0.75, 1.5), (0.89, 1.58)),
+    "nodes over InfiniBand": ((0.68, 2.15), (0.66, 2.71), (0.83, 3.0)),
+    "nodes over others": ((0.53, 2.76), (0.64, 3.12), (0.8, 2.08)),
+    "pcie": ((0.67, 1.09), (0.63, 1.55), (0.84, 1.67)),
+}
+"""Nothing of the machine was measured."""
+CALIBRATED: Mapping[str, tuple[tuple[float, float], ...]] = {
+    "one node": ((0.95, 1.06), (0.88, 1.32), (0.9, 1.38)),
+    "nodes over InfiniBand": ((0.95, 1.71), (0.88, 1.58), (0.93, 1.12)),
+    "nodes over others": ((0.82, 1.59), (0.51, 1.47), (0.82, 1.2)),
+    "pcie": ((0.87, 1.12), (0.9, 1.35), (0.95, 1.1)),
+}
+"""Five sizes of the curve were."""
 
 
 def predict(

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from collbench.cases import Case, Sweep
+from collbench.cost import cpus
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.hardware import cpus
 from collbench.measurement import Mismatch
 from collbench.platforms import (
     LINE,

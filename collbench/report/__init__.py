@@ -11,13 +11,12 @@ from importlib import resources
 from string import Template
 
 from collbench import __version__
-from collbench.report import data, places, sections
+from collbench.report import data, machines, sections
 from collbench.report.lesson import lesson
 from collbench.report.machines import system_of
-from collbench.report.markup import data_block, escaped, joined
+from collbench.report.markup import Seen, data_block, escaped, joined
 from collbench.report.rows import rows
 from collbench.report.sanitize import Sound, sound
-from collbench.report.seen import Seen
 from collbench.report.verdicts import fits, judge
 from collbench.runs.file import Run
 
@@ -43,8 +42,8 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
                 sections.spent(found),
                 sections.fits(found),
                 sections.verdicts(found),
-                places.machines(found),
-                places.environment(found),
+                machines.machines(found),
+                machines.environment(found),
                 sections.table_of(rows([each.run for each in found]), len(found) > 1),
             ]
         ),

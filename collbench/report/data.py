@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from collbench.cases import Case
 from collbench.cli._table import title
-from collbench.figures.looks import Look, looks
 from collbench.figures.panels import share_a_device
+from collbench.figures.styles import Look, looks
 from collbench.implementations import libraries
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
 from collbench.report.markup import data_block

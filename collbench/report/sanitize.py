@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collbench.foreign import visible
 from collbench.measurement import PARTS, Explanation, Failed, Measurement, Observed, Prediction, Result, Skipped
 from collbench.runs.file import NAME, Run
+from collbench.units import visible
 
 LONGEST = 300  # characters of a text that are shown
 LARGEST = 2**62  # bytes of a message

@@ -8,10 +8,9 @@ from collbench.analysis.fit import runs
 from collbench.cli._table import title
 from collbench.implementations import libraries
 from collbench.measurement import PARTS, Explanation
-from collbench.report.markup import Markup, joined, table, tag
+from collbench.report.markup import Markup, Seen, by_run, distinct, joined, section, table, tag
 from collbench.report.rows import HEADING, Rows
 from collbench.report.sanitize import plain
-from collbench.report.seen import Seen, by_run, distinct, section
 from collbench.report.verdicts import Judged
 from collbench.units import format_seconds, format_size
 

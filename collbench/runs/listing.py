@@ -1,9 +1,11 @@
 """The runs of a folder, newest first: found anew each time, read only where they changed, and filtered."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,3 +168,28 @@ class Filter:
 
 def _named(host: str, pattern: str) -> bool:
     return any(fnmatchcase(name.lower(), pattern.lower()) for name in (host, host.partition(".")[0]))
+
+
+_AGO = re.compile(r"(\d{1,5})([hdw])")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def first_second(text: str, option: str = "--since") -> float:
+    """The first moment that counts: `7d` is seven days ago, a date its midnight; UsageError for other words."""
+    try:
+        if ago := _AGO.fullmatch(text):
+            return (datetime.now() - int(ago[1]) * _UNITS[ago[2]]).timestamp()
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"{option} {text!r} is no time; write 2026-11-01, 2026-11-01T12:00, 12h, 7d or 2w (ago)"
+        ) from None
+
+
+def last_second(text: str) -> float:
+    """The last moment that counts: of a date without a time, the end of that day."""
+    if not _DAY.fullmatch(text):
+        return first_second(text, "--until")
+    first_second(text, "--until")
+    return (datetime.fromisoformat(text) + timedelta(days=1)).timestamp() - 1e-6

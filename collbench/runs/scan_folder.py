@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.errors import RunFileError
-from collbench.foreign import visible
 from collbench.measurement import Failed, Measurement, Reported, Result, Skipped, Timed, timed
 from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
 from collbench.runs.records import case_fields
+from collbench.units import visible
 
 Medians = dict[str, dict[int, float]]
 """Seconds of an operation: first by everything that makes a curve, then by size."""

@@ -21,8 +21,7 @@ discovered.py     a Topology as a System
 diagram.py        text for `collbench topo PRESET`
 """
 
-from collbench.topology.devices import Cache, Driver, Fabric, Gpu, Host, NumaNode, Socket
-from collbench.topology.links import Kind, Link, NvLink, Pcie
+from collbench.topology.devices import Cache, Driver, Fabric, Gpu, Host, Kind, Link, NumaNode, NvLink, Pcie, Socket
 from collbench.topology.topology import Topology
 
 __all__ = [

@@ -6,7 +6,7 @@ what data sheets promise and close to what arrives; `spec` is the data sheet's. 
 
 from typing import NamedTuple
 
-from collbench.topology.links import PCIE_RATES
+from collbench.topology.devices import PCIE_RATES
 
 
 class Architecture(NamedTuple):

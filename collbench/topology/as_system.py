@@ -7,8 +7,7 @@ from itertools import combinations
 
 from collbench.errors import UsageError
 from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
-from collbench.topology.devices import Gpu
-from collbench.topology.links import Kind, Link
+from collbench.topology.devices import Gpu, Kind, Link
 from collbench.topology.system import CUBE, System
 from collbench.topology.topology import Topology
 

@@ -13,8 +13,7 @@ from itertools import combinations
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.topology.devices import Cache, Host, NumaNode, Socket
-from collbench.topology.links import Kind, Link
+from collbench.topology.devices import Cache, Host, Kind, Link, NumaNode, Socket
 from collbench.topology.topology import Topology
 from collbench.units import parse_size
 

@@ -8,8 +8,7 @@ from itertools import combinations, zip_longest
 from typing import Any
 
 from collbench.errors import PlatformError
-from collbench.topology.devices import SLICE, Driver, Fabric, Gpu
-from collbench.topology.links import Kind, Link, NvLink, Pcie
+from collbench.topology.devices import SLICE, Driver, Fabric, Gpu, Kind, Link, NvLink, Pcie
 from collbench.topology.nvml import (
     ARCHITECTURES,
     FABRIC_STATES,

@@ -1,14 +1,14 @@
 """Topology: the ranks, the devices that they live on, and what connects those."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from itertools import chain, pairwise
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from collbench.errors import RunFileError
-from collbench.topology.devices import Driver, Gpu, Host, Socket
-from collbench.topology.links import Kind, Link
+from collbench.topology.devices import Driver, Gpu, Host, Kind, Link, Socket
 
 Probed = Mapping[tuple[int, int], tuple[bool, str]]
 """For a pair of devices, in one direction: whether one could use the other's memory, and why (not)."""
@@ -119,3 +119,29 @@ def from_record(annotation: Any, value: Any) -> Any:
     hints = get_type_hints(make)
     names = [field.name for field in fields(make) if field.name in value]
     return make(**{name: from_record(hints[name], value[name]) for name in names})
+
+
+def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
+    """All nodes' GPUs one after the other, a network between them; `places` is each rank's GPU in that order."""
+    starts = [sum(len(each.gpus) for each in nodes[:index]) for index in range(len(nodes) + 1)]
+    inside = (
+        replace(link, a=start + link.a, b=start + link.b)
+        for start, node in zip(starts, nodes, strict=False)
+        for link in node.links
+    )
+    across = (
+        Link(a, b, Kind.NETWORK, p2p="no", reason="they are on two nodes")
+        for first, then in pairwise(starts)
+        for a in range(first, then)
+        for b in range(then, starts[-1])
+    )
+    gpus = tuple(chain.from_iterable(node.gpus for node in nodes))
+    in_turn = all(place == rank % len(gpus) for rank, place in enumerate(places))
+    return Topology(
+        "gpu",
+        len(places),
+        gpus,
+        links=(*inside, *across),
+        driver=nodes[0].driver,
+        places=() if in_turn else tuple(places),
+    )

@@ -4,8 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from collbench.topology.caveats import caveats
-from collbench.topology.devices import Driver, Gpu, Host, Socket
-from collbench.topology.links import Kind, Link
+from collbench.topology.devices import Driver, Gpu, Host, Kind, Link, Socket
 from collbench.topology.topology import Topology
 from collbench.units import format_rate, format_size
 

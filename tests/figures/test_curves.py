@@ -17,7 +17,7 @@ from collbench.cases import Case, geometric
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.figures import axes as scales
-from collbench.figures import curves, looks
+from collbench.figures import curves, styles
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.runs.file import Run
 
@@ -288,26 +288,26 @@ def test_single_size_is_a_point_with_its_interval(samples: int) -> None:
 
 def test_eleven_implementations_with_thousands_of_samples_stay_apart() -> None:
     """Every implementation has its line and legend entry, and libraries come first."""
-    drawn = figure("bandwidth", run(*sweep(*reversed(looks.LOOKS), sizes=(64, 4096), samples=3000)))
-    assert list(lines(drawn.axes[0])) == list(looks.LOOKS)
-    assert labels(drawn) == [*looks.LOOKS, "95 % interval"]
-    assert len({line.get_color() for line in drawn.axes[0].lines}) == len(looks.LOOKS)
-    assert len({line.get_marker() for line in drawn.axes[0].lines}) == len(looks.LOOKS)
+    drawn = figure("bandwidth", run(*sweep(*reversed(styles.LOOKS), sizes=(64, 4096), samples=3000)))
+    assert list(lines(drawn.axes[0])) == list(styles.LOOKS)
+    assert labels(drawn) == [*styles.LOOKS, "95 % interval"]
+    assert len({line.get_color() for line in drawn.axes[0].lines}) == len(styles.LOOKS)
+    assert len({line.get_marker() for line in drawn.axes[0].lines}) == len(styles.LOOKS)
 
 
 def test_known_implementation_always_looks_the_same() -> None:
     """Whatever else is in the figure; so figures can be read side by side."""
-    crowd = looks.looks([*looks.LOOKS, "rccl", "osu", "tree"])
-    assert all(looks.looks([name])[name] == crowd[name] for name in looks.LOOKS)
+    crowd = styles.looks([*styles.LOOKS, "rccl", "osu", "tree"])
+    assert all(styles.looks([name])[name] == crowd[name] for name in styles.LOOKS)
 
 
 def test_unknown_implementations_get_looks_of_their_own() -> None:
     """The same on each call, in colours of their own while there are any, and never twice the same."""
     names = [f"tree-{fanout}" for fanout in range(40)]
-    chosen = looks.looks(names)
-    assert chosen == looks.looks(reversed(names))
+    chosen = styles.looks(names)
+    assert chosen == styles.looks(reversed(names))
     assert len(set(chosen.values())) == len(names)
-    assert len({look.color for look in looks.looks([*names[:5], "nccl", "mpi"]).values()}) == 7
+    assert len({look.color for look in styles.looks([*names[:5], "nccl", "mpi"]).values()}) == 7
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
     assert labels(drawn) == ["nccl", "one-shot-ll", "nine in ten, predicted"]
     for line in drawn.axes[0].lines:
         assert (line.get_linestyle(), line.get_markerfacecolor()) == ("--", "white")
-        assert line.get_color() == looks.LOOKS[str(line.get_label())].color
+        assert line.get_color() == styles.LOOKS[str(line.get_label())].color
     band, _ = bands(drawn.axes[0])
     corners = {(round(x), y) for x, y in band.get_paths()[0].vertices.tolist()}  # type: ignore[union-attr]
     nccl = [each for each in predicted("nccl").results if isinstance(each, Prediction)]
@@ -441,19 +441,19 @@ def test_matplotlib_is_imported_at_the_first_figure_and_pyplot_never(tmp_path: P
     program = f"""
 import sys
 from pathlib import Path
-from collbench import looks, plots, scales
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
+from collbench.figures import axes, curves
 from collbench.measurement import Measurement
-from collbench.store import Run
-from collbench.sweep import Case
+from collbench.runs.file import Run
 
 case = Case(COLLECTIVES["broadcast"], 64, DATATYPES["float"], NONE, 0, 2, False)
 results = (Measurement(case, "mpi", "cpu", 1, (1e-6,)),)
 run = Run(Path("a.jsonl"), {{"topology": {{"name": "t"}}}}, results, True)
-assert plots.draw([], Path({str(tmp_path)!r})) == []
+assert curves.draw([], Path({str(tmp_path)!r})) == []
 assert "matplotlib" not in sys.modules
-assert len(plots.draw([run], Path({str(tmp_path)!r}))) == 2
+assert len(curves.draw([run], Path({str(tmp_path)!r}))) == 2
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

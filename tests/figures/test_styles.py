@@ -8,14 +8,14 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from collbench.figures import curves, looks
+from collbench.figures import curves, styles
 from collbench.figures.curves import Wanted
 from collbench.figures.styles import STYLES, Style
 from collbench.runs.file import Run
 from tests.figures.test_curves import lines, run, sweep, ticks
 
 SIZES = (64, 2**12, 2**20, 2**28)
-LIBRARY_AND_LADDER = tuple(looks.LOOKS)
+LIBRARY_AND_LADDER = tuple(styles.LOOKS)
 each_style = pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
 
 

@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
-from collbench.figures import curves, looks, overlay, views
+from collbench.figures import curves, overlay, styles, views
 from collbench.figures.curves import Wanted
 from collbench.measure.predicted import describe
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.runs.file import Run
-from collbench.topology.devices import Gpu
+from collbench.topology.devices import Gpu, Kind, Link, NvLink
 from collbench.topology.files import load
-from collbench.topology.links import Kind, Link, NvLink
 from collbench.topology.topology import Topology
 from tests.figures.test_curves import SIZES, WRONG, bands, case, labels, lines, measured, predicted, run, sweep
 
@@ -193,11 +192,11 @@ def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_impleme
     runs = [run(*sweep("nccl", "ring-ll"), topology=name, name=name) for name in ("NVSwitch", "PCIe")]
     figure = drawn("overlay-latency", *runs, overlay=True)
     (axes,) = figure.axes
-    assert [line.get_color() for line in axes.lines] == [color for color in looks.COLORS[:2] for _ in "ab"]
-    assert [line.get_marker() for line in axes.lines] == [looks.LOOKS[name].marker for name in ("nccl", "ring-ll")] * 2
+    assert [line.get_color() for line in axes.lines] == [color for color in styles.COLORS[:2] for _ in "ab"]
+    assert [line.get_marker() for line in axes.lines] == [styles.LOOKS[name].marker for name in ("nccl", "ring-ll")] * 2
     assert labels(figure) == ["NVSwitch", "PCIe", "nccl", "ring-ll", "95 % interval"]
     explained = [handle.get_color() for handle in figure.legends[0].get_lines()]  # type: ignore[attr-defined]
-    assert not set(explained) & set(looks.COLORS)
+    assert not set(explained) & set(styles.COLORS)
 
 
 def test_an_overlay_of_one_topology_goes_by_the_names_of_the_runs() -> None:
@@ -222,7 +221,7 @@ def test_an_overlay_says_ranks_where_they_differ_and_numbers_twins() -> None:
 def test_an_overlay_of_predictions_is_dashed_and_hollow_in_colour() -> None:
     """On described systems, each against its own bound."""
     figure = drawn("overlay-bound", on("dgx-h100", 8), on("dgx-a100", 8), overlay=True)
-    for line, color in zip(figure.axes[0].lines[:2], looks.COLORS, strict=False):
+    for line, color in zip(figure.axes[0].lines[:2], styles.COLORS, strict=False):
         assert (line.get_color(), line.get_linestyle(), line.get_markerfacecolor()) == (color, "--", "white")
     title = figure.axes[0].get_title(loc="left").splitlines()
     assert title == [
@@ -242,8 +241,8 @@ def test_an_overlay_shows_one_kind_of_bandwidth() -> None:
 
 def test_an_overlay_of_more_topologies_than_colours_is_refused() -> None:
     """Rather than two in one colour."""
-    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{each}") for each in range(len(looks.COLORS) + 1)]
-    assert len(drawn("overlay-latency", *runs[:-1], overlay=True).axes[0].lines) == len(looks.COLORS)
+    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{each}") for each in range(len(styles.COLORS) + 1)]
+    assert len(drawn("overlay-latency", *runs[:-1], overlay=True).axes[0].lines) == len(styles.COLORS)
     with pytest.raises(UsageError, match="give fewer runs"):
         drawn("overlay-latency", *runs, overlay=True)
 
@@ -256,7 +255,7 @@ def test_colours_of_topologies_differ_in_grey_print() -> None:
         light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
         return float(116 * light ** (1 / 3) - 16 if light > 0.008856 else 903.3 * light)
 
-    found = sorted(map(lightness, looks.COLORS))
+    found = sorted(map(lightness, styles.COLORS))
     assert all(light - dark > 9 for dark, light in pairwise(found))
     assert found[-1] < 75
 
@@ -300,6 +299,6 @@ def test_the_bound_of_every_collective_is_finite(collective: str) -> None:
 def test_layers_look_like_their_implementation_but_for_the_colour() -> None:
     """Without a colour, in an ordinary panel, nothing changes."""
     (panel,) = (each for row in curves.panels([run(*sweep("mpi"))]).values() for each in row)
-    look = looks.LOOKS["mpi"]
+    look = styles.LOOKS["mpi"]
     assert overlay.Layer(panel).look(look) == look
     assert overlay.Layer(panel, "a", "#123456").look(look) == look._replace(color="#123456")

@@ -18,9 +18,8 @@ from collbench.cli._table import row, title
 from collbench.errors import CollbenchError
 from collbench.figures.panels import panels
 from collbench.formats import read_tests, written
-from collbench.formats._run import grouped, remarks
 from collbench.formats.exported import select
-from collbench.formats.imported import Hints
+from collbench.formats.imported import Hints, grouped, remarks
 from collbench.formats.source import decode
 from collbench.runs.file import Run
 from collbench.runs.records import to_line, to_result

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.formats import read_tests
-from collbench.formats._run import Imported, grouped
-from collbench.formats.imported import Hints, Test
+from collbench.formats.imported import Hints, Imported, Test, grouped
 from collbench.formats.source import decode, load
 from collbench.measurement import Reported
 from collbench.runs.file import Run

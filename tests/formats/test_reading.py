@@ -8,8 +8,7 @@ import pytest
 
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from collbench.formats import detect, formats, read_tests
-from collbench.formats._run import grouped, remarks
-from collbench.formats.imported import Hints
+from collbench.formats.imported import Hints, grouped, remarks
 from collbench.formats.source import LARGEST, decode, load
 from tests.formats.goldens import DATA, GOLDENS, Golden, golden_tests, parsed, reported, run_of
 

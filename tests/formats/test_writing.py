@@ -8,9 +8,9 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.formats import find_format, written
-from collbench.formats._numbers import shrunk
 from collbench.formats.exported import select
 from collbench.formats.nccl_tests.loose_json import parse
+from collbench.formats.nccl_tests.write_text import shrunk
 from collbench.formats.source import decode
 from collbench.measurement import Failed, Measurement, Mismatch, Observed, Prediction, Result
 from collbench.runs.file import Run

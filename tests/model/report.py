@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from collbench.model.bands import LARGE, REGIMES, SMALL
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
-from collbench.model.predict import regime
+from collbench.model.predict import LARGE, REGIMES, SMALL, regime
 from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tests.model.systems import Published
 

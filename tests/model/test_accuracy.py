@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from collbench.model.bands import BANDS, CALIBRATED
 from collbench.model.constants import CONSTANTS
+from collbench.model.predict import BANDS, CALIBRATED
 from tests.conftest import ROOT
 from tests.model.accuracy import Errors, errors, fitted, healthy, logs_of, without
 from tests.model.report import MEASURED, PARTS, bands, held_out, summary, tables, together, worst

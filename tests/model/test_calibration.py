@@ -8,7 +8,7 @@ import pytest
 from collbench.analysis.fit.calibrated import calibration, write
 from collbench.errors import UsageError
 from collbench.measurement import Measurement
-from collbench.model import calibration as calibration_file
+from collbench.model import calibrate as calibration_file
 from collbench.model.equation import Calibration
 from collbench.model.predict import curve
 from collbench.runs.file import Run

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from collbench import report
 from collbench.cli.report import command
 from collbench.errors import RunFileError, UsageError
-from collbench.figures.looks import LOOKS
+from collbench.figures.styles import LOOKS
 from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.report import data, lesson
 from collbench.report.markup import data_block, tag

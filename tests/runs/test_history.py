@@ -23,9 +23,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runs import Filter, History, pick, tags
-from collbench.runs.dates import first_second, last_second
 from collbench.runs.file import INTERRUPTED, NAME, Run, Writer, read
 from collbench.runs.index import Index
+from collbench.runs.listing import first_second, last_second
 from collbench.runs.scan_folder import Facts, scan
 from tests.conftest import ROOT, case, measurement
 

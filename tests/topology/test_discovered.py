@@ -9,8 +9,8 @@ from collbench.errors import UsageError
 from collbench.topology import Gpu, Kind, Link, NvLink, Pcie, Socket, Topology, files
 from collbench.topology.as_system import PRODUCTS, from_topology
 from collbench.topology.discover_gpu import discover
-from collbench.topology.nodes import join
 from collbench.topology.system import CUBE
+from collbench.topology.topology import join
 
 
 def assumed(system):

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from collbench.topology import Gpu, Kind, Link, Topology
-from collbench.topology.nodes import join
+from collbench.topology.topology import join
 
 
 def node(host: str, gpus: int = 2) -> Topology:

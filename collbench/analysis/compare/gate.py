@@ -11,8 +11,7 @@ from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together
 from collbench.cli._table import title
 from collbench.errors import UsageError
-from collbench.foreign import printable
-from collbench.units import format_seconds, format_size
+from collbench.units import format_seconds, format_size, printable
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
 _SHOWN = 20  # rows of a kind in a summary

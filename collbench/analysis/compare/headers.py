@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from collbench.foreign import printable
+from collbench.units import printable
 
 _TOLD = (  # parts of a header, outermost first; what changes from run to run of itself is in none
     ("collbench",),

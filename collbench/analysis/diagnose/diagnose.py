@@ -10,8 +10,7 @@ from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis, Varia
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Observed, Prediction
-from collbench.model.bands import LARGE
-from collbench.model.predict import curve, regime
+from collbench.model.predict import LARGE, curve, regime
 from collbench.topology.system import System
 from collbench.units import format_size
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from collbench import stats
 from collbench.analysis.fit.curve import CurveFit, Unfit, fit
+from collbench.cost import cpus
 from collbench.errors import Unsupported
-from collbench.hardware import cpus
 from collbench.implementations import implementations
 from collbench.measurement import Observed
 from collbench.units import format_seconds, format_size

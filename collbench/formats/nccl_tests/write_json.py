@@ -6,10 +6,9 @@ from typing import Any
 
 from collbench import __version__
 from collbench.errors import UsageError
-from collbench.formats._listed import devices
-from collbench.formats._numbers import code, program
 from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong
 from collbench.formats.nccl_tests.loose_json import dump, restored
+from collbench.formats.nccl_tests.write_text import code, devices, program
 from collbench.measurement import Measurement, Observed, Reported
 from collbench.stats import percentile
 

@@ -1,12 +1,82 @@
 """Writes the table of nccl-tests: a foreign test's rows as they were, others in the layout of version 2.19."""
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
+from collbench.collectives import Collective
 from collbench.datatypes import NONE
-from collbench.formats._listed import listed
-from collbench.formats._numbers import program, shrunk
-from collbench.formats.exported import Line, Part, Selection, mean_seconds, parts, signature, texts, wrong
+from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, signature, texts, wrong
+from collbench.formats.source import clean
 from collbench.measurement import Observed
+
+PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+"""Programs of nccl-tests that are not called as collbench calls the collective."""
+
+
+def shrunk(value: float, width: int) -> str:
+    """With as many of two decimals as fit, else with an exponent (getFloatStr of nccl-tests)."""
+    for digits in (2, 1, 0):
+        text = f"{value:.{digits}f}"
+        if len(text) <= width:
+            return text
+    text = f"{value:.1e}"
+    return text if len(text) <= width else f"{value:.0e}"
+
+
+def code(version: str) -> int:
+    """NCCL's version code from a version as people write it; 0 if it is none."""
+    parts = [int(each) for each in version.split(".")[:3] if each.isascii() and each.isdigit() and len(each) < 5]
+    if len(parts) < 3:
+        return 0
+    major, minor, patch = parts
+    return major * (1000 if (major, minor) < (2, 9) else 10000) + minor * 100 + patch
+
+
+def program(collective: Collective) -> str:
+    """What nccl-tests calls the program."""
+    return f"{PROGRAMS.get(collective.name, collective.name)}_perf"
+
+
+def listed(selection: Selection, ranks: int) -> list[str]:
+    """A line for each rank; process, device and bus are 0 where the run file does not say them."""
+    return [
+        f"#  Rank {each['rank']:2d} Group {0:2d} Pid {0:6d} on {each['hostname']:>10} device {each['device']:2d} "
+        f"[{each['device_hex'][:10]}] {each['device_info']}"
+        for each in devices(selection, ranks)
+    ]
+
+
+def devices(selection: Selection, ranks: int) -> list[dict[str, Any]]:
+    """The same as fields, by the names of nccl-tests' JSON."""
+    host = clean(selection.fact("environment", "host") or "unknown", 64).replace(" ", "_")
+    found = selection.fact("topology", "gpus") or selection.fact("topology", "sockets")
+    known = [mapping(each) for each in found] if isinstance(found, list) and found else [{}]
+    name = _kind(selection)
+    return [
+        {
+            "rank": rank,
+            "group": 0,
+            "pid": 0,
+            "hostname": clean(_of(known, rank).get("host") or host, 64).replace(" ", "_"),
+            "device": rank % len(known) if len(known) > 1 else 0,
+            "device_hex": "0000:00:00",
+            "device_info": clean(_of(known, rank).get("name") or name, 64),
+        }
+        for rank in range(ranks)
+    ]
+
+
+def _of(known: list[Any], rank: int) -> Any:
+    return known[rank % len(known)]
+
+
+def _kind(selection: Selection) -> str:
+    """What all ranks live on, from the topology's name: `8 x NVIDIA H100 on 2 nodes`."""
+    name = str(selection.fact("topology", "name") or "unknown")
+    found = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", name)
+    return found[1] if found else name
+
 
 NAME = "nccl-tests"
 MISSING = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"

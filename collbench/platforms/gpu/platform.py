@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from collbench.cases import Case, Sweep
+from collbench.cost import gpus
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.hardware import gpus
 from collbench.measure.world import launched
 from collbench.measurement import Mismatch
 from collbench.platforms import WINDOW_HEAD, Moment, Prepared, Region, checking, kernels, processes, tracelog

@@ -52,7 +52,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 refusal = ""
 try:
-    from collbench.platforms.gpu_cuda import Cuda, load_cupy
+    from collbench.platforms.gpu.cuda import Cuda, load_cupy
     Cuda(load_cupy()).count()
 except Exception as error:
     refusal = str(error) or type(error).__name__

@@ -13,7 +13,7 @@ from collbench.platforms.gpu.ranks import Ranks
 from collbench.platforms.processes import Team
 from collbench.topology import Gpu, Topology
 from collbench.topology.discover_gpu import discover
-from collbench.topology.nodes import join
+from collbench.topology.topology import join
 
 
 def topology(team: Team, places: Ranks, reach: Reach, probed: Probed) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def test_a_cupy_that_cannot_be_imported_is_said_in_one_line(surroundings: str, s
 
 LOAD = """
 from collbench.errors import PlatformError
-from collbench.platforms.gpu_cuda import load_cupy
+from collbench.platforms.gpu.cuda import load_cupy
 try:
     load_cupy()
 except PlatformError as error:

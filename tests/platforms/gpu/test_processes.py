@@ -273,8 +273,8 @@ def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(
 ALONE = """
 import sys
 from collbench.platforms import fifo_starts, gpu, needed_memory
-from tests.platforms.fake_cuda import Machine
-from tests.platforms.opening import fifo_bytes, sweep
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.opening import fifo_bytes, sweep
 
 gpu.load_cupy = Machine(2).cupy
 wanted = sweep(ranks=2)
