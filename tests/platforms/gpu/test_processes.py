@@ -272,7 +272,8 @@ def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(
 
 ALONE = """
 import sys
-from collbench.platforms import fifo_starts, gpu, needed_memory
+from collbench.platforms import fifo_starts, needed_memory
+from collbench.platforms.gpu import platform as gpu
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.opening import fifo_bytes, sweep
 
