@@ -249,11 +249,11 @@ Result = Measurement | Reported | Skipped | Failed | Explanation | Prediction
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
     """Those that have a time: what was measured or reported and is right, and what is predicted."""
-    for each in results:
-        if isinstance(each, Prediction) or (isinstance(each, Observed) and each.right):
-            yield each
+    for result in results:
+        if isinstance(result, Prediction) or (isinstance(result, Observed) and result.right):
+            yield result
 
 
 def observed(results: Iterable[Result]) -> Iterator[Observed]:
     """The same without predictions."""
-    return (each for each in timed(results) if isinstance(each, Observed))
+    return (result for result in timed(results) if isinstance(result, Observed))

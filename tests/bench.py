@@ -108,7 +108,11 @@ def _sweep(*options: str) -> dict[tuple[int, str], float]:
         command = ["sweep", "--on", "cpu", "--no-plot", "--out", str(place), *options]
         subprocess.run([sys.executable, "-m", "collbench", *command], capture_output=True, check=True)
         results = read(place).results
-    return {(each.case.nbytes, each.implementation): each.typical for each in results if isinstance(each, Measurement)}
+    return {
+        (result.case.nbytes, result.implementation): result.typical
+        for result in results
+        if isinstance(result, Measurement)
+    }
 
 
 def _line(what: str, value: str, bound: str) -> None:

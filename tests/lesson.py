@@ -47,7 +47,7 @@ Found = dict[tuple[str, int], Measurement | Explanation]
 @cache
 def results(folder: Path) -> Found:
     """By implementation and size, the all-reduces of a run."""
-    every = [each for each in read(folder).results if isinstance(each, Measurement | Explanation)]
+    every = [result for result in read(folder).results if isinstance(result, Measurement | Explanation)]
     return {(each.implementation, each.case.nbytes): each for each in every if each.case.collective.name == "allreduce"}
 
 

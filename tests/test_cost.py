@@ -20,13 +20,13 @@ from collbench.runs.file import read
 from tests.conftest import ROOT, case
 
 MEASURED = [
-    each
-    for each in read(ROOT / "results" / "cpu-2-ranks").results
-    if isinstance(each, Measurement) and implementations()[each.implementation].cost
+    result
+    for result in read(ROOT / "results" / "cpu-2-ranks").results
+    if isinstance(result, Measurement) and implementations()[result.implementation].cost
 ]
 CPU = cpus(crowded=False)
 SIZES = sorted({each.case.nbytes for each in MEASURED})
-RUNGS = [each for each in implementations().values() if each.cost]
+RUNGS = [implementation for implementation in implementations().values() if implementation.cost]
 PLACES = [
     CPU,
     cpus(crowded=True),
@@ -78,12 +78,14 @@ def test_the_model_is_near_what_it_was_fitted_to() -> None:
 
 def test_waits_are_longer_where_ranks_share_cores_as_in_the_committed_run() -> None:
     rows = [
-        each for each in read(ROOT / "results" / "cpu-4-ranks-yield").results if each.implementation == "ring-flags"
+        result
+        for result in read(ROOT / "results" / "cpu-4-ranks-yield").results
+        if result.implementation == "ring-flags"
     ]
-    for each in rows:
-        assert isinstance(each, Measurement)
-        cost = implementations()["ring-flags"].cost(each.case)  # type: ignore[misc]
-        assert cpus(crowded=True).seconds(cost, each.case.nbytes) == pytest.approx(each.typical, rel=0.05)
+    for row in rows:
+        assert isinstance(row, Measurement)
+        cost = implementations()["ring-flags"].cost(row.case)  # type: ignore[misc]
+        assert cpus(crowded=True).seconds(cost, row.case.nbytes) == pytest.approx(row.typical, rel=0.05)
     assert rows
 
 

@@ -45,7 +45,11 @@ def test_the_textbooks_say_of_each_algorithm_what_the_lesson_says_of_it() -> Non
 def test_the_lesson_goes_up_the_ladder() -> None:
     """A section for each rung, in order, named as it is."""
     named = re.findall(r"^## (?:\d+\. |Beside the ladder: )([\w-]+)", TEXT, re.MULTILINE)
-    rungs = [each.name for each in implementations().values() if not each.library and each.name != "auto"]
+    rungs = [
+        implementation.name
+        for implementation in implementations().values()
+        if not implementation.library and implementation.name != "auto"
+    ]
     assert named == rungs
 
 

@@ -38,7 +38,7 @@ def test_the_halfwidth_is_relative_to_the_median() -> None:
     """Samples ten times as large have the same."""
     samples = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6]
     assert relative_halfwidth(samples) == pytest.approx(0.3 / 1.3)
-    assert relative_halfwidth([10 * each for each in samples]) == pytest.approx(0.3 / 1.3)
+    assert relative_halfwidth([10 * sample for sample in samples]) == pytest.approx(0.3 / 1.3)
 
 
 def test_student_is_the_tables() -> None:

@@ -38,7 +38,7 @@ def bound(run: Run, case: Case, name: str | None = None) -> Bound:
         raise UsageError("one rank sends nothing")
     system = described(run) or _measured_on(run, case.ranks, name)
     names = [each for each in ALGORITHMS.get(case.collective.name, ("ring",)) if each != "nvls" or system.adds]
-    least = min((carried(system, case, each) for each in names), key=lambda each: each.per_byte / each.line)
+    least = min((carried(system, case, name) for name in names), key=lambda each: each.per_byte / each.line)
     return Bound(least.line / least.per_byte, least.line, least.per_byte, least.where)
 
 

@@ -35,9 +35,9 @@ class Contest:
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
     """Every pair of a library and a hand-written implementation with two sizes or more in common."""
     groups: dict[tuple[Case, str], dict[int, Timed]] = {}
-    for each in timed(results):
-        kind = replace(each.case, nbytes=0)
-        groups.setdefault((kind, each.implementation), {})[each.case.nbytes] = each
+    for result in timed(results):
+        kind = replace(result.case, nbytes=0)
+        groups.setdefault((kind, result.implementation), {})[result.case.nbytes] = result
     found = []
     for (kind, challenger), times in groups.items():
         for library in libraries:
@@ -55,7 +55,7 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     Those are level with what they pick, and would be called the fastest by chance alone.
     """
     known = implementations()
-    every = [each for each in timed(results) if each.case.nbytes]
+    every = [result for result in timed(results) if result.case.nbytes]
     own = [each for each in every if each.implementation not in known or not known[each.implementation].uses()]
     return own or every
 
@@ -63,7 +63,7 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
 def in_words(contest: Contest) -> str:
     """`ring-flags beats mpi at every size: 15x at 8 B, 2.8x at 128 MiB`, or where it starts and stops to."""
     first, last = contest.speedups[0], contest.speedups[-1]
-    best = max(contest.speedups, key=lambda each: each[1])
+    best = max(contest.speedups, key=lambda speedup: speedup[1])
     told = sorted({first, best, last})
     figures = ", ".join(f"{speedup:.2g}x at {format_size(size)}" for size, speedup in told)
     return f"{contest.challenger} {_outcome(contest)}: {figures}"
@@ -89,10 +89,10 @@ def _other(winning: bool) -> str:
 def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[tuple[int, int, str]]]]:
     """For each kind of case, who is fastest over which range: (first size, last size, implementation)."""
     best: dict[Case, dict[int, Timed]] = {}
-    for each in timed(results):
-        sizes = best.setdefault(replace(each.case, nbytes=0), {})
-        if each.case.nbytes not in sizes or each.typical < sizes[each.case.nbytes].typical:
-            sizes[each.case.nbytes] = each
+    for result in timed(results):
+        sizes = best.setdefault(replace(result.case, nbytes=0), {})
+        if result.case.nbytes not in sizes or result.typical < sizes[result.case.nbytes].typical:
+            sizes[result.case.nbytes] = result
     return [(sizes[max(sizes)].case, _ranges(sizes)) for sizes in best.values()]
 
 

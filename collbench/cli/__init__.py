@@ -23,7 +23,7 @@ class Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Names of all commands."""
-        return sorted(each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_"))
+        return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command."""

@@ -115,7 +115,7 @@ def folders(texts: Sequence[str]) -> list[str]:
 
 def _same(settings: Sequence[Setting]) -> str:
     """A sentence for the user if nothing differs between the settings."""
-    first, second = (each.applied(os.environ) for each in settings)
+    first, second = (setting.applied(os.environ) for setting in settings)
     return "A and B are the same, so what differs is noise (an A/A test)" if first == second else ""
 
 

@@ -156,7 +156,7 @@ def _names(text: str, registry: Mapping[str, Named], find: Callable[[str], Named
 
 def default_folder(sweep: Sweep, where: str = "") -> Path:
     """`results/runs/<time>-<collectives>-<where>`, new for every run; `where` is this host unless it is given."""
-    return new_folder([each.name for each in sweep.collectives], where or socket.gethostname())
+    return new_folder([collective.name for collective in sweep.collectives], where or socket.gethostname())
 
 
 def new_folder(collectives: Sequence[str], where: str) -> Path:

@@ -88,7 +88,7 @@ def compare(system: System, options: Mapping[str, Any], what_ifs: tuple[str, ...
 
 def _reasons(system: System, results: Iterable[Result], what_ifs: tuple[str, ...]) -> dict[str, str]:
     """For each pattern that the algorithms make between the nodes, what the network does to it."""
-    ways = {(each.case.collective.name, each.algorithm) for each in results if isinstance(each, Prediction)}
+    ways = {(result.case.collective.name, result.algorithm) for result in results if isinstance(result, Prediction)}
     return {pattern_of(*way): on_network(system, *way, what_ifs).explanation for way in sorted(ways)}
 
 

@@ -36,11 +36,11 @@ COLUMNS = (
 def lines(entries: Sequence[Entry], width: int | None = None) -> list[str]:
     """A heading and a line for each run, at most `width` characters wide where that is possible."""
     columns = [each for each in COLUMNS if not each.least or any(map(each.text, entries))]
-    texts = {each.name: [each.name, *map(each.text, entries)] for each in columns}
+    texts = {column.name: [column.name, *map(column.text, entries)] for column in columns}
     widths = {name: max(map(len, column)) for name, column in texts.items()}
     if width is not None:
         columns = _fit(columns, widths, width)
-    sized = [[_cut(text, widths[each.name]) for text in texts[each.name]] for each in columns[:-1]]
+    sized = [[_cut(text, widths[column.name]) for text in texts[column.name]] for column in columns[:-1]]
     return [GAP.join(row) for row in zip(*sized, texts[columns[-1].name], strict=True)]
 
 
@@ -58,7 +58,7 @@ def notes(entry: Entry) -> list[str]:
 def _fit(columns: list[Column], widths: dict[str, int], width: int) -> list[Column]:
     """Shrink, the widest first; where that does not do, leave columns out."""
     left = list(columns)
-    for turn in sorted({each.turn for each in columns}):
+    for turn in sorted({column.turn for column in columns}):
         left = [each for each in left if not each.turn or each.turn >= turn]
         least = sum(min(each.least or widths[each.name], widths[each.name]) + len(GAP) for each in left) - len(GAP)
         if least <= width:

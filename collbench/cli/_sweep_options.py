@@ -7,7 +7,7 @@ import click
 
 from collbench.cli import sweep
 
-_OPTIONS = {str(each.name): each for each in sweep.command.params if isinstance(each, click.Option)}
+_OPTIONS = {str(param.name): param for param in sweep.command.params if isinstance(param, click.Option)}
 DEFAULTS: dict[str, Any] = sweep.command.make_context("sweep", []).params
 """What a sweep is made of where a command has no option for it."""
 

@@ -37,7 +37,7 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
     compared = [name for name in session.sweep.implementations if name in libraries()]
-    estimated = {each for name in session.sweep.implementations for each in implementations()[name].estimates}
+    estimated = {estimate for name in session.sweep.implementations for estimate in implementations()[name].estimates}
     status = Status(len(list(session.sweep.cases())) * len(session.sweep.implementations))
     above, said = "", set()
     for result in session.run():
@@ -78,7 +78,7 @@ def _span(first: int, last: int) -> str:
 def close(session: Session, legend: str, plot: bool) -> None:
     """What the numbers mean, and where everything is."""
     click.echo(f"\n{legend}", err=True)
-    if any(isinstance(each, Measurement) and each.estimate is not None for each in session.results):
+    if any(isinstance(result, Measurement) and result.estimate is not None for result in session.results):
         click.echo(ESTIMATE, err=True)
     assert session.path
     click.echo(f"run file: {session.path}")

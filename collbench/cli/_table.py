@@ -227,5 +227,5 @@ def _ratio(result: Timed, library: Timed | None) -> str:
 
 def library_of(results: Sequence[Result], libraries: Sequence[str], case: Case) -> Timed | None:
     """The library's result for this case among those so far, if it has a time."""
-    of_case = (each for each in reversed(results) if each.implementation in libraries and each.case == case)
+    of_case = (result for result in reversed(results) if result.implementation in libraries and result.case == case)
     return next(timed(of_case), None)

@@ -121,9 +121,9 @@ def _selection(only: str | None, runs: "Sequence[Run]") -> Any:
 
     if only is None:
         return None
-    names = dict.fromkeys(each.implementation for run in runs for each in run.results)
+    names = dict.fromkeys(result.implementation for run in runs for result in run.results)
     chosen = selection(only, names)
-    if not any(chosen(each.case, each.implementation) for run in runs for each in run.results):
+    if not any(chosen(result.case, result.implementation) for run in runs for result in run.results):
         raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(_held(runs))}")
     return chosen
 
@@ -131,9 +131,9 @@ def _selection(only: str | None, runs: "Sequence[Run]") -> Any:
 def _held(runs: "Sequence[Run]") -> list[str]:
     from collbench.units import format_size
 
-    results = [each for run in runs for each in run.results]
-    words = [each.case.collective.name for each in results] + [each.implementation for each in results]
-    sizes = sorted(each.case.nbytes for each in results)
+    results = [result for run in runs for result in run.results]
+    words = [result.case.collective.name for result in results] + [result.implementation for result in results]
+    sizes = sorted(result.case.nbytes for result in results)
     return [*dict.fromkeys(words), *([f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else [])]
 
 

@@ -44,7 +44,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
         raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
     whole, why = _system(measured_run, name)
     facts = Facts(variables(measured_run), remarks(measured_run), why)
-    for remark in (*facts.caveats, *(f"{each} was set" for each in settings(facts))):
+    for remark in (*facts.caveats, *(f"{setting} was set" for setting in settings(facts))):
         click.echo(f"note: {remark}")
     for rows in curves.values():
         system = sized(whole, rows[0].case.ranks, nodes) if whole else None

@@ -83,7 +83,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     click.echo(f"\n{LEGEND}", err=True)
     assert session.path
     click.echo(f"run file: {session.path}")
-    explained = [each for each in session.results if isinstance(each, Explanation)]
+    explained = [result for result in session.results if isinstance(result, Explanation)]
     if any(each.tracks for each in explained):
         for picture in timeline.draw(explained, session.path.parent, formats):
             click.echo(f"plot: {picture}")

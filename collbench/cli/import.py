@@ -66,7 +66,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
     """As wanted, with a folder in it for each run where there are several; else as a sweep's."""
     from collbench.cli._options import new_folder
 
-    names = [each.name for each in imported.collectives]
+    names = [collective.name for collective in imported.collectives]
     if out:
         return out / f"{number}-{names[0]}" if number else out
     host = re.sub(r"[^A-Za-z0-9.-]+", "_", imported.tests[0].machine.host).strip("._")[:60]

@@ -92,12 +92,12 @@ def command(
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     found = [file.read(path) for path in runs]
     only = _implementations(names, found) if names else ()
-    wanted = curves.Wanted([each.name for each in quantities], STYLES[style_name], overlay, only, machine)
+    wanted = curves.Wanted([quantity.name for quantity in quantities], STYLES[style_name], overlay, only, machine)
     formats = tuple(dict.fromkeys(formats))
     reasons: list[str] = []
     try:
         written = curves.draw(found, folder, formats, apart, wanted, reasons.append)
-        explained = [each for run in found for each in run.results if isinstance(each, Explanation)]
+        explained = [result for run in found for result in run.results if isinstance(result, Explanation)]
         written += timeline.draw(
             [each for each in explained if not only or each.implementation in only], folder, formats
         )

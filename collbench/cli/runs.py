@@ -84,7 +84,7 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
     chosen, reading = _filter(options), _Reading()
     history = History(folder, reading)
     reading.clear()
-    found = [each for each in history.entries if chosen(each)]
+    found = [entry for entry in history.entries if chosen(entry)]
     shown = found[: options["limit"]]
     if options["as_json"]:
         click.echo(json.dumps([each.fields() for each in shown], indent=2))
@@ -104,7 +104,7 @@ def _filter(options: dict[str, Any]) -> "Filter":
         raise unknown("--on", options["on"], (*PLATFORMS, PREDICTED))
     return Filter(
         host=options["host"],
-        collectives=tuple(find_collective(each.strip()).name for each in options["op"].split(",") if each.strip()),
+        collectives=tuple(find_collective(word.strip()).name for word in options["op"].split(",") if word.strip()),
         platform=options["on"],
         topology=options["topology"],
         since=first_second(options["since"]) if options["since"] else None,

@@ -67,7 +67,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
 def _show(conformance: "Conformance", sweep: "Sweep") -> None:
     from collbench.analysis.conformance import table
 
-    for line in table(conformance, (each.name for each in sweep.dtypes)):
+    for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
         click.echo(line)
     click.echo()
     for name, reasons in conformance.reasons.items():

@@ -88,10 +88,10 @@ def entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Lo
             own = style.drawn(look._replace(color=_NEUTRAL) if colored else look)
             found.append(Line2D([], [], label=label(line, everything), **own))
     banded = {
-        line_of(each).predicted
+        line_of(result).predicted
         for layer in layers
-        for each in layer.panel.results
-        if math.isfinite(quantity.between(layer.panel, each)[1])
+        for result in layer.panel.results
+        if math.isfinite(quantity.between(layer.panel, result)[1])
     }
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
         if predicted in banded:
@@ -114,8 +114,8 @@ def place(figure: "Figure", handles: Sequence[Any], style: Style) -> float:
     Below the panels the figure grows by its rows.
     """
     width, height = figure.get_size_inches()
-    heights = [1 + str(each.get_label()).count("\n") for each in handles]
-    longest = max(len(row) for each in handles for row in str(each.get_label()).split("\n"))
+    heights = [1 + str(handle.get_label()).count("\n") for handle in handles]
+    longest = max(len(row) for handle in handles for row in str(handle.get_label()).split("\n"))
     entry = (longest * _LETTER + _HANDLE) * style.font * _POINT
     if style.below:
         columns = min(len(handles), max(1, math.floor(width / entry)))

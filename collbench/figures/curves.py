@@ -226,10 +226,10 @@ def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> s
     name = place(first)
     if cell[0].name:
         name = name if alone([layer.panel for layer in cell]) else ""
-    elif sum(place(each.panel) == name for each in layers) > 1:
+    elif sum(place(layer.panel) == name for layer in layers) > 1:
         name += f", {first.origin}"
     remarks = [[*layer.panel.remarks, *filter(None, [quantity.remark(layer.panel)])] for layer in cell]
-    if all(each == remarks[0] for each in remarks):
+    if all(remark == remarks[0] for remark in remarks):
         told = ["; ".join(remarks[0])]
     else:
         told = [f"{layer.name}: {'; '.join(each)}" for layer, each in zip(cell, remarks, strict=True) if each]

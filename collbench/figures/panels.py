@@ -82,7 +82,11 @@ class Panel:
 
         None for that library itself, and where there is none.
         """
-        same = [each for each in self.libraries if each.case == result.case and _predicted(each) == _predicted(result)]
+        same = [
+            library
+            for library in self.libraries
+            if library.case == result.case and _predicted(library) == _predicted(result)
+        ]
         found = min(reversed(same), key=lambda each: libraries().index(each.implementation), default=None)
         return None if found and found.implementation == result.implementation else found
 

@@ -34,11 +34,11 @@ def draw(explanations: Sequence[Explanation], folder: Path, formats: Sequence[st
 
 def figures(explanations: Sequence[Explanation]) -> Iterator[tuple[str, "Figure"]]:
     """Each figure, after the file name that it should have but for the suffix."""
-    for each in explanations:
-        if each.tracks:
-            yield f"timeline-{_stem(each)}-{each.implementation}", _timeline(each)
-    for case in dict.fromkeys(each.case for each in explanations):
-        group = [each for each in explanations if each.case == case]
+    for explanation in explanations:
+        if explanation.tracks:
+            yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
+    for case in dict.fromkeys(explanation.case for explanation in explanations):
+        group = [explanation for explanation in explanations if explanation.case == case]
         if len(group) > 1:
             yield f"shares-{_stem(group[0])}", _shares(group)
 
@@ -77,7 +77,7 @@ def _shown(tracks: Sequence[Track]) -> list[Track]:
 
 
 def _label(track: Track, explanation: Explanation) -> str:
-    blocks = len({each.block for each in explanation.tracks})
+    blocks = len({track.block for track in explanation.tracks})
     return f"rank {track.rank}" + (f", block {track.block}" if blocks > 1 else "")
 
 

@@ -36,7 +36,7 @@ class Format:
 @cache
 def formats() -> dict[str, Format]:
     """Every format by name, in the order in which they are tried."""
-    modules = [importlib.import_module(each.name) for each in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    modules = [importlib.import_module(module.name) for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
     found = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return {each.name: each for each in sorted(found, key=lambda each: (each.order, each.name))}
 

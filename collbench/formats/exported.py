@@ -104,7 +104,7 @@ def texts(value: Any) -> list[str]:
 
 def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> Selection:
     """The results of a run that can be written; UsageError if there is none, or an implementation must be named."""
-    timed = [each for each in run.results if _writable(each, lambda reason: None)]
+    timed = [result for result in run.results if _writable(result, lambda reason: None)]
     names = list(dict.fromkeys(each.implementation for each in timed))
     if implementation is not None and implementation not in names:
         choices = ", ".join(names) or "none"
@@ -113,7 +113,7 @@ def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> S
         raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
     if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
-    wanted = (each for each in run.results if implementation in (None, each.implementation))
+    wanted = (result for result in run.results if implementation in (None, result.implementation))
     return Selection(run.header, tuple(each for each in wanted if _writable(each, leave)), leave)
 
 

@@ -120,9 +120,9 @@ def machine_of(
     devices: Sequence[Device], ranks: int, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
     """The machine that a list of devices shows; of the environment only what changes measurements is kept."""
-    names = Counter(each.name or "GPU" for each in devices)
+    names = Counter(device.name or "GPU" for device in devices)
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
-    hosts = list(dict.fromkeys(each.host for each in devices))
+    hosts = list(dict.fromkeys(device.host for device in devices))
     kept = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
@@ -161,12 +161,12 @@ class Imported:
     @property
     def results(self) -> list[Result]:
         """Every row; what a foreign row printed says which of the header's tests it belongs to."""
-        return [_numbered(each, number) for number, test in enumerate(self.tests) for each in test.results]
+        return [_numbered(result, number) for number, test in enumerate(self.tests) for result in test.results]
 
     @property
     def cases(self) -> list[Case]:
         """Of the rows."""
-        return [each.case for test in self.tests for each in test.results]
+        return [result.case for test in self.tests for result in test.results]
 
     @property
     def collectives(self) -> list[Collective]:
@@ -203,12 +203,14 @@ class Imported:
         """What is known of it, by the names that a sweep has in a header."""
         cases = self.cases
         return {
-            "collectives": [each.name for each in self.collectives],
+            "collectives": [collective.name for collective in self.collectives],
             "sizes": sorted({case.nbytes for case in cases}),
             "dtypes": list(dict.fromkeys(case.dtype.name for case in cases)),
             "redops": list(dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)),
             "ranks": self.tests[0].machine.ranks,
-            "implementations": list(dict.fromkeys(each.implementation for test in self.tests for each in test.results)),
+            "implementations": list(
+                dict.fromkeys(result.implementation for test in self.tests for result in test.results)
+            ),
         }
 
 

@@ -46,7 +46,7 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """Every table."""
-    found = [each for each in _sections(source) if each.rows]
+    found = [section for section in _sections(source) if section.rows]
     if not found:
         raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
     return [_test(source, each, hints) for each in found]

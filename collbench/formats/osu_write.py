@@ -113,16 +113,16 @@ def _held(line: Line, selection: Selection) -> Observed | None:
 
 def _table(kind: Kind, dtype: str, results: list[Observed]) -> Iterator[str]:
     first = results[0]
-    ranks, spread = first.case.ranks, all(len(each.times) > 1 for each in results)
+    ranks, spread = first.case.ranks, all(len(result.times) > 1 for result in results)
     yield ""
     yield signature(first)
     yield f"# OSU {'NCCL-CUDA' if first.implementation == 'nccl' else 'MPI'} {kind.title} Test v7.4"
     yield f"# Datatype: {_NAMES.get(dtype, dtype.upper())}."
     yield f"{'# Size':<10}{'Avg Latency(us)':>20}" + ("".join(f"{each:>20}" for each in _SPREAD) if spread else "")
-    for each in results:
-        ends = (min(each.times), max(each.times)) if spread else ()
-        figures = "".join(f"{seconds * 1e6:20.2f}" for seconds in (mean_seconds(each), *ends))
-        yield f"{each.case.nbytes // kind.messages(ranks):<10d}{figures}"
+    for result in results:
+        ends = (min(result.times), max(result.times)) if spread else ()
+        figures = "".join(f"{seconds * 1e6:20.2f}" for seconds in (mean_seconds(result), *ends))
+        yield f"{result.case.nbytes // kind.messages(ranks):<10d}{figures}"
 
 
 _SPREAD = ("Min Latency(us)", "Max Latency(us)")

@@ -84,5 +84,5 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
             if name in implementations():
                 raise UsageError(f"{name} does not run on {platform}; choose from: {', '.join([*groups, *known])}")
             raise unknown("implementation", name, [*groups, *known])
-        chosen += [each for each in groups.get(name, [name]) if each not in chosen]
+        chosen += [group for group in groups.get(name, [name]) if group not in chosen]
     return tuple(name for name in known if name in chosen)

@@ -13,20 +13,20 @@ from collbench.platforms import Platform, Prepared
 
 
 def _rungs() -> list[Implementation]:
-    return [each for each in implementations().values() if each.cost]
+    return [implementation for implementation in implementations().values() if implementation.cost]
 
 
 def expected(case: Case, platform: Platform) -> dict[str, float]:
     """Seconds that each rung which takes the case should need on this hardware, fastest first; equal ones by rung."""
     found = {}
-    for each in _rungs():
+    for rung in _rungs():
         try:
-            each.refuse(case)
+            rung.refuse(case)
         except Unsupported:
             continue
-        if each.cost and platform.name in each.platforms:
-            found[each.name] = platform.hardware.seconds(each.cost(case), case.nbytes)
-    return dict(sorted(found.items(), key=lambda each: each[1]))
+        if rung.cost and platform.name in rung.platforms:
+            found[rung.name] = platform.hardware.seconds(rung.cost(case), case.nbytes)
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
@@ -50,5 +50,5 @@ IMPLEMENTATION = Implementation(
     collectives=COLLECTIVES,  # of all rungs together
     prepare=_prepare,
     rung=11,
-    uses=lambda: tuple(each.name for each in _rungs()),
+    uses=lambda: tuple(rung.name for rung in _rungs()),
 )

@@ -155,8 +155,8 @@ def _repeat(actions: list[Action]) -> Callable[[int], None]:
 
         def launch(launches: int) -> None:
             for _ in range(launches):
-                for each in actions:
-                    each()
+                for action in actions:
+                    action()
 
     return launch
 

@@ -110,7 +110,7 @@ class _Tally:
         """Seconds that its samples lasted; infinite once there is nothing left to measure."""
         if not any(_right(results[-1]) for results in self.found.values()):
             return math.inf
-        measured = (each for results in self.found.values() for each in results if isinstance(each, Measurement))
+        measured = (result for results in self.found.values() for result in results if isinstance(result, Measurement))
         return sum(sum(each.seconds) * each.launches for each in measured)
 
     def merged(self) -> list[Result]:
@@ -128,7 +128,7 @@ def _merge(results: Sequence[Result]) -> Result:
         return replace(last, reason=f"{last.reason} (in round {len(results)})")
     if not isinstance(last, Measurement) or not last.right:
         return last
-    measured = [each for each in results if isinstance(each, Measurement)]
+    measured = [result for result in results if isinstance(result, Measurement)]
     samples = tuple(sample for each in measured for sample in each.seconds)
     return replace(last, seconds=samples, rounds=tuple(len(each.seconds) for each in measured))
 
@@ -179,7 +179,7 @@ class Pair:
         sampling = self.sweep.sampling
         if sampling.iters is not None or done < LEAST or done % 2:
             return False
-        return all(each.spent() >= sampling.budget for each in tallies)
+        return all(tally.spent() >= sampling.budget for tally in tallies)
 
 
 class _Side:

@@ -74,7 +74,7 @@ class Modelled:
 def describe(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:
     """What connects the ranks, for the run file's header; `model` tells that nothing was there to measure."""
     return {
-        "name": ", ".join([system.title, *(f"what if {each}" for each in what_ifs)]),
+        "name": ", ".join([system.title, *(f"what if {what_if}" for what_if in what_ifs)]),
         "shared": False,
         "platform": "gpu",  # what the ranks would live on
         "ranks": system.ranks,

@@ -119,7 +119,7 @@ def _enough(contestants: Sequence[_Contestant], sampling: Sampling, spent: float
         return True
     if spent < sampling.budget / 10 or taken % 8:  # a few lucky samples are no evidence
         return False
-    return all(relative_halfwidth(each.samples) <= sampling.precision for each in contestants)
+    return all(relative_halfwidth(contestant.samples) <= sampling.precision for contestant in contestants)
 
 
 def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measurement:

@@ -98,7 +98,7 @@ def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joi
 
 def exit_status(results: Sequence[Result]) -> int:
     """0 if everything measured is right, 1 if something is wrong or failed."""
-    bad = any(isinstance(each, Failed) or (isinstance(each, Measurement) and each.mismatch) for each in results)
+    bad = any(isinstance(result, Failed) or (isinstance(result, Measurement) and result.mismatch) for result in results)
     return int(bad)
 
 

@@ -43,7 +43,7 @@ KEPT = 0.7  # of the contrast that a colour has with white, so that what is blac
 
 def curves(runs: Sequence[Sound]) -> dict[str, Any]:
     """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
-    styles = looks({each.implementation for run in runs for each in timed(run.run.results)})
+    styles = looks({result.implementation for run in runs for result in timed(run.run.results)})
     figures: dict[Case, dict[str, Any]] = {}
     seen: dict[Case, list[int]] = {}  # the runs of a figure, in order
     room, left_out = ROOM, 0
@@ -68,11 +68,11 @@ def curves(runs: Sequence[Sound]) -> dict[str, Any]:
 def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
     """Each implementation's results of one kind of case by size; of one measured twice, the later."""
     found: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
-    for each in timed(run.run.results):
-        if each.case.nbytes:
-            kind = replace(each.case, nbytes=0)
-            key = kind, each.implementation, isinstance(each, Prediction)
-            found.setdefault(key, {})[each.case.nbytes] = each
+    for result in timed(run.run.results):
+        if result.case.nbytes:
+            kind = replace(result.case, nbytes=0)
+            key = kind, result.implementation, isinstance(result, Prediction)
+            found.setdefault(key, {})[result.case.nbytes] = result
     for (kind, _, _), sizes in found.items():
         yield kind, [sizes[size] for size in sorted(sizes)]
 
@@ -88,7 +88,7 @@ class _Line(NamedTuple):
     def fields(self, look: Look) -> dict[str, Any]:
         """For the script: seconds, bytes, and how it is drawn."""
         first = self.rows[0]
-        predicted, bands = isinstance(first, Prediction), [each.band for each in self.rows]
+        predicted, bands = isinstance(first, Prediction), [row.band for row in self.rows]
         return {
             "run": self.number,
             "name": first.implementation,
@@ -99,11 +99,11 @@ class _Line(NamedTuple):
             "dash": self._dash(predicted, look),
             "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
             "factor": self._factor(),
-            "sizes": [each.case.nbytes for each in self.rows],
-            "seconds": [_short(each.typical) for each in self.rows],
+            "sizes": [row.case.nbytes for row in self.rows],
+            "seconds": [_short(row.typical) for row in self.rows],
             "low": [_short(low) for low, _ in bands],
             "high": [_short(high) for _, high in bands],
-            "notes": [*dict.fromkeys(filter(None, (getattr(each, "note", "") for each in self.rows)))][:2],
+            "notes": [*dict.fromkeys(filter(None, (getattr(row, "note", "") for row in self.rows)))][:2],
         }
 
     def _dash(self, predicted: bool, look: Look) -> str:
@@ -114,7 +114,7 @@ class _Line(NamedTuple):
     def _factor(self) -> float:
         """Of bus over algorithm bandwidth; 0 where no bus lies between the ranks."""
         kind = self.rows[0].case
-        seen = [each for each in self.rows if isinstance(each, Measurement | Reported)]
+        seen = [row for row in self.rows if isinstance(row, Measurement | Reported)]
         return 0 if share_a_device(self.run.run, seen) else kind.collective.bus_factor(kind.ranks)
 
 

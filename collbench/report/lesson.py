@@ -41,7 +41,7 @@ class Subject:
 
     def curve(self, name: str) -> list[Timed]:
         """One implementation by size."""
-        sizes = {each.case.nbytes: each for each in self.rows if each.implementation == name}
+        sizes = {row.case.nbytes: row for row in self.rows if row.implementation == name}
         return [sizes[size] for size in sorted(sizes)]
 
 
@@ -54,16 +54,16 @@ def lesson(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[str,
             "The table below has every row, with the reason why it has no time.",
         )
     place = runs.index(subject.run)
-    fitted = {each.implementation: each for each in fits[place] if each.case == subject.kind}
+    fitted = {fit.implementation: fit for fit in fits[place] if fit.case == subject.kind}
     return " ".join(_who(subject)), " ".join(_why(subject, fitted))
 
 
 def _subject(runs: Sequence[Sound]) -> Subject | None:
     groups: dict[tuple[int, Case, bool], list[Timed]] = {}
     for number, run in enumerate(runs):
-        for each in rivals(run.run.results):
-            key = number, replace(each.case, nbytes=0), isinstance(each, Prediction)
-            groups.setdefault(key, []).append(each)
+        for rival in rivals(run.run.results):
+            key = number, replace(rival.case, nbytes=0), isinstance(rival, Prediction)
+            groups.setdefault(key, []).append(rival)
     if not groups:
         return None
     best = max(groups, key=lambda key: (not key[2], len(groups[key])))  # what was measured first
@@ -72,8 +72,8 @@ def _subject(runs: Sequence[Sound]) -> Subject | None:
 
 def _who(subject: Subject) -> Iterator[str]:
     """Sentences of the first paragraph."""
-    names = list(dict.fromkeys(each.implementation for each in subject.rows))
-    sizes = sorted({each.case.nbytes for each in subject.rows})
+    names = list(dict.fromkeys(row.implementation for row in subject.rows))
+    sizes = sorted({row.case.nbytes for row in subject.rows})
     what = f"{len(names)} implementations" if len(names) > 1 else names[0]
     span = f"{len(sizes)} sizes, {format_size(sizes[0])} to {format_size(sizes[-1])}"
     where = f"at {span if len(sizes) > 1 else format_size(sizes[0])} ({subject.run.machine})"
@@ -108,7 +108,7 @@ def _ranges(subject: Subject) -> Iterator[str]:
 
 def _strict(subject: Subject) -> list[tuple[int, int, str]]:
     """The fastest by the middle of its band: (first size, last size, implementation)."""
-    rows = [each for each in subject.rows if isinstance(each, Prediction)]
+    rows = [row for row in subject.rows if isinstance(row, Prediction)]
     return [each for _, ranges in winners(rows) for each in ranges]
 
 
@@ -134,8 +134,8 @@ def _reach(name: str, sizes: Sequence[int], fastest: dict[int, list[str]]) -> in
 def _fastest(subject: Subject) -> dict[int, list[str]]:
     """For each size the fastest and those whose interval overlaps its own, by time."""
     found = {}
-    for size in {each.case.nbytes for each in subject.rows}:
-        here = {each.implementation: each for each in subject.rows if each.case.nbytes == size}
+    for size in {row.case.nbytes for row in subject.rows}:
+        here = {row.implementation: row for row in subject.rows if row.case.nbytes == size}
         first, *rest = sorted(here.values(), key=lambda each: each.typical)
         found[size] = [first.implementation, *(each.implementation for each in rest if each.band[0] <= first.band[1])]
     return found
@@ -156,7 +156,7 @@ def _against_library(subject: Subject) -> Iterator[str]:
     for library in dict.fromkeys(each.library for each in found):
         own = [each for each in found if each.library == library]
         best = max(own, key=lambda each: max(ratio for _, ratio in each.speedups))
-        size, ratio = max(best.speedups, key=lambda each: each[1])
+        size, ratio = max(best.speedups, key=lambda speedup: speedup[1])
         if ratio > 1:
             gain = f"{ratio:.2g} times as fast at {format_size(size)}"
             yield f"The largest gain over {library}, the library, is that of {best.challenger}: {gain}."
@@ -184,9 +184,9 @@ def _many(some: int, every: int) -> str:
 
 def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
     """Sentences of the second paragraph, about the library if there is one, and the fastest at the largest size."""
-    largest = max(each.case.nbytes for each in subject.rows)
-    fastest = min((each for each in subject.rows if each.case.nbytes == largest), key=lambda each: each.typical)
-    known = [each.implementation for each in subject.rows if each.implementation in libraries()]
+    largest = max(row.case.nbytes for row in subject.rows)
+    fastest = min((row for row in subject.rows if row.case.nbytes == largest), key=lambda row: row.typical)
+    known = [row.implementation for row in subject.rows if row.implementation in libraries()]
     told = False
     for name in dict.fromkeys((*known[:1], fastest.implementation)):
         rows = subject.curve(name)
@@ -232,9 +232,9 @@ def _fit(name: str, rows: Sequence[Timed], curve: Curve | None) -> Iterator[str]
 
 def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
     """Where half of the highest bandwidth is reached, and whether it still grows at the end."""
-    peak = max(rows, key=lambda each: each.algbw)
-    half = next(each for each in rows if each.algbw >= peak.algbw / 2)
-    full = next(each for each in rows if each.algbw >= FULL * peak.algbw)
+    peak = max(rows, key=lambda row: row.algbw)
+    half = next(row for row in rows if row.algbw >= peak.algbw / 2)
+    full = next(row for row in rows if row.algbw >= FULL * peak.algbw)
     last = rows[-1]
     expected = "expected " if predicted else ""
     peak_at, half_at = format_size(peak.case.nbytes), format_size(half.case.nbytes)
@@ -252,4 +252,4 @@ def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[s
 
 
 def _stays(rows: Sequence[Timed], full: Timed, peak: Timed) -> bool:
-    return all(each.algbw >= FULL * peak.algbw for each in rows if each.case.nbytes >= full.case.nbytes)
+    return all(row.algbw >= FULL * peak.algbw for row in rows if row.case.nbytes >= full.case.nbytes)

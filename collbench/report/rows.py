@@ -76,10 +76,10 @@ def _libraries(results: Iterable[Result]) -> dict[Case, Timed]:
     """The library's result for each case that it has a time for: the last."""
     known = libraries()
     found: dict[Case, Timed] = {}
-    for each in results:
-        reference = library_of([each], known, each.case) if each.implementation in known else None
+    for result in results:
+        reference = library_of([result], known, result.case) if result.implementation in known else None
         if reference:
-            found[each.case] = reference
+            found[result.case] = reference
     return found
 
 

@@ -58,7 +58,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _sound(run: Run, label: str) -> Sound:
-    every = tuple(_shown(each) for each in run.results)
+    every = tuple(_shown(result) for result in run.results)
     odd = [(each, reason) for each in every if (reason := oddity(each))]
     left = {id(each) for each, _ in odd}
     kept = tuple(each for each in every if id(each) not in left)
@@ -85,7 +85,7 @@ def oddity(result: Result) -> str:
         return ""
     if isinstance(result, Measurement) and not result.seconds:
         return "it was checked, and not timed"
-    if not all(FASTEST < each < SLOWEST for each in _times(result)):
+    if not all(FASTEST < duration < SLOWEST for duration in _times(result)):
         return "a time that is none: zero, negative, not finite or beyond all bounds"
     if isinstance(result, Explanation):
         return _unexplained(result)

@@ -50,7 +50,7 @@ def _about(seen: Seen) -> Markup:
 
 def lesson(paragraphs: Iterable[str]) -> Markup:
     """The two paragraphs."""
-    return section("lesson", "In plain words", *(tag("p", each) for each in paragraphs), class_="lesson")
+    return section("lesson", "In plain words", *(tag("p", paragraph) for paragraph in paragraphs), class_="lesson")
 
 
 def curves(drawn: dict[str, Any]) -> Markup:
@@ -72,9 +72,9 @@ def _crossed(seen: Seen) -> Iterator[str]:
     for case, ranges in found[:MOST_KINDS]:
         rows = [(_range(first, last), name) for first, last, name in ranges]
         yield table(f"Fastest: {title(case)}", ("size", "implementation"), rows, class_="narrow")
-    words = [in_words(each) for each in contests(results, libraries())]
+    words = [in_words(contest) for contest in contests(results, libraries())]
     if words:
-        yield tag("ul", *(tag("li", each) for each in words[:MOST_CONTESTS]))
+        yield tag("ul", *(tag("li", word) for word in words[:MOST_CONTESTS]))
     left = max(0, len(words) - MOST_CONTESTS) + max(0, len(found) - MOST_KINDS)
     if left:
         yield tag("p", f"{left} more are not listed.", class_="note")
@@ -91,7 +91,7 @@ def spent(found: Sequence[Seen]) -> Markup:
 
 
 def _spent(seen: Seen) -> Iterator[str]:
-    explained = [each for each in seen.run.run.results if isinstance(each, Explanation)]
+    explained = [result for result in seen.run.run.results if isinstance(result, Explanation)]
     looked_into = [each for each in explained if each.tracks][:MOST_SPENT]
     for case in distinct(each.case for each in looked_into):
         rows = [
@@ -152,14 +152,14 @@ def verdicts(found: Sequence[Seen]) -> Markup:
 
 def _verdicts(seen: Seen) -> Iterator[str]:
     if seen.judgement.notes:
-        yield tag("ul", *(tag("li", f"note: {each}") for each in seen.judgement.notes))
+        yield tag("ul", *(tag("li", f"note: {note}") for note in seen.judgement.notes))
     if seen.judgement.silence:
         yield tag("p", f"unknown: {seen.judgement.silence}.")
         return
     if seen.system is None:
         yield tag("p", f"unknown: {seen.why_not}. What the curves say of themselves:")
-    for what in distinct(each.what for each in seen.judgement.curves):
-        rows = [_verdict(each, seen.why_not) for each in seen.judgement.curves if each.what == what]
+    for what in distinct(curve.what for curve in seen.judgement.curves):
+        rows = [_verdict(curve, seen.why_not) for curve in seen.judgement.curves if curve.what == what]
         against = f", against {seen.system.title}" if seen.system else ""
         yield table(f"{what}{against}", ("implementation", "verdict", "because"), rows, class_="wide")
 

@@ -41,21 +41,21 @@ class Judgement:
 def fits(run: Sound) -> list[Curve]:
     """The first curves of the run, each with a fit or the reason for none."""
     kept: set[tuple[Case, str]] = set()
-    for each in observed(run.run.results):
+    for result in observed(run.run.results):
         if len(kept) < MOST:
-            kept.add((replace(each.case, nbytes=0), each.implementation))
-    few = [each for each in run.run.results if (replace(each.case, nbytes=0), each.implementation) in kept]
+            kept.add((replace(result.case, nbytes=0), result.implementation))
+    few = [result for result in run.run.results if (replace(result.case, nbytes=0), result.implementation) in kept]
     return curves([replace(run.run, results=tuple(few))])
 
 
 def judge(run: Sound, system: System | None, why_not: str, fitted: Sequence[Curve]) -> Judgement:
     """The first measured curves of the run against the system; never an error, whatever the run file holds."""
     found: dict[tuple[Case, str], list[Observed]] = {}
-    for each in observed(run.run.results):
-        found.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
+    for result in observed(run.run.results):
+        found.setdefault((replace(result.case, nbytes=0), result.implementation), []).append(result)
     try:
         facts = Facts(variables(run.run), remarks(run.run), why_not)
-        notes = (*facts.caveats, *(f"{each} was set" for each in settings(facts)))
+        notes = (*facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     except Exception:  # any type may stand in a foreign header
         facts, notes = Facts({}, (), why_not), ()
     if not found:
@@ -77,9 +77,9 @@ class _Against(NamedTuple):
 
 
 def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> Judged:
-    rows = sorted(rows, key=lambda each: each.case.nbytes)
+    rows = sorted(rows, key=lambda row: row.case.nbytes)
     unknown = Judged(title(kind), rows[0].implementation, Verdict.UNKNOWN, ())
-    if not all(each.case.nbytes for each in rows):
+    if not all(row.case.nbytes for row in rows):
         return replace(unknown, because=("a size of no bytes has no bandwidth to judge",))
     try:
         system = sized(against.system, kind.ranks) if against.system else None

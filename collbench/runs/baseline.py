@@ -31,7 +31,7 @@ def pick(choice: str, new: Run, folder: Path, progress: Progress = lambda done, 
     UsageError says what was looked for among how many runs.
     """
     history = History(folder, progress)
-    others = [each for each in history.entries if not _same_file(each.path, new.path)]
+    others = [entry for entry in history.entries if not _same_file(entry.path, new.path)]
     candidates = _Candidates(new, history, others)
     if choice == LAST:
         return candidates.last().path
@@ -64,7 +64,7 @@ class _Candidates:
         return max(enough, key=lambda each: math.fsum(each[1]) / len(each[1]))[0]  # the first of equals: the newest
 
     def tagged(self, name: str) -> Entry:
-        readable = [each for each in self._others if not each.facts.broken]
+        readable = [other for other in self._others if not other.facts.broken]
         having = [each for each in readable if name in each.tags]
         if not having:
             known = sorted({tag for each in readable for tag in each.tags})
@@ -77,9 +77,9 @@ class _Candidates:
 
     def _before(self) -> Iterable[Entry]:
         return (
-            each
-            for each in self._others
-            if each.facts.complete and each.facts.kind == self._facts.kind and each.age < self._age
+            other
+            for other in self._others
+            if other.facts.complete and other.facts.kind == self._facts.kind and other.age < self._age
         )
 
     def _shared(self, entries: Iterable[Entry]) -> Iterable[tuple[Entry, list[float]]]:

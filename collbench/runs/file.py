@@ -40,7 +40,7 @@ class Run:
 
 def why_none(runs: Sequence[Run]) -> str:
     """Why none of these runs has a measurement that a command could use, for its error message."""
-    names = ", ".join(str(each.path) for each in runs)
+    names = ", ".join(str(run.path) for run in runs)
     kinds = {type(result) for run in runs for result in run.results}
     if not kinds:
         return f"{names}: no results"

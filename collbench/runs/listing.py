@@ -55,7 +55,7 @@ class History:
         found = {each.name: each for each in _find(folder)}
         facts = self._read(found, progress)
         entries = (self._entry(found[name], known) for name, known in facts.items())
-        self.entries = sorted(entries, key=lambda each: (each.age, each.name), reverse=True)
+        self.entries = sorted(entries, key=lambda entry: (entry.age, entry.name), reverse=True)
 
     @property
     def note(self) -> str:

@@ -50,10 +50,10 @@ def to_case(fields: dict[str, Any]) -> Case:
 def sweep_fields(sweep: Sweep) -> dict[str, Any]:
     """A sweep as it stands in the header."""
     return {
-        "collectives": [each.name for each in sweep.collectives],
+        "collectives": [collective.name for collective in sweep.collectives],
         "sizes": list(sweep.sizes),
-        "dtypes": [each.name for each in sweep.dtypes],
-        "redops": [each.name for each in sweep.redops],
+        "dtypes": [dtype.name for dtype in sweep.dtypes],
+        "redops": [redop.name for redop in sweep.redops],
         "ranks": sweep.ranks,
         "implementations": list(sweep.implementations),
         "root": sweep.root,
@@ -120,7 +120,7 @@ def to_result(fields: dict[str, Any]) -> Result | None:
         mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
         note=str(fields.get("note", "")),
         estimate=None if estimate is None else float(estimate),
-        rounds=tuple(int(each) for each in fields.get("rounds", ())),
+        rounds=tuple(int(field) for field in fields.get("rounds", ())),
     )
 
 

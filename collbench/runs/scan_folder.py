@@ -92,15 +92,15 @@ def facts_of(run: Run) -> Facts:
         topology=word(topology.get("name")),
         tool=word(imported.get("tool")),
         setting=word(interleaved.get("setting")),
-        platforms=_words(each.platform for each in results) or _words([topology.get("platform")]),
-        ranks=tuple(sorted({each.case.ranks for each in results})) or _number(topology.get("ranks")),
-        collectives=_words(each.case.collective.name for each in results) or _words(sweep.get("collectives")),
-        dtypes=_words(each.case.dtype.name for each in results) or _words(sweep.get("dtypes")),
-        implementations=_words(each.implementation for each in results) or _words(sweep.get("implementations")),
+        platforms=_words(result.platform for result in results) or _words([topology.get("platform")]),
+        ranks=tuple(sorted({result.case.ranks for result in results})) or _number(topology.get("ranks")),
+        collectives=_words(result.case.collective.name for result in results) or _words(sweep.get("collectives")),
+        dtypes=_words(result.case.dtype.name for result in results) or _words(sweep.get("dtypes")),
+        implementations=_words(result.implementation for result in results) or _words(sweep.get("implementations")),
         rows=len(results),
         wrong=sum(map(_wrong, results)),
-        failed=sum(isinstance(each, Failed) for each in results),
-        skipped=sum(isinstance(each, Skipped) for each in results),
+        failed=sum(isinstance(result, Failed) for result in results),
+        skipped=sum(isinstance(result, Skipped) for result in results),
         complete=run.complete and run.status != INTERRUPTED,
     )
 
@@ -108,13 +108,13 @@ def facts_of(run: Run) -> Facts:
 def medians_of(results: Iterable[Result | Timed]) -> Medians:
     """The figure to quote of each case that has one; of a case measured twice in a run, the later."""
     found: Medians = {}
-    for each in timed(results):
-        if math.isfinite(each.typical) and each.typical > 0:
-            platform = getattr(each, "platform", "")
-            fields = case_fields(each.case)
+    for result in timed(results):
+        if math.isfinite(result.typical) and result.typical > 0:
+            platform = getattr(result, "platform", "")
+            fields = case_fields(result.case)
             nbytes = fields.pop("nbytes")
-            curve = " ".join(map(str, (*fields.values(), each.implementation, platform)))
-            found.setdefault(curve, {})[nbytes] = each.typical
+            curve = " ".join(map(str, (*fields.values(), result.implementation, platform)))
+            found.setdefault(curve, {})[nbytes] = result.typical
     return found
 
 

@@ -66,7 +66,7 @@ def _rewrite(folder: Path, names: tuple[str, ...]) -> None:
 def _needs_run(folder: Path) -> None:
     if (folder / NAME).is_file():
         return
-    inside = sorted(each.parent.name for each in folder.glob(f"*/{NAME}"))[:8] if folder.is_dir() else []
+    inside = sorted(path.parent.name for path in folder.glob(f"*/{NAME}"))[:8] if folder.is_dir() else []
     hint = f"; runs within it: {', '.join(inside)}" if inside else ""
     raise UsageError(f"there is no run in {folder}{hint}; give a folder that holds a {NAME}")
 

@@ -123,7 +123,7 @@ def from_record(annotation: Any, value: Any) -> Any:
 
 def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
     """All nodes' GPUs one after the other, a network between them; `places` is each rank's GPU in that order."""
-    starts = [sum(len(each.gpus) for each in nodes[:index]) for index in range(len(nodes) + 1)]
+    starts = [sum(len(node.gpus) for node in nodes[:index]) for index in range(len(nodes) + 1)]
     inside = (
         replace(link, a=start + link.a, b=start + link.b)
         for start, node in zip(starts, nodes, strict=False)

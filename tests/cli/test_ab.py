@@ -52,7 +52,9 @@ def both(folder: Path, *names: str) -> tuple[Run, Run]:
 
 def times(*runs: Run) -> list[dict[str, Measurement]]:
     """The measurements of each run by implementation."""
-    return [{each.implementation: each for each in run.results if isinstance(each, Measurement)} for run in runs]
+    return [
+        {result.implementation: result for result in run.results if isinstance(result, Measurement)} for run in runs
+    ]
 
 
 def fastest(result: Measurement) -> float:
@@ -256,8 +258,8 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
     base, other = both(tmp_path, "as-is", "X=1")
     assert base.complete
     assert other.complete
-    assert all(isinstance(each, Measurement) for each in base.results)
-    assert sum(isinstance(each, Failed) for each in other.results) == 1
+    assert all(isinstance(result, Measurement) for result in base.results)
+    assert sum(isinstance(result, Failed) for result in other.results) == 1
     assert len(base.results) == len(other.results) == 3
 
 
@@ -302,7 +304,7 @@ def test_the_summary_is_that_of_compare() -> None:
     """Verdicts for all rows together; a row without a time under both settings is none."""
     seconds = tuple(1e-6 * (1 + 0.001 * (sample % 7)) for sample in range(48))
     base = replace(measurement(seconds=seconds), rounds=(6,) * 8)
-    new = replace(base, seconds=tuple(2 * each for each in seconds))
+    new = replace(base, seconds=tuple(2 * second for second in seconds))
     header = {"interleaved": {"id": "one"}}
     a, b = Run(Path("a"), header, (base, measurement("ring")), True), Run(Path("b"), header, (new,), True)
     assert summary(a, b) == "B against A, 1 row: 1 slower; typical B / A 2.000x"

@@ -31,14 +31,14 @@ def sampled(implementation: str = "mpi", factor: float = 1.0, seed: int = 0, cou
     chosen = case(**changes)
     noise = np.exp(0.01 * np.random.default_rng((seed, chosen.nbytes)).normal(size=count))
     seconds = (1e-6 + chosen.nbytes / 1e10) * factor * noise
-    return Measurement(chosen, implementation, "cpu", 1, tuple(float(each) for each in seconds))
+    return Measurement(chosen, implementation, "cpu", 1, tuple(float(second) for second in seconds))
 
 
 def write(folder: Path, *results: Result, end: bool = True, **header: Any) -> Path:
     with Writer(folder) as writer:
         writer.header({"started": "2026-01-01T00:00:00+00:00", **header})
-        for each in results:
-            writer.append(each)
+        for result in results:
+            writer.append(result)
         if end:
             writer.end("2026-01-01T00:00:01+00:00", 0)
     return folder
@@ -58,7 +58,7 @@ def sweep(folder: Path, seed: int, factor: float = 1.0, **header: Any) -> Path:
 
 
 def compare(*arguments: object) -> Outcome:
-    return CliRunner().invoke(command, [str(each) for each in arguments], standalone_mode=False)
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], standalone_mode=False)
 
 
 def refusal(outcome: Outcome) -> str:
@@ -183,7 +183,7 @@ def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> Non
     (tmp_path / "b" / file.NAME).write_text((tmp_path / "a" / file.NAME).read_text().replace("1e-06", "2e-06"))
     (row,) = csv.DictReader(io.StringIO(compare(*runs, "--format", "csv").stdout))
     assert (row["ratio"], row["low"], row["high"], row["verdict"]) == ("2.0", "", "", "unknown")
-    ((other,),) = [each["rows"] for each in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]
+    ((other,),) = [entry["rows"] for entry in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]
     assert (other["low"], other["high"]) == (None, None)
 
 

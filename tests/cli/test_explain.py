@@ -18,7 +18,9 @@ def test_every_rung_is_explained(collbench: Command, tmp_path: Path) -> None:
     """A row, a timeline and tracks of both ranks each; the library has a time alone."""
     done = collbench("explain", "--on", "cpu", "--out", "out", "-b", "16K")
     assert done.returncode == 0, done.stdout + done.stderr
-    results = {each.implementation: each for each in read(tmp_path / "out").results if isinstance(each, Explanation)}
+    results = {
+        result.implementation: result for result in read(tmp_path / "out").results if isinstance(result, Explanation)
+    }
     assert set(results) == set(choose("all", "cpu"))
     rows = {line.split()[0]: line for line in done.stdout.splitlines() if line and line[0] not in " \n"}
     for name in HAND_WRITTEN:
@@ -27,7 +29,7 @@ def test_every_rung_is_explained(collbench: Command, tmp_path: Path) -> None:
         assert (tmp_path / "out" / f"timeline-allreduce-float-sum-16384B-{name}.png").stat().st_size > 5000
     assert "cannot be looked into" in rows["mpi"]
     assert (tmp_path / "out" / "shares-allreduce-float-sum-16384B.png").exists()
-    names = {each["args"]["name"] for each in events(tmp_path) if each["ph"] == "M"}
+    names = {event["args"]["name"] for event in events(tmp_path) if event["ph"] == "M"}
     assert names >= {f"{name} allreduce 16 KiB rank {rank}" for name in HAND_WRITTEN for rank in (0, 1)}
 
 

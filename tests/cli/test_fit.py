@@ -104,7 +104,7 @@ def test_the_committed_run_covers_a_size_that_is_held_back(size: str) -> None:
 def test_nine_of_ten_sizes_are_covered_when_left_out() -> None:
     """Each third inner size of every curve of the committed run: the intervals' share is the one they promise."""
     run = file.read(COMMITTED)
-    sizes = sorted({each.case.nbytes for each in run.results})[1:-1:3]
+    sizes = sorted({result.case.nbytes for result in run.results})[1:-1:3]
     held = [each for size in sizes for curve in curves([run], [size]) for each in curve.held]
     inner = [each for each in held if not each.warning]
     assert len(inner) > 30

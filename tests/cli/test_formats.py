@@ -22,7 +22,7 @@ diagnose_command = importlib.import_module("collbench.cli.diagnose").command
 
 
 def call(command: object, *arguments: object, text: bytes | None = None) -> Result:
-    return CliRunner().invoke(command, [str(each) for each in arguments], input=text)  # type: ignore[arg-type]
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], input=text)  # type: ignore[arg-type]
 
 
 def imported(tmp_path: Path, *arguments: object) -> Path:
@@ -132,7 +132,7 @@ def test_an_import_is_judged_against_a_named_system(tmp_path: Path) -> None:
 def test_sizes_of_no_bytes_are_kept_and_not_drawn(tmp_path: Path) -> None:
     """nccl-tests prints them where it rounds sizes down."""
     run = imported(tmp_path, DATA / "nccl_tests_several_tests.txt")
-    assert any(each.case.nbytes == 0 for each in read(run).results)
+    assert any(result.case.nbytes == 0 for result in read(run).results)
     result = call(diagnose_command, run, "--as", "dgx-h100")
     assert result.exit_code == 0
     assert " 1 KiB" in result.stdout

@@ -25,7 +25,7 @@ ON = ("sweep", "--on", "dgx-h100", "--no-plot", "--out", "out")
 
 def predictions(run: Run) -> list[Prediction]:
     """All of a run; it must have some."""
-    found = [each for each in run.results if isinstance(each, Prediction)]
+    found = [result for result in run.results if isinstance(result, Prediction)]
     assert found
     return found
 
@@ -45,9 +45,9 @@ def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(collbench: Command,
     assert str(folder.relative_to(tmp_path)) in done.stdout
     run = read(folder)
     assert run.complete
-    assert all(isinstance(each, Prediction | Skipped) for each in run.results)
-    assert all(each.low <= each.seconds <= each.high for each in predictions(run))
-    assert {each.case.nbytes for each in predictions(run)} == {8, 4096, 2**21}
+    assert all(isinstance(result, Prediction | Skipped) for result in run.results)
+    assert all(prediction.low <= prediction.seconds <= prediction.high for prediction in predictions(run))
+    assert {prediction.case.nbytes for prediction in predictions(run)} == {8, 4096, 2**21}
 
 
 def test_every_row_of_the_table_is_in_the_run_file_and_marked(collbench: Command, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_predict_is_the_same_sweep_for_the_library_alone(collbench: Command, tmp
 def test_the_default_sizes_need_no_memory(collbench: Command, tmp_path: Path) -> None:
     """From 8 B to 8 GiB, and beyond if asked."""
     assert collbench("predict", "dgx-h100", "--no-plot", "--out", "a").returncode == 0
-    sizes = [each.case.nbytes for each in predictions(read(tmp_path / "a"))]
+    sizes = [prediction.case.nbytes for prediction in predictions(read(tmp_path / "a"))]
     assert (sizes[0], sizes[-1], len(sizes)) == (8, 2**33, 16)
     assert collbench("predict", "dgx-h100", "-b", "1T", "--no-plot", "--out", "b").returncode == 0
     assert predictions(read(tmp_path / "b"))[0].case.nbytes == 2**40
@@ -99,7 +99,7 @@ def test_every_preset_can_be_predicted(collbench: Command, tmp_path: Path, name:
     """All of it, by its own number of ranks."""
     done = collbench("predict", name, "-e", "1G", "-f", "1024", "--no-plot", "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert {each.case.ranks for each in predictions(read(tmp_path / "out"))} == {files.load(name).ranks}
+    assert {prediction.case.ranks for prediction in predictions(read(tmp_path / "out"))} == {files.load(name).ranks}
 
 
 def test_a_file_of_ones_own_is_a_system_too(collbench: Command, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_part_of_a_system_or_several_nodes(
     done = collbench(*ON, "--impl", "nccl", "-e", "8", *arguments)
     assert f"allreduce, float, sum, {ranks} ranks" in done.stdout
     run = read(tmp_path / "out")
-    assert {each.case.ranks for each in run.results} == {ranks} == {run.header["topology"]["ranks"]}
+    assert {result.case.ranks for result in run.results} == {ranks} == {run.header["topology"]["ranks"]}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_options_of_measuring_are_named_and_change_nothing(collbench: Command, t
 
 def test_what_says_how_to_measure_is_told_apart_from_what_says_which_cases() -> None:
     """A new option of `sweep` is an option of `predict` too, or named as one of measuring."""
-    mine, theirs = ({each.name for each in each.params} for each in (sweep, predict))
+    mine, theirs = ({param.name for param in each.params} for each in (sweep, predict))
     assert mine >= set(MEASURING)
     assert theirs >= mine - {"on", *MEASURING}
     assert not theirs & set(MEASURING)

@@ -168,7 +168,7 @@ def test_broken_files_are_told_beside_the_list(runs: Command, three: Path) -> No
     assert "bad6/run.jsonl: run.jsonl:1: not JSON\n" in done.stderr
     assert done.stderr.count("not JSON") == 5
     assert "and 2 more broken ones" in done.stderr
-    assert len([each for each in json.loads(runs("--json").stdout) if "not JSON" in each["broken"]]) == 7
+    assert len([entry for entry in json.loads(runs("--json").stdout) if "not JSON" in entry["broken"]]) == 7
 
 
 def test_a_slow_list_says_why(runs: Command, three: Path, tmp_path: Path) -> None:
@@ -232,4 +232,4 @@ def test_the_path_of_a_baseline_is_printed_byte_for_byte(
     done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment, check=True)
     assert done.stdout == b"results/runs/\xff \x1b/run.jsonl\n"
     assert "\x1b" not in runs().stdout
-    assert [each.path.parent for each in History(three).entries][1] == odd
+    assert [entry.path.parent for entry in History(three).entries][1] == odd

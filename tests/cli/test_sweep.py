@@ -78,7 +78,7 @@ def test_a_sweep_measures_every_implementation_and_draws_it(collbench: Command, 
     (folder,) = (tmp_path / "results" / "runs").iterdir()
     run = read(folder)
     assert run.complete
-    assert all(isinstance(each, Measurement) and not each.mismatch for each in run.results)
+    assert all(isinstance(result, Measurement) and not result.mismatch for result in run.results)
     assert {path.name for path in folder.iterdir()} == {"run.jsonl", "bandwidth.png", "latency.png"}
     assert str(folder.relative_to(tmp_path)) in done.stdout
     assert "fastest, allreduce, float, sum, 2 ranks:" in done.stdout
@@ -90,9 +90,9 @@ def test_every_collective_works_at_odd_sizes(collbench: Command, tmp_path: Path,
     done = collbench(*QUICK, "--op", "all", "--ranks", ranks, "-b", "1", "-e", "200003", "-f", "7")
     assert done.returncode == 0, done.stderr
     results = read(tmp_path / "out").results
-    measured = {each.case.collective.name for each in results if isinstance(each, Measurement)}
+    measured = {result.case.collective.name for result in results if isinstance(result, Measurement)}
     assert len(measured) == 9
-    assert not any(isinstance(each, Failed) for each in results)
+    assert not any(isinstance(result, Failed) for result in results)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_auto_alone_says_what_it_picked(collbench: Command, tmp_path: Path) -> N
     done = collbench(*QUICK, "--impl", "auto", "--op", "all", "-b", "8", "-e", "1M", "-f", "131072")
     assert done.returncode == 0, done.stdout + done.stderr
     notes = {
-        (each.case.collective.name, each.case.nbytes): each.note.rpartition("picked ")[2]
-        for each in read(tmp_path / "out").results
-        if isinstance(each, Measurement)
+        (result.case.collective.name, result.case.nbytes): result.note.rpartition("picked ")[2]
+        for result in read(tmp_path / "out").results
+        if isinstance(result, Measurement)
     }
     assert notes["allreduce", 8] == "one-shot-ll"
     assert notes["allreduce", 2**20] == "two-shot"
@@ -229,7 +229,7 @@ def test_a_broken_kernel_is_wrong_and_located(collbench: Command, tmp_path: Path
     assert re.search(
         r"ring-flags +WRONG: rank \d+, element \d+ \(chunk \d+\): got \S+, expected \S+; \d+ wrong", done.stdout
     )
-    (wrong,) = (each for each in read(tmp_path / "out").results if each.implementation == "ring-flags")
+    (wrong,) = (result for result in read(tmp_path / "out").results if result.implementation == "ring-flags")
     assert isinstance(wrong, Measurement)
     assert wrong.mismatch
     assert wrong.seconds == ()
@@ -248,7 +248,7 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     assert re.search(r"FAILED: a rank was ended by signal 9", output)
     run = read(tmp_path / "out")
     assert run.complete
-    assert sum(isinstance(each, Failed) for each in run.results) == 1
+    assert sum(isinstance(result, Failed) for result in run.results) == 1
     assert len(run.results) == 5 * len(choose("all", "cpu"))
 
 
@@ -261,7 +261,7 @@ def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "FAILED: no progress for 2 s (--timeout)" in output
-    assert sum(isinstance(each, Failed) for each in read(tmp_path / "out").results) == 1
+    assert sum(isinstance(result, Failed) for result in read(tmp_path / "out").results) == 1
 
 
 NO_HANDLES = """
@@ -354,7 +354,7 @@ def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environmen
     assert done.stdout.count("64 B  ring-flags") == 1
     run = read(tmp_path / "out")
     assert run.complete
-    assert {each.case.ranks for each in run.results} == {2}
+    assert {result.case.ranks for result in run.results} == {2}
 
 
 def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> None:

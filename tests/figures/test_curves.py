@@ -390,7 +390,7 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
         assert line.get_color() == styles.LOOKS[str(line.get_label())].color
     band, _ = bands(drawn.axes[0])
     corners = {(round(x), y) for x, y in band.get_paths()[0].vertices.tolist()}  # type: ignore[union-attr]
-    nccl = [each for each in predicted("nccl").results if isinstance(each, Prediction)]
+    nccl = [result for result in predicted("nccl").results if isinstance(result, Prediction)]
     assert corners == {(each.case.nbytes, end) for each in nccl for end in (each.low, each.high)}
 
 
@@ -406,7 +406,7 @@ def test_an_expectation_lies_over_what_was_measured_on_as_many_ranks(order: int)
     assert axes.get_title(loc="left") == "2 sockets, 4 ranks\npredicted: DGX"
     assert drawn.get_suptitle() == "Latency of allreduce (float, sum)"
     measured_ones = [each.typical for each in sweep("nccl")]
-    assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * each for each in measured_ones])
+    assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * measured_one for measured_one in measured_ones])
     assert lines(axes)["nccl"][1] == measured_ones
 
 

@@ -36,7 +36,7 @@ def test_every_kind_of_case_of_every_comparison_has_a_panel() -> None:
     """Named after the case and both runs."""
     base = run("base", 1, collectives=("allreduce", "broadcast"))
     others = [run("one", 2, collectives=("allreduce", "broadcast")), run("two", 3)]
-    drawn = figure([compare(base, each) for each in others])
+    drawn = figure([compare(base, other) for other in others])
     assert drawn
     titles = [axes.get_title(loc="left") for axes in drawn.axes]
     assert [(title.split(",")[0], title.splitlines()[1]) for title in titles] == [
@@ -57,7 +57,12 @@ def test_ratios_and_intervals_are_where_they_belong() -> None:
     assert high > max(row.interval[1] for row in found.rows) > 1.4
     points = sorted(float(line.get_ydata()[0]) for line in axes.lines if line.get_linestyle() == "None")  # type: ignore
     assert points == pytest.approx(sorted(row.ratio for row in found.rows))
-    spans = [tuple(path.vertices[:, 1]) for each in axes.collections for path in each.get_paths() if len(path) == 2]
+    spans = [
+        tuple(path.vertices[:, 1])
+        for collection in axes.collections
+        for path in collection.get_paths()
+        if len(path) == 2
+    ]
     assert np.array(sorted(spans)) == pytest.approx(np.array(sorted(row.interval for row in found.rows)))
 
 

@@ -98,7 +98,7 @@ def test_a_ratio_lies_between_the_extremes_of_both_intervals() -> None:
 
 def test_expected_is_compared_with_expected_and_measured_with_measured() -> None:
     """Also where both lie in one panel; a ratio of predictions has no band."""
-    slower = [replace(each, seconds=each.seconds * 2) for each in expectations("ring-ll")]
+    slower = [replace(expectation, seconds=expectation.seconds * 2) for expectation in expectations("ring-ll")]
     model = run(*expectations("nccl"), *slower, topology="DGX", name="DGX", platform="cpu")
     figure = drawn("ratio", run(*sweep("nccl", "ring-ll"), platform="cpu"), model)
     found = lines(figure.axes[0])
@@ -109,7 +109,7 @@ def test_expected_is_compared_with_expected_and_measured_with_measured() -> None
 
 
 def expectations(name: str) -> list[Prediction]:
-    return [each for each in predicted(name).results if isinstance(each, Prediction)]
+    return [result for result in predicted(name).results if isinstance(result, Prediction)]
 
 
 def test_without_a_library_there_is_no_ratio_and_one_reason() -> None:
@@ -152,7 +152,7 @@ def test_chosen_implementations_alone_are_drawn_and_still_compared() -> None:
 def test_the_bound_is_what_the_line_rate_allows(results: Run, per_byte: float, line: float) -> None:
     """All bytes that the thriftiest algorithm sends, in the measured time, over the line rate."""
     axes = drawn("bound", results).axes[0]
-    timed = [each for each in results.results if isinstance(each, Measurement | Prediction)]
+    timed = [result for result in results.results if isinstance(result, Measurement | Prediction)]
     expected = [each.case.nbytes * per_byte / each.typical / line for each in timed]
     assert lines(axes)["nccl"][1] == pytest.approx(expected)
     assert f"bound: {line / 1e9:.4g} GB/s" in axes.get_title(loc="left")
@@ -282,7 +282,7 @@ def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], re
     rows = tuple(Reported(each.case, "nccl", "gpu", each.typical, words) for each in sweep("nccl"))
     imported = Run(Path("log.jsonl"), {"topology": {"name": "DGX", "platform": "gpu"}, **header}, rows, True)
     figure = drawn("latency", imported)
-    assert lines(figure.axes[0])["nccl"][1] == [each.seconds for each in rows]
+    assert lines(figure.axes[0])["nccl"][1] == [row.seconds for row in rows]
     assert figure.axes[0].get_title(loc="left") == f"DGX, 4 ranks\n{remark}"
     assert labels(figure) == ["nccl"]
     here = run(*sweep("ring-ll", platform="gpu"), topology="DGX", platform="gpu")

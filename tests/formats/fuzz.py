@@ -83,7 +83,7 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
     except CollbenchError as error:
         return type(error).__name__
     for run in runs:
-        drawn = [title(each.case) + row(each, None) for each in run.results]
+        drawn = [title(result.case) + row(result, None) for result in run.results]
         assert all(line.isprintable() for line in drawn)
         panels([run])
         for wanted in written().values():
@@ -93,7 +93,7 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
 
 def as_run(header: dict[str, object], results: list[object]) -> Run:
     """What a run file would say, by way of its JSON."""
-    lines = [json.dumps(to_line(each), allow_nan=False) for each in results]  # type: ignore[arg-type]
+    lines = [json.dumps(to_line(result), allow_nan=False) for result in results]  # type: ignore[arg-type]
     read = [to_result(json.loads(line)) for line in lines]
     stored = json.loads(json.dumps(header, allow_nan=False))
     return Run(Path("run.jsonl"), stored, tuple(each for each in read if each), True)
@@ -102,7 +102,7 @@ def as_run(header: dict[str, object], results: list[object]) -> Run:
 def _exported(run: Run, name: str) -> None:
     wanted = written()[name]
     assert wanted.write
-    for implementation in dict.fromkeys(each.implementation for each in run.results):
+    for implementation in dict.fromkeys(result.implementation for result in run.results):
         try:
             text = wanted.write(select(run, implementation, wanted.mixed, lambda reason: None))
             if text.strip():

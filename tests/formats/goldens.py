@@ -88,4 +88,4 @@ def parsed(text: str, ranks: int | None = None, name: str | None = None) -> list
 
 def reported(tests: list[Test]) -> list[Reported]:
     """Their rows."""
-    return [each for test in tests for each in test.results if isinstance(each, Reported)]
+    return [result for test in tests for result in test.results if isinstance(result, Reported)]

@@ -127,7 +127,7 @@ def test_what_is_written_reads_back_to_the_same_values(name: str) -> None:
 def test_every_import_can_be_written_as_every_format(golden: str, facts: Golden, name: str) -> None:
     """And read again to the same times, where the other format has room for the row."""
     run = run_of(golden_tests(golden))
-    for implementation in dict.fromkeys(each.implementation for each in run.results):
+    for implementation in dict.fromkeys(result.implementation for result in run.results):
         if name == "nccl-tests-json" and len(run.header["imported"]["tests"]) > 1:
             with pytest.raises(UsageError, match="one test a file"):
                 export(run, name, implementation)
@@ -136,9 +136,9 @@ def test_every_import_can_be_written_as_every_format(golden: str, facts: Golden,
         if not text.strip():
             assert left
             continue
-        times = {each.seconds for each in run.results if each.implementation == implementation}  # type: ignore[union-attr]
+        times = {result.seconds for result in run.results if result.implementation == implementation}  # type: ignore[union-attr]
         for row in reported(parsed(text, facts.ranks, name)):
-            near = min(abs(row.seconds - each) for each in times)
+            near = min(abs(row.seconds - duration) for duration in times)
             assert near <= 0.005e-6 or near <= 0.05 * row.seconds
 
 
@@ -209,4 +209,4 @@ def test_statistics_of_single_operations_are_written_where_there_are_any() -> No
 
 def test_results_of_an_exported_run_are_observed() -> None:
     """So every command that takes measurements takes them."""
-    assert all(isinstance(each, Observed) for each in run_of(golden_tests("rccl_mpi.csv")).results)
+    assert all(isinstance(result, Observed) for result in run_of(golden_tests("rccl_mpi.csv")).results)

@@ -67,7 +67,7 @@ class Campaign:
     def _order(self) -> list[Stage]:
         """What was never begun, then what did not pass: what hangs must not take the others' time again."""
         known = page.load(self.folder, self.stages)
-        wanted = [each for each in self.stages if self.named or _outcome(known, each) != page.PASSED]
+        wanted = [stage for stage in self.stages if self.named or _outcome(known, stage) != page.PASSED]
         return sorted(wanted, key=lambda each: each.name in known)
 
     def _limit(self, stage: Stage) -> float:
@@ -94,14 +94,14 @@ class Campaign:
 
     def page(self) -> str:
         """What came of the stages that were asked for, now or before, as far as they have come."""
-        known, asked = page.load(self.folder, STAGES), {each.name for each in self.stages}
+        known, asked = page.load(self.folder, STAGES), {stage.name for stage in self.stages}
         stages = [each for each in STAGES if each.name in asked or each.name in known]
         return page.page(stages, known, self.why_left)
 
     def status(self) -> int:
         """The exit status that the records come to."""
         known = page.load(self.folder, self.stages)
-        outcomes = [_outcome(known, each) for each in self.stages]
+        outcomes = [_outcome(known, stage) for stage in self.stages]
         if page.FAILED in outcomes or page.TIMED_OUT in outcomes:
             return said.BAD
         return said.GOOD if {*outcomes} <= {page.PASSED, page.SKIPPED} else LEFT
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=given("BUDGET") or BUDGET, help="seconds for all")
     parser.add_argument("--limit", type=float, default=given("LIMIT") or 1e9, help="seconds for any stage, at most")
     chosen = parser.parse_args(arguments)
-    names = [each.strip() for each in chosen.stage.split(",") if each.strip()]
+    names = [word.strip() for word in chosen.stage.split(",") if word.strip()]
     try:
         scale.chosen()
         stages = choose(names) if names else list(STAGES)

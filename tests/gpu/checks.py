@@ -242,7 +242,7 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
     if here == 1:
         raise Unsupported("needs ranks that share a GPU")
     platform.kernel = lambda *which: gpu_cuda.GpuKernel(  # type: ignore[method-assign]
-        "first rank only", tuple(FirstRankOnly(each, here) for each in compiled(*which).functions)
+        "first rank only", tuple(FirstRankOnly(function, here) for function in compiled(*which).functions)
     )
     launch.SPINS, usual = SCALE.spins, launch.SPINS
     prepared = implementation.prepare(case(platform), platform)

@@ -58,9 +58,9 @@ def sweep(ranks: int, folder: Path) -> int:
 
 def best(found: Run) -> Iterator[str]:
     """The fastest implementation of every collective at its smallest and its largest size."""
-    rows = [each for each in found.results if isinstance(each, Measurement) and each.right]
-    for name in dict.fromkeys(each.case.collective.name for each in rows):
-        of_it = [each for each in rows if each.case.collective.name == name]
+    rows = [result for result in found.results if isinstance(result, Measurement) and result.right]
+    for name in dict.fromkeys(row.case.collective.name for row in rows):
+        of_it = [row for row in rows if row.case.collective.name == name]
         for nbytes in dict.fromkeys((of_it[0].case.nbytes, of_it[-1].case.nbytes)):
             first = min((each for each in of_it if each.case.nbytes == nbytes), key=lambda each: each.typical)
             took = f"{first.typical * 1e6:.2f} us, algbw {format_rate(first.algbw)} GB/s"

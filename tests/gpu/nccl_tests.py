@@ -41,11 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return said.skip(reason)
     except CollbenchError as error:
         return said.wrong(str(error))
-    for each in sorted(set(ours) & set(theirs), key=lambda each: each[1]):
-        times = f"{ours[each] * 1e6:.2f} us, nccl-tests {theirs[each] * 1e6:.2f} us"
-        said.key(
-            f"nccl, {each[0]} of {format_size(each[1])}, {ranks} rank(s): {times}, {ours[each] / theirs[each]:.4f}"
-        )
+    for key in sorted(set(ours) & set(theirs), key=lambda key: key[1]):
+        times = f"{ours[key] * 1e6:.2f} us, nccl-tests {theirs[key] * 1e6:.2f} us"
+        said.key(f"nccl, {key[0]} of {format_size(key[1])}, {ranks} rank(s): {times}, {ours[key] / theirs[key]:.4f}")
     apart = sweeps.disagreements(ours, theirs, scale.chosen().agreement_of_tools)
     return said.wrong(f"nccl and nccl-tests: {'; '.join(apart)}") if apart else said.GOOD
 
@@ -124,8 +122,8 @@ def perf(program: Sequence[str], ranks: int, sizes: Sequence[str]) -> sweeps.Tim
         raise CaseFailed(f"{PROGRAM} ended with exit status {done.returncode}: {said.reason(done.stdout)}")
     source = decode(PROGRAM, done.stdout.encode())
     tests = detect(source).read(source, Hints(ranks=ranks))
-    rows = [each for test in tests for each in test.results if isinstance(each, Reported) and each.right]
-    return {(each.case.collective.name, each.case.nbytes): each.typical for each in rows if not each.case.in_place}
+    rows = [result for test in tests for result in test.results if isinstance(result, Reported) and result.right]
+    return {(row.case.collective.name, row.case.nbytes): row.typical for row in rows if not row.case.in_place}
 
 
 if __name__ == "__main__":

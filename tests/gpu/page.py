@@ -56,15 +56,15 @@ def write_page(campaign: Path, text: str) -> None:
 
 def page(stages: Sequence[Stage], outcomes: Mapping[str, Outcome], why_left: Mapping[str, str]) -> str:
     """All stages by what came of them; for those that are left why they were not begun."""
-    left = [each for each in stages if each.name not in outcomes]
+    left = [stage for stage in stages if stage.name not in outcomes]
     counts = [
         f"{len(of_it)} {outcome}"
         for outcome in _HEADINGS
-        if (of_it := [each for each in stages if _is(each, outcomes, outcome)])
+        if (of_it := [stage for stage in stages if _is(stage, outcomes, outcome)])
     ]
     lines = ["# GPU campaign", "", ", ".join([*counts, f"{len(left)} left"]) + "."]
     for outcome, heading in _HEADINGS.items():
-        of_it = [each for each in stages if _is(each, outcomes, outcome)]
+        of_it = [stage for stage in stages if _is(stage, outcomes, outcome)]
         lines += ["", f"## {heading}", ""] if of_it else []
         for each in of_it:
             lines += _item(each, outcomes[each.name])

@@ -93,15 +93,15 @@ def here_of(run: Run, gpus: int, processes: int = 1) -> refusals.Here:
 
 def _verdict(results: Sequence[Result], here: refusals.Here) -> str:
     """One wrong or failed case decides, or a refusal that may not be; skipped is only what never ran."""
-    for each in results:
-        if isinstance(each, Measurement) and each.mismatch:
-            return f"{said.WRONG}{each.case.collective.name} {each.case.nbytes} B: {each.mismatch}"
-        if not isinstance(each, Measurement | Skipped):
-            return f"{said.WRONG}{getattr(each, 'reason', each)}"
+    for result in results:
+        if isinstance(result, Measurement) and result.mismatch:
+            return f"{said.WRONG}{result.case.collective.name} {result.case.nbytes} B: {result.mismatch}"
+        if not isinstance(result, Measurement | Skipped):
+            return f"{said.WRONG}{getattr(result, 'reason', result)}"
     if defects := refusals.unjust_of(results, here):
         return f"{said.WRONG}{defects[0]}"
-    right = sum(isinstance(each, Measurement) for each in results)
-    reasons = sorted({each.reason for each in results if isinstance(each, Skipped)})
+    right = sum(isinstance(result, Measurement) for result in results)
+    reasons = sorted({result.reason for result in results if isinstance(result, Skipped)})
     if right:
         return f"ok, {right} cases"
     return f"{said.SKIP}{'; '.join(reasons)}" if reasons else f"{said.WRONG}nothing was measured"

@@ -72,7 +72,7 @@ def unjust(implementation: str, reason: str, here: Here) -> str:
 
 def unjust_of(results: Iterable[Result], here: Here) -> list[str]:
     """The same of a run's rows, each once."""
-    skipped = [each for each in results if isinstance(each, Skipped)]
+    skipped = [result for result in results if isinstance(result, Skipped)]
     said = (unjust(each.implementation, each.reason, here) for each in skipped)
     return list(dict.fromkeys(filter(None, said)))
 
@@ -98,7 +98,7 @@ def nccl_version(nccl: object) -> int:
 
 def nccl_number(words: str) -> int:
     """`2.30.7` as NCCL counts it: 23007; 0 where a run names no NCCL."""
-    parts = [int(each) for each in words.split(".")] if words else [0, 0, 0]
+    parts = [int(word) for word in words.split(".")] if words else [0, 0, 0]
     number = parts[0] * 10000 + parts[1] * 100 + parts[2]
     assert not words or gpu_nccl.in_words(number) == words, f"NCCL's version reads {words!r}"
     return number

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def worst(statuses: Sequence[int]) -> int:
     """Of several parts: wrong if one is, skipped if all are."""
-    return max((each for each in statuses if each != said.SKIPPED), default=said.SKIPPED)
+    return max((status for status in statuses if status != said.SKIPPED), default=said.SKIPPED)
 
 
 def run_place(place: Place, chosen: Sequence[Implementation]) -> int:
@@ -81,9 +81,9 @@ def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation
 
 
 def _sum_up(chosen: Sequence[Implementation], outcomes: Sequence[str]) -> int:
-    right, failed = outcomes.count("ok"), sum(each.startswith(said.WRONG) for each in outcomes)
+    right, failed = outcomes.count("ok"), sum(outcome.startswith(said.WRONG) for outcome in outcomes)
     if not right and not failed:
-        return said.skip("; ".join(dict.fromkeys(each.removeprefix(said.SKIP) for each in outcomes)))
+        return said.skip("; ".join(dict.fromkeys(outcome.removeprefix(said.SKIP) for outcome in outcomes)))
     said.key(f"{right} checks of {len(chosen)} implementations hold, {failed} do not")
     return said.BAD if failed else said.GOOD
 

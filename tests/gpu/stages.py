@@ -27,7 +27,7 @@ def _rungs(ranks: int, how: str) -> Stage:
 
 def _processes(ranks: int, *more: str) -> Stage:
     words = [each.removeprefix("--") for each in more]
-    shows = f"{ranks} processes on one GPU are right{''.join(f', through {each.upper()}' for each in words)}"
+    shows = f"{ranks} processes on one GPU are right{''.join(f', through {word.upper()}' for word in words)}"
     return Stage("-".join(["processes", str(ranks), *words]), shows, ("processes", "--ranks", str(ranks), *more))
 
 
@@ -72,7 +72,9 @@ STAGES = (
 def choose(names: Iterable[str], stages: tuple[Stage, ...] = STAGES) -> list[Stage]:
     """The stages of these names or parts, in their order; UsageError with all names where there is none of a name."""
     wanted = set(names)
-    known = {each.name for each in stages} | {each.part for each in stages}
+    known = {stage.name for stage in stages} | {stage.part for stage in stages}
     for name in sorted(wanted - known):
-        raise unknown("stage", name, [*dict.fromkeys(each.part for each in stages), *(each.name for each in stages)])
-    return [each for each in stages if {each.name, each.part} & wanted]
+        raise unknown(
+            "stage", name, [*dict.fromkeys(stage.part for stage in stages), *(stage.name for stage in stages)]
+        )
+    return [stage for stage in stages if {stage.name, stage.part} & wanted]

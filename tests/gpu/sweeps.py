@@ -45,12 +45,12 @@ def defects(found: Run, ranks: int = 0, processes: int = 1) -> list[str]:
     """What is wrong with a run: an end that is missing, failed and wrong rows, refusals that may not be."""
     gpus = 1 if ranks else len(probe.memories())
     said = [] if found.complete else ["the run has no end"]
-    for each in found.results:
-        where = f"{each.implementation}, {each.case.collective.name} of {each.case.nbytes} B"
-        if isinstance(each, Failed):
-            said.append(f"{where}: {each.reason}")
-        elif isinstance(each, Measurement) and each.mismatch:
-            said.append(f"{where}: {each.mismatch}")
+    for result in found.results:
+        where = f"{result.implementation}, {result.case.collective.name} of {result.case.nbytes} B"
+        if isinstance(result, Failed):
+            said.append(f"{where}: {result.reason}")
+        elif isinstance(result, Measurement) and result.mismatch:
+            said.append(f"{where}: {result.mismatch}")
     return said + refusals.unjust_of(found.results, here_of(found, gpus, processes))
 
 
@@ -67,8 +67,12 @@ def require_right(found: Run, processes: int = 1) -> None:
 
 def medians(found: Run, implementation: str) -> Times:
     """Seconds of one implementation's operations."""
-    rows = [each for each in found.results if isinstance(each, Measurement) and each.implementation == implementation]
-    return {(each.case.collective.name, each.case.nbytes): each.typical for each in rows if each.right}
+    rows = [
+        result
+        for result in found.results
+        if isinstance(result, Measurement) and result.implementation == implementation
+    ]
+    return {(row.case.collective.name, row.case.nbytes): row.typical for row in rows if row.right}
 
 
 def mean(runs: Sequence[Times]) -> Times:
@@ -78,7 +82,7 @@ def mean(runs: Sequence[Times]) -> Times:
 
 def explanations(found: Run) -> list[Explanation]:
     """Those of a run."""
-    return [each for each in found.results if isinstance(each, Explanation)]
+    return [result for result in found.results if isinstance(result, Explanation)]
 
 
 def disagreements(one: Times, other: Times, most: float) -> list[str]:

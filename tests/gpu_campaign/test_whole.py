@@ -29,16 +29,16 @@ def machine(tmp_path: Path) -> Iterator[MadeUp]:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_stage_passes_on_one_gpu_but_for_those_that_need_several(part: int, machine: MadeUp) -> None:
     stages = STAGES[part::PARTS]
-    status, output = machine.run("campaign", STAGE=",".join(each.name for each in stages))
+    status, output = machine.run("campaign", STAGE=",".join(stage.name for stage in stages))
     assert status == 0, output
-    outcomes = {each.name: machine.record(each.name)["outcome"] for each in stages}
-    assert outcomes == {each.name: "not possible here" if each.name in SEVERAL_GPUS else "passed" for each in stages}, (
-        output
-    )
-    for each in stages:
-        assert f"- **{each.name}** (" in machine.page()
-        if each.name not in SEVERAL_GPUS:
-            assert machine.record(each.name)["numbers"], f"{each.name} passed without a number to show for it"
+    outcomes = {stage.name: machine.record(stage.name)["outcome"] for stage in stages}
+    assert outcomes == {
+        stage.name: "not possible here" if stage.name in SEVERAL_GPUS else "passed" for stage in stages
+    }, output
+    for stage in stages:
+        assert f"- **{stage.name}** (" in machine.page()
+        if stage.name not in SEVERAL_GPUS:
+            assert machine.record(stage.name)["numbers"], f"{stage.name} passed without a number to show for it"
     assert output.count(machine.page()) == 1
 
 

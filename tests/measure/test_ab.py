@@ -127,7 +127,7 @@ def test_drift_of_the_machine_cancels_in_the_ratio(drift: float) -> None:
 @pytest.mark.parametrize("iters", [1, 2, 5, 6, 7, 100])
 def test_a_wanted_number_of_samples_is_spread_over_the_rounds(iters: int) -> None:
     """-n N gives each setting N, in rounds that differ by one at most."""
-    counts = [each.iters for each in shares(Sampling(iters=iters))]
+    counts = [share.iters for share in shares(Sampling(iters=iters))]
     assert all(counts)
     assert sum(filter(None, counts)) == iters
     assert len(counts) == min(ROUNDS, iters)
@@ -137,8 +137,8 @@ def test_a_wanted_number_of_samples_is_spread_over_the_rounds(iters: int) -> Non
 def test_all_rounds_together_cost_one_case_and_give_an_interval() -> None:
     """Of the time; and at least as many samples as a plain run takes."""
     parts = shares(Sampling(budget=0.6))
-    assert sum(each.budget for each in parts) == pytest.approx(0.6)
-    assert sum(each.minimum for each in parts) >= Sampling().minimum
+    assert sum(part.budget for part in parts) == pytest.approx(0.6)
+    assert sum(part.minimum for part in parts) >= Sampling().minimum
     assert median_interval([1.0] * len(parts)) == (1.0, 1.0)
 
 
@@ -171,7 +171,7 @@ def test_what_one_setting_cannot_do_is_asked_once_and_costs_the_other_nothing() 
     assert theirs[0] == Skipped(case(), "one", "cpu", "no way")
     assert isinstance(theirs[1], Measurement)
     assert [names for names, _, _ in ranks[1].orders] == [NAMES] + [("two",)] * (ROUNDS - 1)
-    assert all(isinstance(each, Measurement) and len(each.rounds) == ROUNDS for each in ours)
+    assert all(isinstance(outcome, Measurement) and len(outcome.rounds) == ROUNDS for outcome in ours)
 
 
 def test_what_fails_in_a_later_round_has_failed() -> None:
@@ -210,7 +210,7 @@ def test_ranks_that_cannot_be_replaced_fail_their_own_setting_only() -> None:
     (ours, theirs), ranks = carried_out(b=answer)
     assert isinstance(theirs[0], Measurement)
     assert theirs[1] == Failed(case(), "two", "cpu", "the ranks did not start (in round 2)")
-    assert all(isinstance(each, Measurement) for each in ours)
+    assert all(isinstance(outcome, Measurement) for outcome in ours)
     assert len(ranks[1].orders) == ROUNDS
 
 

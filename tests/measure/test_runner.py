@@ -138,7 +138,7 @@ def test_sampling_stops_when_the_budget_is_spent() -> None:
     noisy = lambda: 1e-3 * (1 + next(values) % 7)  # noqa: E731 - a name for a closure
     platform = ToyPlatform({"a": noisy, "b": noisy})
     results = run(platform, budget=0.5, precision=0.0)
-    assert 0.5 <= sum(sum(each.seconds) for each in results) <= 0.53
+    assert 0.5 <= sum(sum(result.seconds) for result in results) <= 0.53
 
 
 def test_slow_operations_get_enough_samples_for_an_interval() -> None:
@@ -167,8 +167,8 @@ def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
         Implementation("hardware", "", ("toy",), ("allreduce",), refuse),
     ]
     results = list(measure(case(), unable, platform, Sampling()))  # type: ignore[arg-type]
-    assert all(isinstance(each, Skipped) for each in results)
-    assert [each.reason for each in results] == ["record carries out broadcast only", "no way", "no way"]
+    assert all(isinstance(result, Skipped) for result in results)
+    assert [result.reason for result in results] == ["record carries out broadcast only", "no way", "no way"]
 
 
 def test_a_check_alone_takes_no_samples() -> None:

@@ -134,7 +134,7 @@ def probes(sweep: Published) -> list[int]:
 
 def left_out(sweeps: Sequence[Published], every: Constants, rounds: int = 8) -> dict[str, Constants]:
     """For every machine the constants that the others give, looked for from those that all give."""
-    return {machine: without(sweeps, machine, every, rounds) for machine in sorted({each.machine for each in sweeps})}
+    return {machine: without(sweeps, machine, every, rounds) for machine in sorted({sweep.machine for sweep in sweeps})}
 
 
 def without(sweeps: Sequence[Published], machine: str, start: Constants, rounds: int = 8) -> Constants:

@@ -52,7 +52,7 @@ def held_out() -> dict[str, Constants]:
 def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
     """Errors on every machine of a model that has not seen it, by what of it was measured."""
     return {
-        name: [errors(each, without[each.machine], choose(each)) for each in sweeps if len(each.rows) >= rows]
+        name: [errors(sweep, without[sweep.machine], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
         for name, (choose, rows) in MEASURED.items()
     }
 

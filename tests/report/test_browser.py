@@ -111,8 +111,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 def page(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) -> Page:
     """Of a measured run whose host and one of whose implementations are called `<script>...`, and a predicted one."""
     folder = tmp_path_factory.mktemp("report")
-    rows = [each for name, rate in zip(NAMES, (5e9, 2e9, 9e9, 7e9), strict=True) for each in times(2e-6, rate, name)]
-    noted = [replace(each, note="<b>bold</b> <a href='https://example.org'>link</a>") for each in rows]
+    rows = [
+        duration for name, rate in zip(NAMES, (5e9, 2e9, 9e9, 7e9), strict=True) for duration in times(2e-6, rate, name)
+    ]
+    noted = [replace(row, note="<b>bold</b> <a href='https://example.org'>link</a>") for row in rows]
     header = {"environment": {"host": SCRIPT, "versions": {}, "variables": {}}, "topology": {"name": SCRIPT}}
     measured = write(folder / "measured", *noted, Skipped(case(), "nvls", "cpu", "no such switch"), header=header)
     model = [Prediction(case(nbytes=size), "mpi", 3e-6, 1e-6, 9e-6) for size in SIZES[:6]]
@@ -321,7 +323,9 @@ def test_nothing_is_asked_of_a_network_and_nothing_goes_wrong(page: Page) -> Non
     page.find("#theme").click()
     assert page.browser.get_log("browser") == []
     messages = [json.loads(entry["message"])["message"] for entry in page.browser.get_log("performance")]
-    urls = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    urls = [
+        message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
+    ]
     assert page.url in urls
     assert not [url for url in urls if not url.startswith(("file:", "data:", "blob:"))]
 
@@ -364,7 +368,7 @@ def colours(page: Page) -> tuple[str, str, str]:
 
 def brightness(colour: str) -> float:
     """From 0 to 255, of `rgb(r, g, b)`."""
-    parts = [float(each) for each in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    parts = [float(word) for word in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     return sum(parts) / 3
 
 

@@ -120,7 +120,9 @@ def test_curves_hold_the_medians_and_intervals_but_no_samples(measured: str) -> 
         for size, middle, low, high in zip(line["sizes"], line["seconds"], line["low"], line["high"], strict=True)
     }
     rows = [
-        each for each in read(ROOT / "results" / "cpu-2-ranks").results if isinstance(each, Measurement) and each.right
+        result
+        for result in read(ROOT / "results" / "cpu-2-ranks").results
+        if isinstance(result, Measurement) and result.right
     ]
     assert len(found) == len(rows) > 100
     for row in rows:
@@ -132,11 +134,11 @@ def test_curves_hold_the_medians_and_intervals_but_no_samples(measured: str) -> 
 def test_the_same_runs_give_the_same_text(tmp_path: Path) -> None:
     """No clock and no order of a set is in it."""
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
-    script = f"import pathlib, sys; from collbench import report, store; p = pathlib.Path({str(place)!r}); "
-    script += "sys.stdout.buffer.write(report.build([store.read(p)]).encode())"
+    script = f"import pathlib, sys; from collbench import report; from collbench.runs import file; p = pathlib.Path({str(place)!r}); "
+    script += "sys.stdout.buffer.write(report.build([file.read(p)]).encode())"
     seeds = [os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)} for seed in ("1", "2")]
     pages = [
-        subprocess.run([sys.executable, "-c", script], env=each, capture_output=True, check=True) for each in seeds
+        subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True) for seed in seeds
     ]
     assert pages[0].stdout == pages[1].stdout == built(place).encode()
 
@@ -145,7 +147,7 @@ def test_the_policy_names_exactly_the_scripts_of_the_page(measured: str) -> None
     """Nothing may be fetched, and no script may run but those whose hashes the policy has."""
     policy = next(each["content"] for name, each in Text(measured).elements if "http-equiv" in each)
     scripts = re.findall(r"<script>(.*?)</script>", measured, re.DOTALL)
-    hashes = {base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in scripts}
+    hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
     assert len(scripts) == 2
     assert policy
     assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
@@ -169,7 +171,7 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
     mismatch = Mismatch(1, 7, 0, "3.5", "4.5", 12)
     kinds = [*RESULTS, replace(measurement("ring-ll"), seconds=(), mismatch=mismatch)]
     kinds += [Reported(case(nbytes=64), "nccl", "gpu", 1e-5, "mean", wrong=3), measurement("two-shot", (), nbytes=8)]
-    assert {type(each) for each in kinds} >= {Measurement, Skipped, Failed, Reported, Prediction, Explanation}
+    assert {type(kind) for kind in kinds} >= {Measurement, Skipped, Failed, Reported, Prediction, Explanation}
     text = Text(built(write(tmp_path / "run", *kinds))).text
     for words_ in (
         "skipped: allreduce only",
@@ -261,7 +263,9 @@ def test_text_of_a_run_file_stays_text(tmp_path: Path) -> None:
     header = {"topology": {"name": nasty}, "environment": environment, "command": [nasty], "started": nasty}
     page = built(write(tmp_path / "run", *rows, header=header))
     found = Text(page)
-    assert not [each for each in found.elements if each[0] == "img" or any(key.startswith("on") for key in each[1])]
+    assert not [
+        element for element in found.elements if element[0] == "img" or any(key.startswith("on") for key in element[1])
+    ]
     assert len([name for name, _ in found.elements if name == "script"]) == 3
     assert SCRIPT in found.text
     assert "\ud800" not in page
@@ -369,7 +373,7 @@ def test_a_large_run_fits(tmp_path: Path) -> None:
     samples = tuple(1.23456789e-6 * (1 + step / 1000) for step in range(50))
     names = [*LOOKS][:10]
     rows = [
-        measurement(name, tuple(size * each for each in samples), nbytes=64 * size, ranks=ranks)
+        measurement(name, tuple(size * sample for sample in samples), nbytes=64 * size, ranks=ranks)
         for ranks in range(2, 42)
         for size in range(1, 6)
         for name in names
@@ -379,7 +383,7 @@ def test_a_large_run_fits(tmp_path: Path) -> None:
     assert page[page.index('id="rows"') :].count('<tr><th scope="row">') == len(rows) == 2000
     drawn = data_of(page)
     assert sum(len(line["sizes"]) for figure in drawn["figures"] for line in figure["lines"]) == 2000  # type: ignore[attr-defined]
-    noted = [replace(each, seconds=samples[:7], note="<&>" * 200) for each in rows] * 3
+    noted = [replace(row, seconds=samples[:7], note="<&>" * 200) for row in rows] * 3
     page = built(write(tmp_path / "more", *noted))
     assert len(page.encode()) < MOST
     assert "more rows are left out" in page

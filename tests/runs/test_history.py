@@ -72,7 +72,7 @@ def write(
 
 
 def names(history: History) -> list[str]:
-    return [str(Path(each.name).parent) for each in history.entries]
+    return [str(Path(entry.name).parent) for entry in history.entries]
 
 
 def index(folder: Path) -> Path:
@@ -131,7 +131,7 @@ def test_a_run_without_a_date_counts_from_its_last_change(tmp_path: Path) -> Non
     for name, started in (("none", None), ("number", 7), ("word", "yesterday"), ("early", "0001-01-01T00:00:00")):
         path = write(tmp_path / name, started=started)
         os.utime(path, (1e9, 1e9))
-    assert {each.when for each in History(tmp_path).entries if each.name[:5] != "early"} == {1e9}
+    assert {entry.when for entry in History(tmp_path).entries if entry.name[:5] != "early"} == {1e9}
 
 
 def test_a_folder_that_is_not_there_has_no_runs(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_broken_file_is_listed_with_its_reason(folder: Path, name: str) -> Non
         history = History(folder)
         assert history.reads == reads
         assert sorted(names(history)) == ["broken", "run1", "run2", "run3"]
-        (entry,) = (each for each in history.entries if each.facts.broken)
+        (entry,) = (entry for entry in history.entries if entry.facts.broken)
         assert reason in entry.facts.broken
         assert str(folder) not in entry.facts.broken
 
@@ -238,7 +238,7 @@ def test_a_file_is_read_once(folder: Path) -> None:
     first, second = History(folder), History(folder)
     assert (first.reads, second.reads) == (3, 0)
     assert first.entries == second.entries
-    assert [each for _, each in second.medians(second.entries)] == [scan(each.path).medians for each in first.entries]
+    assert [each for _, each in second.medians(second.entries)] == [scan(entry.path).medians for entry in first.entries]
 
 
 def test_what_changes_is_read_again(folder: Path) -> None:
@@ -255,7 +255,7 @@ def test_what_changes_is_read_again(folder: Path) -> None:
     history = History(folder)
     assert names(history) == ["run4", "run3", "run2"]
     assert history.reads == 3
-    assert [each.facts.rows for each in history.entries] == [1, 1, 2]
+    assert [entry.facts.rows for entry in history.entries] == [1, 1, 2]
     assert history.entries[1].facts.topology == "3 sockets"
     assert sorted(Index(folder).load()) == [f"run{day}/{NAME}" for day in (2, 3, 4)]
 
@@ -333,7 +333,7 @@ def test_an_index_of_another_release_may_come_in_between(folder: Path) -> None:
     History(folder)
     write(folder / "run4", 4)
     History(folder, lambda done, total: other_version(index(folder)))
-    assert [each.facts for each in History(folder).entries] == [
+    assert [entry.facts for entry in History(folder).entries] == [
         scan(folder / f"run{day}" / NAME).facts for day in (4, 3, 2, 1)
     ]
 
@@ -399,10 +399,10 @@ def test_a_file_that_could_not_be_opened_is_tried_again(folder: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_text", refuse)
-        assert [each.facts.broken for each in History(folder).entries if each.facts.broken] == [
+        assert [entry.facts.broken for entry in History(folder).entries if entry.facts.broken] == [
             f"cannot read {NAME}: Permission denied"
         ]
-    assert not any(each.facts.broken for each in History(folder).entries)
+    assert not any(entry.facts.broken for entry in History(folder).entries)
 
 
 def test_names_that_are_no_text_are_kept(folder: Path) -> None:
@@ -440,15 +440,15 @@ def test_several_at_once_see_the_same(folder: Path, cache: Path) -> None:
         )
         for name in ("a", "b", "c")
     ]
-    for each in processes:
-        assert each.stdout
-        assert each.stdout.readline() == "ready\n"
-    ends = [each.communicate("go\n", timeout=60) for each in processes]
+    for process in processes:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    ends = [process.communicate("go\n", timeout=60) for process in processes]
     assert [error for _, error in ends] == [""] * 3
     assert all(207 <= int(count) <= 217 for count, _ in ends)
     assert len(History(folder).entries) == 218
     assert History(folder).reads == 0
-    assert [each.suffix for each in (cache / "history").iterdir()] == [".sqlite"]
+    assert [path.suffix for path in (cache / "history").iterdir()] == [".sqlite"]
 
 
 def test_ten_thousand_runs_are_listed_within_two_seconds(tmp_path: Path) -> None:
@@ -501,7 +501,7 @@ def test_a_filter_lets_pass_what_it_names(tmp_path: Path, name: str) -> None:
     expected = Prediction(case(), "nccl", 1e-6, 1e-6, 2e-6)
     write(tmp_path / "expected", 4, [expected], "DGX", environment={})
     chosen, passing = FILTERS[name]
-    assert [Path(each.name).parent.name for each in History(tmp_path).entries if chosen(each)] == passing
+    assert [Path(entry.name).parent.name for entry in History(tmp_path).entries if chosen(entry)] == passing
 
 
 def test_dates_may_be_days_moments_or_ages() -> None:
@@ -535,11 +535,11 @@ def test_tags_stand_beside_the_run(folder: Path, cache: Path) -> None:
     shutil.rmtree(cache, ignore_errors=True)
     shutil.copytree(folder, folder.parent / "copy")
     for place in (folder, folder.parent / "copy"):
-        assert [each.tags for each in History(place).entries] == [(), ("good", "golden"), ()]
+        assert [entry.tags for entry in History(place).entries] == [(), ("good", "golden"), ()]
     assert tags.remove("good", folder / "run2") == ("golden",)
     assert History(folder).entries[1].tags == ("golden",)
     assert tags.remove("golden", folder / "run2") == ()
-    assert [each.name for each in (folder / "run2").iterdir()] == [NAME]
+    assert [path.name for path in (folder / "run2").iterdir()] == [NAME]
 
 
 BAD_NAMES = ["", "last", "best", "a b", "a/b", "a\\b", "-x", ".x", "a\nb", "a\x1b[1m", "a\u2028b", "a\u202eb", "x" * 65]
@@ -746,7 +746,7 @@ def test_lines_are_aligned_and_paths_whole_at_any_width(folder: Path) -> None:
         heading, *rows = lines(entries, width)
         assert max(map(len, [heading, *rows])) <= max(width, shortest)
         start = heading.index("  run") + 2
-        assert [row[start:] for row in rows] == [str(each.path.parent) for each in entries]
+        assert [row[start:] for row in rows] == [str(entry.path.parent) for entry in entries]
     assert lines(entries, widest) == lines(entries)
     assert "incomplete" in lines(entries)[1]
     assert "good" in "".join(lines(entries, widest - 30))

@@ -105,7 +105,7 @@ def test_presets_cover_every_fabric_and_generation():
     assert {system.fabric for system in systems} == set(FABRICS)
     assert {"sm70", "sm80", "sm89", "sm90", "sm100", "sm120"} <= {system.arch for system in systems}
     assert PROMISED | {"ethernet-100g-tcp"} <= set(files.names())
-    boxes = {(each.arch, each.pcie_generation, each.p2p) for each in systems if each.fabric == "pcie"}
+    boxes = {(system.arch, system.pcie_generation, system.p2p) for system in systems if system.fabric == "pcie"}
     assert {("sm89", 4, True), ("sm89", 4, False), ("sm120", 5, True), ("sm120", 5, False)} <= boxes
 
 

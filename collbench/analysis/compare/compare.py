@@ -49,7 +49,7 @@ class Comparison:
     @property
     def hidden(self) -> list[Row | Unmatched]:
         """What may be slower by more than the margin for all that is known."""
-        return [each for each in self.rows if each.hides(self.margin)] + [
+        return [row for row in self.rows if row.hides(self.margin)] + [
             each for each in self.unmatched if each.hides and not each.regression
         ]
 
@@ -171,7 +171,7 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
     ratios: dict[str, list[float]] = {}
     for row in rows:
         ratios.setdefault(row.base.implementation, []).append(row.ratio)
-    typical = [median(each) for each in ratios.values()]
+    typical = [median(ratio) for ratio in ratios.values()]
     if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
         return []
     if len(typical) < 2 or max(typical) > 1.3 * min(typical):
@@ -186,7 +186,7 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
 def _predicted(base: Run, new: Run) -> list[str]:
     found = []
     for word, run in (("BASE", base), ("NEW", new)):
-        predictions = sum(isinstance(each, Prediction) for each in run.results)
+        predictions = sum(isinstance(result, Prediction) for result in run.results)
         if predictions:
             only = "nothing but predictions" if not any(isinstance(e, Observed) for e in run.results) else "predictions"
             found.append(f"{word} holds {only}, which are not compared here; collbench diagnose does that")

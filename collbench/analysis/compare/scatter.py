@@ -50,7 +50,7 @@ def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine did
     to one it did to all, so a size counts once.
     """
-    found = [each for curve in curves for each in _distances(curve)]
+    found = [distance for curve in curves for distance in _distances(curve)]
     sizes = sorted({nbytes for curve in curves for nbytes, _ in curve})
     near = {}
     for place, nbytes in enumerate(sizes):

@@ -33,7 +33,7 @@ class Selection:
 def selection(text: str, implementations: Collection[str]) -> Selection:
     """From the words of `--only`; UsageError for a word that is none of a collective, an implementation or a size."""
     collectives, names, sizes = set(), set(), []
-    for word in filter(None, (each.strip() for each in text.split(","))):
+    for word in filter(None, (word.strip() for word in text.split(","))):
         if word in implementations:
             names.add(word)
         elif collective := _collective(word):

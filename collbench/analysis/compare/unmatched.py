@@ -38,9 +38,10 @@ class Unmatched:
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
     """The last result of each case and implementation; neither predictions nor explanations."""
     return {
-        (each.case, each.implementation): each
-        for each in run.results
-        if not isinstance(each, Prediction | Explanation) and (not selected or selected(each.case, each.implementation))
+        (result.case, result.implementation): result
+        for result in run.results
+        if not isinstance(result, Prediction | Explanation)
+        and (not selected or selected(result.case, result.implementation))
     }
 
 

@@ -83,8 +83,8 @@ def judged(base: Observed, new: Observed, log: float, interval: tuple[float, flo
 def curves(results: Iterable[Observed]) -> list[list[Observed]]:
     """Results of one kind of case and implementation, by size, where there are FEWEST_SIZES of them or more."""
     found: dict[object, list[Observed]] = {}
-    for each in results:
-        found.setdefault((_kind(each), each.implementation), []).append(each)
+    for result in results:
+        found.setdefault((_kind(result), result.implementation), []).append(result)
     return [sorted(each, key=lambda one: one.case.nbytes) for each in found.values() if len(each) >= FEWEST_SIZES]
 
 

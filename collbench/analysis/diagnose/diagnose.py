@@ -68,11 +68,11 @@ class Diagnosis:
 
     def likely(self) -> Iterator[tuple[str, str]]:
         """The first reasons in words, each with what to do; those behind are hardly ever it."""
-        for each in self.reasons[:TOLD]:
-            facts = f"; {'; '.join(each.facts)}" if each.facts else ""
+        for reason in self.reasons[:TOLD]:
+            facts = f"; {'; '.join(reason.facts)}" if reason.facts else ""
             yield (
-                f"{each.hypothesis.name}: then {each.off:.2f}x off instead of {self.off:.2f}x{facts}",
-                each.hypothesis.fix,
+                f"{reason.hypothesis.name}: then {reason.off:.2f}x off instead of {self.off:.2f}x{facts}",
+                reason.hypothesis.fix,
             )
 
     @property
@@ -94,12 +94,12 @@ class Facts:
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: Facts, expect: Expect = curve) -> Diagnosis:
     """One curve's rows, of one implementation and all sizes, against a system, or against none that is known."""
-    rows = tuple(sorted(rows, key=lambda each: each.case.nbytes))
+    rows = tuple(sorted(rows, key=lambda row: row.case.nbytes))
     name = rows[0].implementation
     if system is None:
         return Diagnosis(name, rows, (), Verdict.UNKNOWN, facts.no_system)
     try:
-        expected = tuple(expect(_used(system, rows), [each.case for each in rows], name))
+        expected = tuple(expect(_used(system, rows), [row.case for row in rows], name))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Verdict.UNKNOWN, f"nothing to compare with: {error}")
     expected = tuple(_narrowed(each, regime(_used(system, rows))) for each in expected)
@@ -134,7 +134,7 @@ def _distance(found: Diagnosis, seconds: Sequence[float]) -> float:
 
     So what explains a slow end is not lost among sizes that are right, nor may it spoil those.
     """
-    off = [abs(each) for each in _distances(found.measured, seconds)]
+    off = [abs(distance) for distance in _distances(found.measured, seconds)]
     slow = [each.typical > other.high for each, other in zip(found.measured, found.expected, strict=True)]
     parts = [[each for each, there in zip(off, slow, strict=True) if there is wanted] for wanted in (True, False)]
     return fmean(fmean(part) for part in parts if part)
@@ -162,7 +162,7 @@ def _worst(beyond: Sequence[float], rows: Sequence[Observed], at_end: float) -> 
     loose = rows[0].case.collective.name not in TABLED
     excess = {
         stretch: median(beyond[i] for i in stretch) - (LOOSE if loose else margin)
-        for stretch, margin in _stretches([each.case.nbytes for each in rows], at_end)
+        for stretch, margin in _stretches([row.case.nbytes for row in rows], at_end)
     }
     worst = max(excess, key=lambda each: excess[each])
     return worst[len(worst) // 2] if excess[worst] > 0 else None
@@ -191,7 +191,7 @@ def explain(found: Diagnosis, system: System, facts: Facts, expect: Expect = cur
         least = SIGNED if said else EXPLAINED
         if reason and reason.left <= nothing * least and reason.off <= PLAUSIBLE:
             reasons.append(reason)
-    yield from sorted(reasons, key=lambda each: (not each.facts, each.left))
+    yield from sorted(reasons, key=lambda reason: (not reason.facts, reason.left))
 
 
 def _best(
@@ -202,7 +202,7 @@ def _best(
     for number, seconds in enumerate(curves):
         off = _distance(found, seconds)
         reasons.append(Reason(hypothesis, math.exp(off), off + PENALTY * (1 + number / 2), said))
-    return min(reasons, key=lambda each: each.left, default=None)
+    return min(reasons, key=lambda reason: reason.left, default=None)
 
 
 def _curves(hypothesis: Hypothesis, found: Diagnosis, system: System, expect: Expect) -> list[list[float]]:
@@ -246,5 +246,5 @@ def scatter(rows: Sequence[Observed], healthy: Sequence[float]) -> float:
     """
     logs = _distances(rows, healthy)
     jumps = [abs(here - (before + after) / 2) for before, here, after in zip(logs, logs[1:], logs[2:], strict=False)]
-    spreads = [math.log(each.percentile(90) / each.typical) for each in rows]
+    spreads = [math.log(row.percentile(90) / row.typical) for row in rows]
     return max(fmean(jumps), median(spreads))

@@ -32,7 +32,7 @@ class Hypothesis:
             for name, values in self.signs
             if re.fullmatch(values, variables.get(name, ""), re.IGNORECASE)
         ]
-        return set_so + [each for each in caveats if self.caveats and re.search(self.caveats, each)]
+        return set_so + [caveat for caveat in caveats if self.caveats and re.search(self.caveats, caveat)]
 
 
 def _without_p2p(system: System) -> list[System]:
@@ -47,7 +47,7 @@ def _over_tcp(system: System) -> list[System]:
     if system.nodes < 2 or not system.nics or system.nics.transport == "tcp":
         return []
     cards = [replace(system.nics, transport="tcp"), *(Nics(1, rate, "tcp") for rate in (12.5e9, 3.125e9, 1.25e9))]
-    return [replace(system, nics=each) for each in cards if each.rate <= system.nics.rate]
+    return [replace(system, nics=card) for card in cards if card.rate <= system.nics.rate]
 
 
 def _fewer_nics(system: System) -> list[System]:

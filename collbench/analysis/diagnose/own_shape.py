@@ -18,8 +18,8 @@ APART = 2.0  # a measured time over the expected one that is worth a remark
 
 def remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
     """One sentence each, of one curve by ascending size; `known` is the fit to just these rows, if there is one."""
-    yield from dict.fromkeys(f"the rows say: {each.note}" for each in rows if each.note)
-    wide = [each for each in rows if _halfwidth(each) > WIDE]
+    yield from dict.fromkeys(f"the rows say: {row.note}" for row in rows if row.note)
+    wide = [row for row in rows if _halfwidth(row) > WIDE]
     if wide:
         worst = max(wide, key=_halfwidth)
         where = f"{format_size(worst.case.nbytes)}, ± {_halfwidth(worst):.0%}"
@@ -39,7 +39,7 @@ def _halfwidth(row: Observed) -> float:
 
 def _against_own_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
     try:
-        found = known or fit([each.case.nbytes for each in rows], [each.times for each in rows])
+        found = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
     except Unfit as error:
         yield f"its own curve has no fit: {error}"
         return
@@ -57,10 +57,10 @@ def _rate(found: CurveFit) -> str:
 def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
     """Hand-written rungs on CPUs, by counts of waits and bytes and the constants of one CPU."""
     way, first = implementations().get(rows[0].implementation), rows[0]
-    if first.platform != "cpu" or not way or not way.cost or any("oversubscribed" in each.note for each in rows):
+    if first.platform != "cpu" or not way or not way.cost or any("oversubscribed" in row.note for row in rows):
         return
     try:
-        ratios = [each.typical / cpus(False).seconds(way.cost(each.case), each.case.nbytes) for each in rows]
+        ratios = [row.typical / cpus(False).seconds(way.cost(row.case), row.case.nbytes) for row in rows]
     except (Unsupported, TypeError):
         return
     typical = stats.percentile(ratios, 50)

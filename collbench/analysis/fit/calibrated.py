@@ -23,13 +23,13 @@ def calibration(runs: Sequence[Run], name: str | None) -> tuple[System, Calibrat
     """The machine and its factors; UsageError if the runs cannot carry them."""
     rows = [each for each in measured(runs) if each.implementation == LIBRARY]
     system = machine(runs[0], name)
-    sizes = {each.case.nbytes for each in rows}
+    sizes = {row.case.nbytes for row in rows}
     if len(sizes) < FEWEST:
         raise UsageError(
             f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
             f"measure them with `collbench sweep --impl {LIBRARY}`"
         )
-    most = max(each.case.ranks for each in rows)
+    most = max(row.case.ranks for row in rows)
     system = replace(system if most <= system.ranks else sized(system, most), calibration="")
     return system, calibrate(_curves(system, rows))
 
@@ -37,9 +37,9 @@ def calibration(runs: Sequence[Run], name: str | None) -> tuple[System, Calibrat
 def _curves(system: System, rows: Sequence[Observed]) -> list[tuple[Terms, list[tuple[float, float]]]]:
     """What the equation knows of each collective and number of ranks, and the times measured for it."""
     groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for each in rows:
-        key = each.case.collective.name, each.case.ranks
-        groups.setdefault(key, []).append((max(1.0, float(each.case.nbytes)), each.typical))
+    for row in rows:
+        key = row.case.collective.name, row.case.ranks
+        groups.setdefault(key, []).append((max(1.0, float(row.case.nbytes)), row.typical))
     return [(choice.terms(system.part(ranks), name), times) for (name, ranks), times in groups.items()]
 
 

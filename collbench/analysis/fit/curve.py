@@ -175,10 +175,10 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats], seed: int) -> 
     The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
     """
     random = np.random.default_rng(seed)
-    seconds = np.array([np.median(each) for each in samples])
+    seconds = np.array([np.median(sample) for sample in samples])
     off = np.log(seconds / fitted)
     off = (off - off.mean()) * math.sqrt(len(off) / max(1, len(off) - used))
-    noise = np.stack([_medians(each, random) for each in samples], axis=1) - np.log(seconds)
+    noise = np.stack([_medians(sample, random) for sample in samples], axis=1) - np.log(seconds)
     explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
     dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
     replicates: Floats = fitted * np.exp(dealt + noise)

@@ -69,7 +69,7 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
 
 def measured(runs: Sequence[Run]) -> list[Observed]:
     """Rows that were right and have a time; not those of no bytes, which other tools print for sizes rounded down."""
-    return [each for run in runs for each in observed(run.results) if each.case.nbytes > 0]
+    return [result for run in runs for result in observed(run.results) if result.case.nbytes > 0]
 
 
 def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
@@ -166,7 +166,7 @@ def all_crossings(found: Sequence[Curve], runs: Sequence[Run], libraries: Sequen
         if library and challenger:
             names = case, contest.library, contest.challenger
             seen = tuple(contest.crossovers)
-            crossed += [Change(*names, each, seen) for each in crossings(library, challenger)]
+            crossed += [Change(*names, crossing, seen) for crossing in crossings(library, challenger)]
     return crossed
 
 

@@ -92,7 +92,7 @@ class Facts:
     def _listed(self) -> int | None:
         """Ranks of a communicator, if they are listed: those in the first one's group."""
         devices = self.section.devices
-        return len({each.rank for each in devices if each.group == devices[0].group}) or None
+        return len({device.rank for device in devices if device.group == devices[0].group}) or None
 
     @cached_property
     def machine(self) -> Machine:
@@ -105,7 +105,7 @@ class Facts:
             ranks = self._reckoned(collective)
         ranks = said_ranks(self.hints, ranks, name, "it lists no ranks, and its bandwidths do not tell how many")
         versions = {self.library: section.release or dotted(section.library), section.tool: clean(section.version)}
-        distinct = {(each.group, each.rank): _cleaned(each) for each in section.devices}
+        distinct = {(device.group, device.rank): _cleaned(device) for device in section.devices}
         found = machine_of(list(distinct.values()), ranks, versions, section.said)
         return replace(found, platform=section.exported[1]) if section.exported else found
 
@@ -125,13 +125,13 @@ class Facts:
         """Whose collectives were timed; the layouts are the same."""
         section, columns = self.section, self.section.columns
         hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
-        amd = any(AMD.search(each.name) for each in section.devices[:1])
+        amd = any(AMD.search(device.name) for device in section.devices[:1])
         return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
 
     @cached_property
     def note(self) -> str:
         """What a reader must know of every row."""
-        together, groups = self.known.get("aggregated", 1), len({each.group for each in self.section.devices})
+        together, groups = self.known.get("aggregated", 1), len({device.group for device in self.section.devices})
         notes = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
         return ", ".join([*notes, f"{groups} groups at once"] if groups > 1 else notes)
 

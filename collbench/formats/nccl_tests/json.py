@@ -70,7 +70,7 @@ class _Log:
 
     def _amd(self) -> bool:
         devices = _list(self._config.get("devices"))
-        return any(AMD.search(clean(_object(each).get("device_info"))) for each in devices)
+        return any(AMD.search(clean(_object(device).get("device_info"))) for device in devices)
 
     def test(self, whole_file: bool) -> Test:
         rows, machine = Rows(), self._machine()
@@ -123,10 +123,10 @@ class _Log:
         devices = [_device(each) for each in _list(self._config.get("devices")) if isinstance(each, Mapping)]
         name = self._source.name
         ranks = said_ranks(self._hints, self._ranks(devices), name, "it does not tell the number of ranks")
-        kinds = list(dict.fromkeys(each.name for each in devices))
+        kinds = list(dict.fromkeys(device.name for device in devices))
         code = whole(self._found.get("nccl_version") or self._found.get("rccl_version"))
         versions = {self._library: dotted(code or 0)}
-        hosts = list(dict.fromkeys(each.host for each in devices)) or [""]
+        hosts = list(dict.fromkeys(device.host for device in devices)) or [""]
         if len(kinds) == 1:
             devices = [Device(rank, hosts[rank * len(hosts) // ranks], kinds[0]) for rank in range(ranks)]
         found = machine_of(devices, ranks, versions, dict(self._variables))
@@ -143,13 +143,13 @@ class _Log:
         """
         if ranks := whole(self._exporter.get("ranks")):
             return ranks
-        entries = [_object(each) for each in self._entries]
-        places = [_object(each.get(place)) for each in entries for place in PLACES]
-        rates = [(_decimal(each.get("alg_bw")), _decimal(each.get("bus_bw"))) for each in places]
+        entries = [_object(entry) for entry in self._entries]
+        places = [_object(entry.get(place)) for entry in entries for place in PLACES]
+        rates = [(_decimal(place.get("alg_bw")), _decimal(place.get("bus_bw"))) for place in places]
         possible = possible_ranks(self._collective, rates) if self._collective else []
         if len(possible) == 1:
             return possible[0]
-        processes = len({(each.host, each.pid) for each in devices})
+        processes = len({(device.host, device.pid) for device in devices})
         product = (whole(self._config.get("nthreads")) or 0) * (whole(self._config.get("ngpus")) or 0) * processes
         return product if product and (not possible or product in possible) else None
 

@@ -28,7 +28,7 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """Every test of a log."""
-    found = [each for each in sections(source) if each.rows or each.bad]
+    found = [section for section in sections(source) if section.rows or section.bad]
     if not found:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     return [_test(Facts(source, section, hints)) for section in found]
@@ -97,7 +97,7 @@ def _reported(facts: Facts, case: Case, words: Mapping[str, str], printed: Mappi
 def _remarks(section: Section) -> Iterator[str]:
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
-    listed = [(each.group, each.rank) for each in section.devices]
+    listed = [(device.group, device.rank) for device in section.devices]
     if len(set(listed)) < len(listed):
         yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
     for line in section.after:

@@ -121,9 +121,9 @@ def _figures(result: Observed) -> Mapping[str, Any]:
 
 
 def _samples(seconds: Sequence[float]) -> Mapping[str, Any]:
-    times = [each * 1e6 for each in seconds]
+    times = [second * 1e6 for second in seconds]
     mean, deviation = fmean(times), pstdev(times)
     figures = {f"p{percent}_us": percentile(times, percent) for percent in (50, 95, 99)}
     figures = {"min_us": min(times), "max_us": max(times), "avg_us": mean, **figures, "stdev_us": deviation}
     rounded = {name: round(value, 6) for name, value in (figures | {"cv_pct": deviation / mean * 100}).items()}
-    return {"skipped_iterations": 0, **rounded, "times_us": [round(each, 6) for each in times]}
+    return {"skipped_iterations": 0, **rounded, "times_us": [round(duration, 6) for duration in times]}

@@ -26,7 +26,7 @@ def shrunk(value: float, width: int) -> str:
 
 def code(version: str) -> int:
     """NCCL's version code from a version as people write it; 0 if it is none."""
-    parts = [int(each) for each in version.split(".")[:3] if each.isascii() and each.isdigit() and len(each) < 5]
+    parts = [int(word) for word in version.split(".")[:3] if word.isascii() and word.isdigit() and len(word) < 5]
     if len(parts) < 3:
         return 0
     major, minor, patch = parts
@@ -41,9 +41,9 @@ def program(collective: Collective) -> str:
 def listed(selection: Selection, ranks: int) -> list[str]:
     """A line for each rank; process, device and bus are 0 where the run file does not say them."""
     return [
-        f"#  Rank {each['rank']:2d} Group {0:2d} Pid {0:6d} on {each['hostname']:>10} device {each['device']:2d} "
-        f"[{each['device_hex'][:10]}] {each['device_info']}"
-        for each in devices(selection, ranks)
+        f"#  Rank {device['rank']:2d} Group {0:2d} Pid {0:6d} on {device['hostname']:>10} device {device['device']:2d} "
+        f"[{device['device_hex'][:10]}] {device['device_info']}"
+        for device in devices(selection, ranks)
     ]
 
 
@@ -131,7 +131,7 @@ def _row(line: Line) -> str:
     root = case.root if case.collective.rooted else -1
     redop = case.redop.name if case.redop is not NONE else "none"
     start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {root:>6d}"
-    return start + "".join(_place(each) if each else MISSING for each in line.places)
+    return start + "".join(_place(place) if place else MISSING for place in line.places)
 
 
 def _place(result: Observed) -> str:

@@ -266,7 +266,7 @@ def visible() -> tuple[list[str], list[str]]:
     cuda = Cuda(load_cupy())
     with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
         devices = range(cuda.count())
-        return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(each) for each in devices]
+        return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(device) for device in devices]
 
 
 def probe_peers(devices: Sequence[int]) -> peers.Probed:

@@ -130,8 +130,8 @@ def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
     rows = [row.verdict is Verdict.SLOWER for each in found for row in each.rows if row.base.implementation == NAMES[1]]
     assert np.mean(rows) < 0.3
     wholes = [{each.implementation: each for each in comparison.together} for comparison in found]
-    assert np.mean([each[NAMES[1]].verdict is Verdict.SLOWER for each in wholes]) >= 0.8
-    assert not any(each[NAMES[0]].verdict in CHANGED for each in wholes)
+    assert np.mean([whole[NAMES[1]].verdict is Verdict.SLOWER for whole in wholes]) >= 0.8
+    assert not any(whole[NAMES[0]].verdict in CHANGED for whole in wholes)
     assert np.mean([any(isinstance(e, Together) for e in each.regressions) for each in found]) >= 0.8
 
 
@@ -242,7 +242,7 @@ def test_a_bootstrapped_median_is_as_uncertain_as_a_median() -> None:
     """The spread of 400 real medians of 60 samples against what each of some of them says of itself."""
     samples = np.exp(0.03 * np.random.default_rng(10).normal(size=(400, 60)))
     real = np.std(np.log(np.median(samples, axis=1)))
-    said = np.mean([np.std(bootstrap.log_medians(each, 0)[0]) for each in samples[:100]])
+    said = np.mean([np.std(bootstrap.log_medians(sample, 0)[0]) for sample in samples[:100]])
     assert said == pytest.approx(real, rel=0.15)
 
 
@@ -389,7 +389,7 @@ def test_differences_of_headers_are_listed() -> None:
 def test_headers_may_hold_anything(part: str, odd: object) -> None:
     """They may come from another tool; nothing of them moves a terminal's cursor."""
     found = compare(of(measurement(), **{part: odd}), of(measurement(), topology={"name": "x"}))
-    assert all(text.isprintable() for each in found.differences for text in each)
+    assert all(text.isprintable() for difference in found.differences for text in difference)
 
 
 def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:

@@ -105,7 +105,7 @@ def test_times_that_scatter_are_a_busy_gpu() -> None:
     assert "busy with something else" in busy.reasons[0].hypothesis.name
     steady = diagnose(slowed([3]), H100, QUIET)
     assert steady.verdict is Verdict.SLOW
-    assert not any("busy" in each.hypothesis.name for each in steady.reasons)
+    assert not any("busy" in reason.hypothesis.name for reason in steady.reasons)
 
 
 def test_what_was_set_decides_between_reasons() -> None:
@@ -117,7 +117,9 @@ def test_what_was_set_decides_between_reasons() -> None:
     plain = diagnose(half, H100.of(4), QUIET)
     told = diagnose(half, H100.of(4), Facts({"NCCL_IB_HCA": "mlx5_0"}))
     assert plain.reasons[0].hypothesis.name.startswith("PCIe of an older generation")
-    assert {each.hypothesis.name for each in plain.reasons} >= {each.hypothesis.name for each in told.reasons[:2]}
+    assert {reason.hypothesis.name for reason in plain.reasons} >= {
+        reason.hypothesis.name for reason in told.reasons[:2]
+    }
     assert told.reasons[0].hypothesis.name.startswith("only some of the network cards")
     assert told.reasons[0].facts == ("NCCL_IB_HCA=mlx5_0",)
 
@@ -148,7 +150,7 @@ def test_unknown_is_an_answer() -> None:
     assert diagnose(rows, None, Facts({}, (), "no header")).remark == "no header"
     few = diagnose(rows[:2], H100, QUIET)
     assert (few.verdict, few.remark) == (Verdict.UNKNOWN, "2 sizes measured; 3 are needed")
-    foreign = diagnose([replace(each, implementation="mpi") for each in rows], H100, QUIET)
+    foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
     assert foreign.verdict is Verdict.UNKNOWN
     assert "mpi has no model" in foreign.remark
 
@@ -195,7 +197,7 @@ def sorted_out() -> dict[str, dict[str, Diagnosis]]:
     found: dict[str, dict[str, Diagnosis]] = {}
     for sweep in published():
         system, times = as_it_should_be(sweep), sweep.in_place or sweep.rows
-        rows = rows_of([each for each in times if each[0] > 0], sweep.collective, system.ranks)
+        rows = rows_of([duration for duration in times if duration[0] > 0], sweep.collective, system.ranks)
         found.setdefault(sweep.quality, {})[sweep.name] = diagnose(rows, system, QUIET)
     return found
 

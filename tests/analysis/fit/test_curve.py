@@ -132,7 +132,10 @@ def test_a_crossing_within_the_noise_is_not_sure() -> None:
     """Two curves that differ by a tenth of what sizes lie beside them: the interval is the whole range."""
     first = fit(SIZES, samples(0, 1e-6, 0, 1e-10, noise=0.3))
     second = fit(SIZES, samples(1, 1.01e-6, 0, 0.99e-10, noise=0.3))
-    assert all(not each.sure and (each.low, each.high) == (SIZES[0], SIZES[-1]) for each in crossings(first, second))
+    assert all(
+        not crossing.sure and (crossing.low, crossing.high) == (SIZES[0], SIZES[-1])
+        for crossing in crossings(first, second)
+    )
     assert crossings(first, second)
 
 
@@ -163,7 +166,7 @@ def test_intervals_cover_with_one_sample_a_size() -> None:
     """As in an imported log: what is known of the noise is how far sizes lie from the curve."""
     covered = []
     for seed in range(40):
-        single = [[each[0]] for each in samples(seed, 10e-6, 20e-9, 5e-12, noise=0.05)]
+        single = [[sample[0]] for sample in samples(seed, 10e-6, 20e-9, 5e-12, noise=0.05)]
         low, high = fit(SIZES, single).latency_interval()
         covered.append(low <= 10e-6 <= high)
     assert 0.80 <= np.mean(covered) < 1

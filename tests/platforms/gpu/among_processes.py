@@ -4,4 +4,8 @@ from collbench.implementations import implementations
 from collbench.platforms.gpu import multicast
 
 ONE_PROCESS = ("ring-events", *multicast.USERS)
-ON_GPU = [each for each in implementations().values() if "gpu" in each.platforms and each.name not in ONE_PROCESS]
+ON_GPU = [
+    implementation
+    for implementation in implementations().values()
+    if "gpu" in implementation.platforms and implementation.name not in ONE_PROCESS
+]

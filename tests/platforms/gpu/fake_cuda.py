@@ -432,7 +432,7 @@ class Function:
     def _cooperative(self, blocks: int, args: tuple[Any, ...]) -> Callable[[], None]:
         kernel = kernels.host_kernel(self._file, self._entry, (*self._options, *GRID))
         windows: list[int] = []
-        for world in (each for each in args if each.dtype.names and "window" in each.dtype.names):
+        for world in (arg for arg in args if arg.dtype.names and "window" in arg.dtype.names):
             world["yield_after"] = 1
             windows += world["window"][: int(world["ranks"])].tolist()
             if self._entry == "nvls":

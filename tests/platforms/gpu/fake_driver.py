@@ -144,7 +144,9 @@ class Library:
         wanted, device = prop._obj, prop._obj.location.id
         assert (wanted.type, wanted.requestedHandleTypes, wanted.location.type, flags.value) == (1, 1, 1, 0)
         assert size.value % GRAIN == 0
-        taken = sum(each.size for each in self.handles.values() if isinstance(each, Part) and each.device == device)
+        taken = sum(
+            handle.size for handle in self.handles.values() if isinstance(handle, Part) and handle.device == device
+        )
         if taken + size.value > self.machine.free:
             return OUT_OF_MEMORY
         file = os.memfd_create("part")
@@ -156,7 +158,7 @@ class Library:
         assert handle.value not in self.mapped.values()
         what = self.handles.pop(handle.value)
         if isinstance(what, Part):
-            teams = [each for each in self.handles.values() if isinstance(each, Team)]
+            teams = [handle for handle in self.handles.values() if isinstance(handle, Team)]
             assert all(handle.value not in team.bound.values() for team in teams)
             os.close(what.file)
 

@@ -240,7 +240,7 @@ class Group:
         return [
             call
             for rank, theirs in enumerate(told)
-            for call in (self.calls if rank == mine._rank else [_heard(mine, rank, *each) for each in theirs])
+            for call in (self.calls if rank == mine._rank else [_heard(mine, rank, *peer) for peer in theirs])
         ]
 
     def _carry_out(self, calls: list[Call]) -> None:

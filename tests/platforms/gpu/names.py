@@ -221,8 +221,8 @@ class Reader:
             if thing:
                 names[target.id] = thing
         elif isinstance(target, ast.Tuple | ast.List):
-            for each in target.elts:
-                self._bind_to(each, self._item(thing), names)
+            for elt in target.elts:
+                self._bind_to(elt, self._item(thing), names)
         else:
             self._value(target, names)
 

@@ -15,7 +15,9 @@ from collbench.platforms.gpu import platform as gpu
 from tests.platforms.gpu.fake_cuda import Machine
 
 ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
-    each for each in implementations().values() if "gpu" in each.platforms and each.name not in multicast.USERS
+    implementation
+    for implementation in implementations().values()
+    if "gpu" in implementation.platforms and implementation.name not in multicast.USERS
 ]
 SIZES = (4, 1000, 70000)
 

@@ -144,8 +144,8 @@ def the_runner() -> Any:
         others = [implementations()[name] for name in ONE_PROCESS]
         refused = list(measure(a_case(), others, platform, Sampling(iters=1)))
     assert all(isinstance(each, Skipped) and "process" in each.reason for each in refused), refused
-    assert all(isinstance(each, Measurement) for each in results), results
-    return [(each.implementation, each.launches, each.seconds, str(each.mismatch)) for each in results]
+    assert all(isinstance(result, Measurement) for result in results), results
+    return [(result.implementation, result.launches, result.seconds, str(result.mismatch)) for result in results]
 
 
 def estimates(**changes: Any) -> Any:
@@ -193,14 +193,14 @@ def the_host_of_one_is_slow() -> Any:
 def room_for_no_grid_on_one() -> Any:
     with opened(**on(1, blocks_each=0)) as platform:
         results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=1, region=0.0)))
-    return {each.implementation: getattr(each, "reason", "measured") for each in results}
+    return {result.implementation: getattr(result, "reason", "measured") for result in results}
 
 
 @scenario
 def room_for_no_grid_on_one_explained() -> Any:
     with opened(traced=True, **on(1, blocks_each=0)) as platform:
         results = list(explain(a_case(), ON_GPU, platform, Sampling(region=0.0)))
-    return {each.implementation: getattr(each, "reason", "explained") for each in results}
+    return {result.implementation: getattr(result, "reason", "explained") for result in results}
 
 
 @scenario

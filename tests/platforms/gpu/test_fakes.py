@@ -195,7 +195,7 @@ def test_the_made_up_nvml_takes_what_the_real_one_takes() -> None:
         mine = len(inspect.signature(getattr(FakeNvml, name)).parameters) - 1
         theirs = [*inspect.signature(getattr(pynvml, name)).parameters.values()]
         assert mine <= len(theirs), name
-        assert all(each.default is not each.empty for each in theirs[mine:]), name
+        assert all(peer.default is not peer.empty for peer in theirs[mine:]), name
 
 
 def refused(status: int, kind: type[Exception] = CUDARuntimeError) -> Any:

@@ -81,7 +81,7 @@ def test_nccl_has_no_alltoall_in_place() -> None:
 def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None:
     platform = opened(Machine(1), ranks=2)
     results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=3, region=0.0)))
-    assert {each.implementation for each in results} == {each.name for each in ON_GPU}
+    assert {result.implementation for result in results} == {each.name for each in ON_GPU}
     for result in results:
         assert isinstance(result, Measurement)
         assert result.mismatch is None

@@ -323,7 +323,7 @@ def test_mpirun_collbench_sweep_takes_the_gpus(mpirun: Mpirun, tmp_path: Path) -
     assert done.stdout.count("ok, 2 processes share 1 GPU") == len(ON_GPU)
     run = read(tmp_path / "out")
     assert run.complete
-    assert {(each.platform, each.case.ranks) for each in run.results} == {("gpu", 2)}
+    assert {(result.platform, result.case.ranks) for result in run.results} == {("gpu", 2)}
 
 
 def test_what_nccl_expects_stands_in_table_and_run_file(mpirun: Mpirun, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_what_nccl_expects_stands_in_table_and_run_file(mpirun: Mpirun, tmp_path
         (False, "nccl"),
     ]
     assert ESTIMATE in done.stderr
-    found = [each.estimate for each in read(tmp_path / "out").results if isinstance(each, Measurement)]
+    found = [result.estimate for result in read(tmp_path / "out").results if isinstance(result, Measurement)]
     assert found == [pytest.approx(35.5e-6), None, None]
 
 

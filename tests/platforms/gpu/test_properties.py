@@ -21,9 +21,9 @@ from collbench.platforms.gpu import platform as gpu
 from tests.platforms.gpu.fake_cuda import Machine
 
 LADDER = [  # without what needs a switch: test_multicast.py
-    each
-    for each in implementations().values()
-    if not each.library and "gpu" in each.platforms and each.name not in multicast.USERS
+    implementation
+    for implementation in implementations().values()
+    if not implementation.library and "gpu" in implementation.platforms and implementation.name not in multicast.USERS
 ]
 ARITHMETIC = [("float", "sum"), ("half", "avg"), ("bfloat16", "max"), ("uint8", "prod"), ("int64", "min")]
 MOST = 5000  # elements: several laps of nothing, but packs, tails and empty chunks of all kinds

@@ -19,9 +19,9 @@ from tests.platforms.gpu.fake_cuda import Machine
 
 TRACED = Sampling(traced=True, region=1e-6)
 LADDER = [
-    each
-    for each in implementations().values()
-    if "gpu" in each.platforms and not each.library and each.name not in multicast.USERS
+    implementation
+    for implementation in implementations().values()
+    if "gpu" in implementation.platforms and not implementation.library and implementation.name not in multicast.USERS
 ]
 
 

@@ -154,7 +154,7 @@ def test_kernels_are_compiled_for_the_ranks_and_devices_of_the_run(
     )
     prepare(implementation, a_case(ranks=ranks), platform)
     for options in compiled:
-        about_ranks = {each for each in options if each.startswith(("-DMAX_RANKS", "-DRANKS", "-DONE_DEVICE"))}
+        about_ranks = {option for option in options if option.startswith(("-DMAX_RANKS", "-DRANKS", "-DONE_DEVICE"))}
         assert about_ranks == (set() if implementation.name in ("ring-host", "ring-events") else expected)
     assert compiled
 
