@@ -11,9 +11,6 @@ from collbench.runs.file import Run
 from collbench.topology.system import System
 from collbench.topology.topology import from_record
 
-ALGORITHMS = {"allreduce": ("ring", "tree", "nvls")}
-"""Those that send least, where they differ; everything else sends what a ring does.  `nvls` needs switches that add."""
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -37,8 +34,9 @@ def bound(run: Run, case: Case, name: str | None = None) -> Bound:
     if case.ranks < 2:
         raise UsageError("one rank sends nothing")
     system = described(run) or _measured_on(run, case.ranks, name)
-    names = [each for each in ALGORITHMS.get(case.collective.name, ("ring",)) if each != "nvls" or system.adds]
-    least = min((carried(system, case, name) for name in names), key=lambda each: each.per_byte / each.line)
+    algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
+    loads = [carried(system, case, algorithm) for algorithm in algorithms]
+    least = min(loads, key=lambda load: load.per_byte / load.line)
     return Bound(least.line / least.per_byte, least.line, least.per_byte, least.where)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from collbench.cases import Case
 from collbench.measurement import Observed, Prediction
+from collbench.model.schedule import SCHEDULES
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 
@@ -30,13 +31,14 @@ def carried(system: System, case: Case, algorithm: str) -> Traffic:
     """
     ranks, nodes = case.ranks, system.nodes
     factor = case.collective.bus_factor(ranks)
+    schedule = SCHEDULES.get(case.collective.name)  # what was measured need not have a model
     if nodes > 1 and system.nics:
-        if case.collective.name == "alltoall":
-            factor = system.gpus * (ranks - system.gpus) / ranks
+        if schedule and schedule.leaving:
+            factor = schedule.leaving(ranks, system.gpus)
         elif algorithm in ("tree", "nvlstree"):
             factor = 2 * (nodes - 1) / nodes
         return Traffic(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
-    if algorithm == "nvls" and case.collective.name == "allreduce":
+    if algorithm == "nvls" and schedule and schedule.both_ways:
         factor = 1 + 1 / ranks
     return Traffic(factor, system.promised, "a GPU's slot" if system.meets_over_pcie else "a GPU's NVLinks")
 

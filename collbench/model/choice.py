@@ -11,6 +11,7 @@ from collbench.model.equation import SIZES, Floats, Terms
 from collbench.model.ladder import copied
 from collbench.model.nccl.option import Option
 from collbench.model.nccl.table import options
+from collbench.model.schedule import schedule_of
 from collbench.topology.system import System
 
 
@@ -39,8 +40,9 @@ def terms(system: System, collective: str, known: Constants = CONSTANTS) -> Term
     """Parts of the equation for all ranks of the system."""
     if system.ranks == 1:
         return _alone(system, known)
-    if collective in direct.COLLECTIVES:
-        return direct.terms(system, collective, known)
+    schedule = schedule_of(collective)
+    if schedule.direct:
+        return direct.terms(system, schedule.direct, known)
     chosen = choose(system, collective)
     every = chosen.options
     shapes = [shape(system, option.algorithm, option.protocol, known) for option in every]
@@ -77,24 +79,21 @@ def _rate(system: System, collective: str, option: Option) -> float:
         port = system.gpu_rate / (1 + 1 / system.gpus)
         return float((port**-4 + limit(replace(system, gpu_rate=np.inf), collective) ** -4) ** -0.25)
     if system.meets_over_pcie and not system.p2p and system.nodes == 1:
-        one_way = collective in ("broadcast", "reduce") and system.ranks == 2
+        one_way = not schedule_of(collective).rounds and system.ranks == 2
         return min(rate, limit(system, collective) / (1 if one_way else 2))
     return rate
 
 
 def limit(system: System, collective: str, algorithm: str = "ring") -> float:
     """Bytes/s of the array that the busiest link carries at most, at the rates the system states."""
-    ranks, nodes, gpus = system.ranks, system.nodes, system.gpus
-    twice = 2.0 if collective == "allreduce" else 1.0
-    spread = collective in ("allreduce", "allgather", "reducescatter")
-    sent = twice * (ranks - 1) / ranks if spread else 1.0
-    if algorithm.startswith("nvls") and collective == "allreduce":
+    schedule, gpus = schedule_of(collective), system.gpus
+    sent = schedule.sent(system.ranks)
+    if algorithm.startswith("nvls") and schedule.both_ways:
         sent = 1 + 1 / gpus  # the switch adds: all of the own input, and the own shard of the result to all
-    found = system.pace / sent if gpus > 1 else np.inf
-    if nodes > 1 and system.nics:
-        away = twice * (nodes - 1) / nodes if spread else 1.0
-        found = min(found, system.nics.rate * system.nics.per_node / away)
-    return float(found)
+    rate = system.pace / sent if gpus > 1 else np.inf
+    if system.nodes > 1 and system.nics:
+        rate = min(rate, system.nics.rate * system.nics.per_node / schedule.sent(system.nodes))
+    return float(rate)
 
 
 COPY = 3e-6  # seconds until a copy of nothing is done, its launch hidden

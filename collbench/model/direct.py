@@ -1,16 +1,17 @@
-"""Collectives that NCCL carries out by sends from rank to rank, which its cost table does not cover.
+"""The equation's parts for collectives that NCCL carries out by sends from rank to rank, outside its cost table.
 
 Every byte goes straight from its sender to its receiver: what takes longest is the busiest of a GPU's own link, the
 root's, and a node's network cards.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from collbench.model.constants import Constants, alpha_net, issue, launch
 from collbench.model.equation import SIZES, Terms
 from collbench.topology.system import System
-
-COLLECTIVES = ("alltoall", "sendrecv", "gather", "scatter")
 
 FIRST = 12e-6  # seconds until the first peer's bytes are there: a kernel, and Simple's hop
 PEER = 0.6e-6  # that every further peer in the node adds
@@ -21,32 +22,58 @@ ETA_NET = 0.92
 ETA_HOST = 0.4  # of a slot, through the host's memory: every byte is written there and read again
 
 
-def _per_byte(system: System, collective: str) -> float:
-    """Seconds per byte of the array on the busiest resource, all at the rates that the system states."""
+class Direct(NamedTuple):
+    """One way to send from rank to rank."""
+
+    per_byte: Callable[[System], float]
+    """Seconds per byte of the array on the busiest resource."""
+    peers: Callable[[int], int] = lambda ranks: ranks - 1
+    """Ranks that the busiest rank exchanges messages with."""
+
+
+def _shares(system: System) -> tuple[float, float]:
+    """Of a rank's part of the array: what goes to other GPUs of its node, and what to other nodes."""
     ranks, gpus = system.ranks, system.gpus
-    near = 1.0 / ranks * (gpus - 1)
-    far = (ranks - gpus) / ranks
-    link, cards = 1 / system.pace, 0.0
-    if system.nics and system.nodes > 1:
-        cards = 1 / (system.nics.rate * system.nics.per_node)
-    if collective == "alltoall":
-        return max(near * link / _inside(system), far * gpus * cards / ETA_NET)
-    if collective == "sendrecv":
-        one = 1 / min(system.to_next, system.nics.rate) if system.nics and cards else 0.0
-        return max(1 / system.to_next / _inside(system), one / ETA_NET)
-    own = max(cards, 1 / max(system.nics.rate, 1 / (gpus * cards))) if system.nics and cards else 0.0
-    return max((near + far) * link / _inside(system), far * own / ETA_NET)
+    return 1.0 / ranks * (gpus - 1), (ranks - gpus) / ranks
 
 
 def _inside(system: System) -> float:
+    """What is reached of the rate of the links within a node."""
     return ETA if system.p2p else ETA_HOST
 
 
-def terms(system: System, collective: str, known: Constants) -> Terms:
-    """Parts of the equation for one of COLLECTIVES."""
-    peers = system.ranks - 1 if collective != "sendrecv" else 1
+def _cards(system: System) -> float:
+    """Seconds per byte on all network cards of a node; 0 where nothing leaves it."""
+    return 1 / (system.nics.rate * system.nics.per_node) if system.nics and system.nodes > 1 else 0.0
+
+
+def _alltoall(system: System) -> float:
+    near, far = _shares(system)
+    return max(near * (1 / system.pace) / _inside(system), far * system.gpus * _cards(system) / ETA_NET)
+
+
+def _sendrecv(system: System) -> float:
+    one = 1 / min(system.to_next, system.nics.rate) if system.nics and system.nodes > 1 else 0.0
+    return max(1 / system.to_next / _inside(system), one / ETA_NET)
+
+
+def _rooted(system: System) -> float:
+    """The root's link, and the card or cards that its data takes."""
+    (near, far), cards = _shares(system), _cards(system)
+    own = max(cards, 1 / max(system.nics.rate, 1 / (system.gpus * cards))) if system.nics and cards else 0.0
+    return max((near + far) * (1 / system.pace) / _inside(system), far * own / ETA_NET)
+
+
+ALLTOALL = Direct(_alltoall)
+SENDRECV = Direct(_sendrecv, peers=lambda ranks: 1)
+ROOTED = Direct(_rooted)
+
+
+def terms(system: System, direct: Direct, known: Constants) -> Terms:
+    """Parts of the equation for all ranks of the system."""
+    peers = direct.peers(system.ranks)
     near = min(peers, system.gpus - 1)
-    per_byte = _per_byte(system, collective)
+    per_byte = direct.per_byte(system)
     filling = FIRST + PEER * near
     waiting = filling + known.post_net * (peers - near)
     between = alpha_net(system, known) if system.nodes > 1 else 0.0

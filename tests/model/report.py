@@ -141,8 +141,8 @@ def main() -> None:
         print("\n".join(text), end="\n\n")  # noqa: T201
         write(PAGE, name, text)
     print("constants.py:", _short(known))  # noqa: T201
-    print("bands.py BANDS:", bands(found["nothing"]))  # noqa: T201
-    print("bands.py CALIBRATED:", bands(found["five sizes"]))  # noqa: T201
+    print("predict.py BANDS:", bands(found["nothing"]))  # noqa: T201
+    print("predict.py CALIBRATED:", bands(found["five sizes"]))  # noqa: T201
 
 
 def _short(known: Constants) -> dict[str, float]:

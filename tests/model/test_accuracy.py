@@ -80,7 +80,7 @@ def test_old_records_of_gathered_bytes_are_read_by_their_time() -> None:
 
 
 def test_every_sweep_names_its_source() -> None:
-    for path in sorted((ROOT / "tests" / "prediction" / "published").glob("*.json")):
+    for path in sorted((ROOT / "tests" / "model" / "published").glob("*.json")):
         assert re.search(r'"source": "[^"]', path.read_text()), path
 
 

@@ -15,6 +15,7 @@ from collbench.errors import Unsupported, UsageError
 from collbench.model.choice import limit, terms
 from collbench.model.equation import SIZES, Calibration
 from collbench.model.predict import calibrate, curve, predict
+from collbench.model.schedule import SCHEDULES
 from collbench.topology.files import load, names
 from collbench.topology.system import System
 
@@ -169,3 +170,12 @@ def test_small_sizes_say_nothing_of_bandwidth_and_one_spoiled_row_decides_nothin
     name, nbytes, seconds = rows[0]
     spoiled = calibrate(described, [(name, nbytes, 3 * seconds), *rows[1:]])
     assert predict(described, case(32, 64), calibration=spoiled).seconds == pytest.approx(rows[1][2], rel=0.1)
+
+
+def test_every_collective_has_a_schedule_and_another_one_is_told_where_to_add_its_own() -> None:
+    """A collective that is measured may be unknown to the model, which then says so for its rows alone."""
+    assert set(SCHEDULES) == set(COLLECTIVES)
+    scan = replace(COLLECTIVES["allgather"], name="scan")
+    for ranks in (2, 8, 16):
+        with pytest.raises(Unsupported, match=r"scan has no model; add its Schedule to collbench/model/schedule\.py"):
+            predict(load("dgx-h100").of(2), replace(case(ranks, 4096, "allgather"), collective=scan))

@@ -11,6 +11,7 @@ from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Observed, Prediction
 from collbench.model.predict import LARGE, curve, regime
+from collbench.model.schedule import TABLED
 from collbench.topology.system import System
 from collbench.units import format_size
 
@@ -20,7 +21,6 @@ FEWEST = 3  # sizes that a verdict needs
 TOLD = 3  # reasons
 MARGIN = math.log(1.25)  # beyond the band: what a machine may be slower than others of its kind, and still be right
 LOOSE = math.log(2)  # the same for what NCCL's own table does not cost: operations made of sends and receives
-TABLED = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
 CEILING = {"one node": 1.25, "nodes over InfiniBand": 1.3, "nodes over others": 1.8, "pcie": 1.6}
 """Times the expected time that a healthy machine takes at most at the bandwidth end, where the model knows most.
 

@@ -24,10 +24,9 @@ from collbench.model.nccl.constants import (
 )
 from collbench.model.nccl.option import Option
 from collbench.model.nccl.search import MAX_NVLS_HEADS, PLACEHOLDER, Graph, Graphs, search
+from collbench.model.schedule import TABLED, schedule_of
 from collbench.topology.system import System
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
-"""Those that NCCL has a table for; all others it builds from sends and receives, without any estimate."""
 PLATEAU_BYTES = 64  # of a channel and rank
 MICROSECOND = 1e-6
 SIMPLE = PROTOCOLS.index("simple")
@@ -46,7 +45,7 @@ def options(system: System, collective: str) -> tuple[Option, ...]:
 def _usable(system: System, collective: str, option: Option) -> bool:
     """Whether NCCL may take it, as set up: what it does not support has cells in its table all the same."""
     if option.algorithm in ("nvls", "nvlstree"):
-        most = inf if collective == "allreduce" else MAX_NVLS_HEADS
+        most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
         if not system.nvls or not NVLS_GPUS <= system.gpus <= most:
             return False
     return system.algorithm in ("auto", option.algorithm) and system.protocol in ("auto", option.protocol)
@@ -55,8 +54,8 @@ def _usable(system: System, collective: str, option: Option) -> bool:
 @lru_cache(maxsize=256)
 def table(system: System, collective: str) -> tuple[Option, ...]:
     """All cells that NCCL would log with a rate above zero; Unsupported for other collectives and a lone GPU."""
-    if collective not in COLLECTIVES:
-        raise Unsupported(f"NCCL has no cost table for {collective}, only for {', '.join(COLLECTIVES)}")
+    if not schedule_of(collective).tabled:
+        raise Unsupported(f"NCCL has no cost table for {collective}, only for {', '.join(TABLED)}")
     if system.ranks < 2:
         raise Unsupported("NCCL has no cost table for one GPU")
     tuner = _Tuner(system, collective)
@@ -90,10 +89,10 @@ class _Tuner:
         self.nodes, self.ranks, self.gpus = system.nodes, system.ranks, system.gpus
         self.column = min(self.nodes, 3) - 1
         self.levels = self.nodes.bit_length() - 1
-        self.sums = collective == "allreduce"
-        self.sharded = collective in ("allgather", "reducescatter")
-        self.steps = (self.ranks - 1) * (2 if self.sums else 1)
-        self.ratio = self.ranks / self.steps if self.sums or self.sharded else 1.0  # of the array to what links carry
+        self.schedule = schedule_of(collective)
+        self.both_ways, self.rounds = self.schedule.both_ways, self.schedule.rounds
+        self.steps = self.schedule.steps(self.ranks)
+        self.ratio = self.ranks / self.steps if self.rounds else 1.0  # of the array to what links carry
         self.inside = self.facts.nvlink if self.graphs.node.nvlink else self.facts.pci
 
     def rings(self) -> list[Option]:
@@ -102,9 +101,9 @@ class _Tuner:
         full = graph.channels * self._speed(graph)
         capped = graph.channels * self.facts.ring_ll128[self.row][self.column]
         busbw = {"ll": min(self._ll_max(), full / 2), "ll128": min(0.92 * full, capped), "simple": full}
-        plateau = self.sums and self.nodes > 1
+        plateau = self.both_ways and self.nodes > 1
         if self.facts.domain_plateau and self.row == "blackwell" and self.nodes == 1:
-            plateau = self.sharded and self.graphs.node.nvlink
+            plateau = self.rounds == 1 and self.graphs.node.nvlink
         found = []
         for number, protocol in self._protocols():
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, self._around(number))
@@ -117,13 +116,13 @@ class _Tuner:
     def _around(self, number: int) -> _Way:
         """All steps of a ring; a broadcast's and a reduction's are pipelined: NCCL counts one."""
         base, between = self.facts.base["ring"][number], self._net("ring", number)
-        if not self.sums and not self.sharded:
+        if not self.rounds:
             same = self.graphs.node.same
             kind = "ring" if same or number != SIMPLE else "tree"
             times = 1 if same else self.ranks
             within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.facts.net[kind][number])
             return _Way(base, times * within, times * net, self.nodes - 1, self.ranks - 1)
-        hops = (2 if self.sums else 1) * (self.nodes - 1)
+        hops = self.schedule.steps(self.nodes)
         within = self.inside["ring"][number]
         if self.nodes > 1:
             within = max(within, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
@@ -131,7 +130,7 @@ class _Tuner:
 
     def trees(self) -> list[Option]:
         """All-reduce alone."""
-        if not self.sums:
+        if not self.both_ways:
             return []
         graph = self.graphs.tree
         speed = min(graph.intra, graph.inter) if self.facts.slower_side_rates else self._speed(graph)
@@ -161,17 +160,17 @@ class _Tuner:
         """Sums in the switch: NVLS within a node, NVLSTree over several."""
         graph = self.graphs.nvls
         name = "nvls" if self.nodes == 1 else "nvlstree"
-        if graph.channels < 2 or not (self.sums or (self.sharded and self.nodes == 1)):
+        if graph.channels < 2 or not (self.both_ways or (self.rounds and self.nodes == 1)):
             return []
         within = graph.intra * NVLS_EFFICIENCY[self.row] * (graph.channels - 1) / graph.channels
-        within *= 2 if self.sums else (self.gpus - 1) / self.gpus
+        within *= 2 if self.both_ways else (self.gpus - 1) / self.gpus
         between = graph.inter * (2 if self.nodes == 2 else 1)
         most = self.facts.nvlstree[self.row][self.column] if self.nodes > 1 else inf
         busbw = graph.channels * min(within, between, most)
-        ratio = self.ratio if self.sums or self.facts.nvls_steps_count else 1.0
+        ratio = self.ratio if self.both_ways or self.facts.nvls_steps_count else 1.0
         hops = 2 * self.levels
         inside = self.inside[name][SIMPLE]
-        way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops, (2 if self.sums else 1) + hops)
+        way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops, self.rounds + hops)
         option = self._option(name, "simple", graph.channels, busbw, ratio, way)
         corrected = self.nodes > 1 and self.row == "blackwell" and self._corrects_nvlstree()
         return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
@@ -183,7 +182,7 @@ class _Tuner:
 
     def pat(self) -> list[Option]:
         """A tree for each rank, where nodes have one GPU."""
-        if not (self.facts.pat and self.sharded and self.gpus == 1):
+        if not (self.facts.pat and self.rounds == 1 and self.gpus == 1):
             return []
         graph = self.graphs.tree
         speed = min(graph.intra, graph.inter) if self.facts.slower_side_rates else self._speed(graph)

@@ -76,7 +76,7 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Outcome:
     random = np.random.default_rng(seed)
     order = np.arange(system.nodes) if scenario.in_order else random.permutation(system.nodes)
     most = _EVEN if even else MOST
-    pairs = on_nics(PATTERNS[pattern](system.nodes, most // (nics * flows)), order, nics)
+    pairs = on_nics(PATTERNS[pattern].pairs(system.nodes, most // (nics * flows)), order, nics)
     fair = system.nics.rate / max(int(np.bincount(end).max()) for end in pairs)
     sender, receiver = (np.repeat(end, flows) for end in around(pairs, nics, _dead(scenario, nics)))
     own = fabric.route(sender, receiver, random)
@@ -92,19 +92,15 @@ def draws(scenario: Scenario, pattern: str) -> int:
     even, nics = _extent(scenario, pattern)
     if scenario.in_order and (even or not scenario.hashed):
         return 1
-    return max(1, min(5, MOST // (4 * _pairs(scenario, pattern) * nics * scenario.flows)))
-
-
-def _pairs(scenario: Scenario, pattern: str) -> int:
-    nodes = scenario.system.nodes
-    return len(PATTERNS[pattern](nodes, nodes)[0]) * (nodes - 1 if pattern == "alltoall" else 1)
+    pairs = PATTERNS[pattern].count(scenario.system.nodes)
+    return max(1, min(5, MOST // (4 * pairs * nics * scenario.flows)))
 
 
 def _extent(scenario: Scenario, pattern: str) -> tuple[bool, int]:
     """Whether hashing is taken as even, and how many NICs of a node are looked at: one where all are alike."""
     assert scenario.system.nics
-    every, count = scenario.system.nics.per_node, _pairs(scenario, pattern) * scenario.flows
-    even = pattern == "alltoall" and count > MOST
+    every, count = scenario.system.nics.per_node, PATTERNS[pattern].count(scenario.system.nodes) * scenario.flows
+    even = PATTERNS[pattern].even and count > MOST
     if scenario.faults:
         return even, every
     return even, 1 if even or not scenario.hashed else max(1, min(every, MOST // count))

@@ -31,7 +31,7 @@ def expected(
     if all(on_network(system, name, each.algorithm, what_ifs).factor == 1 for each in found):
         return found
     times = _times_as_long(system, cases[0], implementation, what_ifs)
-    longer = np.exp(np.interp(np.log([case.nbytes for case in cases]), np.log(GRID), np.log(times)))
+    longer = np.exp(np.interp(np.log([max(1, case.nbytes) for case in cases]), np.log(GRID), np.log(times)))
     return [
         _slower(each, float(times), on_network(system, name, each.algorithm, what_ifs))
         for each, times in zip(found, longer, strict=True)

@@ -1,6 +1,7 @@
 """Who sends to whom between nodes: the pairs of a pattern, on every rail, in the order in which a job has its nodes."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,19 @@ def alltoall(nodes: int, most: int) -> Pairs:
     return np.tile(place, len(distance)), np.add.outer(distance, place).ravel() % nodes
 
 
-PATTERNS: dict[str, Callable[[int, int], Pairs]] = {"ring": ring, "tree": tree, "alltoall": alltoall}
+class Pattern(NamedTuple):
+    """Who sends to whom, given how many nodes there are and how many pairs may be followed at most."""
+
+    pairs: Callable[[int, int], Pairs]
+    count: Callable[[int], int]  # of all pairs
+    even: bool = False  # whether the pairs of many nodes load equal paths evenly
+
+
+PATTERNS = {
+    "ring": Pattern(ring, lambda nodes: nodes),
+    "tree": Pattern(tree, lambda nodes: 4 * (nodes - 1)),
+    "alltoall": Pattern(alltoall, lambda nodes: nodes * (nodes - 1), even=True),
+}
 
 
 def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:

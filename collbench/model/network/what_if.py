@@ -13,8 +13,10 @@ from collbench.errors import UsageError, unknown
 from collbench.model.network.contention import Outcome, Scenario, draws, median, solve
 from collbench.model.network.fabric import Fault
 from collbench.model.network.patterns import PATTERNS
+from collbench.model.schedule import schedule_of
 from collbench.topology.system import System, Tier
 
+TREES = ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat")  # algorithms that send along them
 _WHOLE = 0.995  # a share above is "its whole rate"
 
 
@@ -52,9 +54,7 @@ def slowed(system: System, factor: float) -> System:
 
 def pattern_of(collective: str, algorithm: str = "ring") -> str:
     """The pattern that a collective makes between nodes, given NCCL's name for the algorithm."""
-    if collective == "alltoall":
-        return "alltoall"
-    return "tree" if algorithm in ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat") else "ring"
+    return schedule_of(collective).pattern or ("tree" if algorithm in TREES else "ring")
 
 
 def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:

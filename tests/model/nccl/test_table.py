@@ -12,11 +12,12 @@ from collbench.errors import Unsupported, UsageError
 from collbench.model.nccl.constants import RELEASES, TREE_CORRECTION, release
 from collbench.model.nccl.option import Option
 from collbench.model.nccl.search import search
-from collbench.model.nccl.table import COLLECTIVES, options, select, table
+from collbench.model.nccl.table import options, select, table
+from collbench.model.schedule import TABLED
 from collbench.topology import files
 from collbench.topology.system import Nics, System
 
-LOGGED = json.loads((Path(__file__).parent / "data" / "nccl_2_29_2_h100.json").read_text())["tables"]
+LOGGED = json.loads((Path(__file__).parent / "nccl_2_29_2_h100.json").read_text())["tables"]
 CELLS = [
     (int(ranks), collective, algorithm, protocol, *cell)
     for ranks, of_ranks in LOGGED.items()
@@ -135,7 +136,7 @@ def test_nccl_selects_as_it_is_known_to(system: System, nbytes: int, expected: s
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.title)
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", TABLED)
 def test_on_every_preset_the_estimate_is_that_of_the_least_option_and_grows(system: System, collective: str) -> None:
     """Also for 100,000 GPUs; doubling a size never makes any option faster, nor what is selected."""
     choices = options(system, collective)
@@ -149,7 +150,7 @@ def test_on_every_preset_the_estimate_is_that_of_the_least_option_and_grows(syst
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.title)
 def test_the_parts_of_an_option_are_those_of_its_estimate(system: System) -> None:
     """An empty array takes the base and all steps; there are steps between nodes only where there are nodes."""
-    for collective in COLLECTIVES:
+    for collective in TABLED:
         for option in options(system, collective):
             assert option.seconds(0) == pytest.approx(option.base + option.intra + option.inter)
             assert (option.hops > 0) == (option.inter > 0) == (system.nodes > 1)
@@ -210,7 +211,7 @@ def test_algorithms_are_there_where_they_can_be() -> None:
     assert algorithms(DGX_H100, "broadcast") == {"ring"}
 
 
-@pytest.mark.parametrize("name", sorted(set(ALL_COLLECTIVES) - set(COLLECTIVES)))
+@pytest.mark.parametrize("name", sorted(set(ALL_COLLECTIVES) - set(TABLED)))
 def test_collectives_of_sends_and_receives_have_no_table(name: str) -> None:
     """NCCL estimates none of them."""
     with pytest.raises(Unsupported, match=name):

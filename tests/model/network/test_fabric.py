@@ -249,14 +249,14 @@ def test_no_nic_of_two_trees_has_more_than_two_children_more_than_it_is_one() ->
 
 def test_an_all_to_all_has_every_pair_once() -> None:
     """And keeps to its bound by leaving distances out."""
-    sender, receiver = PATTERNS["alltoall"](9, 1000)
+    sender, receiver = PATTERNS["alltoall"].pairs(9, 1000)
     assert sorted(zip(sender, receiver, strict=True)) == [(a, b) for a in range(9) for b in range(9) if a != b]
-    assert len(PATTERNS["alltoall"](1000, 5000)[0]) == 5000
+    assert len(PATTERNS["alltoall"].pairs(1000, 5000)[0]) == 5000
 
 
 def test_transfers_keep_to_their_rail() -> None:
     """NIC r of a node sends to NIC r."""
-    sender, receiver = on_nics(PATTERNS["ring"](5, 0), np.array([3, 1, 4, 0, 2]), 4)
+    sender, receiver = on_nics(PATTERNS["ring"].pairs(5, 0), np.array([3, 1, 4, 0, 2]), 4)
     assert (sender % 4 == receiver % 4).all()
     assert len(np.unique(sender)) == len(np.unique(receiver)) == 20
 
