@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collbench.collectives import REDUCED, Collective
-from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, expected, inputs, recipe
+from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Case:
         return [
             (
                 first,
-                expected(self.dtype, self.redop, how, sent, self.block)
+                reduced(self.dtype, self.redop, how, sent, self.block)
                 if source == REDUCED
                 else inputs(self.dtype, self.redop, how, source, sent, self.block),
             )

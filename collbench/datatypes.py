@@ -157,7 +157,7 @@ def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fir
     return datatype.encode(_values(datatype, reduction, how, rank, element, noise))
 
 
-def expected(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
+def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
     """Elements `first` to `first + count` of the reduction over all ranks: storage values, shape (count,)."""
     element = _element_hash(how.seed, first, count)
     terms: Sequence[Array] = [

@@ -12,11 +12,11 @@ from collbench.datatypes import (
     Array,
     Datatype,
     Reduction,
-    expected,
     find_datatype,
     find_reduction,
     inputs,
     recipe,
+    reduced,
 )
 from collbench.errors import UsageError
 
@@ -46,7 +46,7 @@ def test_any_order_of_combining_gives_the_expected_bits(dtype: Datatype, redop: 
     result = parts[0]
     if redop.name == "avg":
         result = dtype.encode(dtype.decode(result).astype(np.float64) / ranks)
-    assert result.tobytes() == expected(dtype, redop, how, 0, COUNT).tobytes()
+    assert result.tobytes() == reduced(dtype, redop, how, 0, COUNT).tobytes()
 
 
 @EVERY_TYPE
@@ -70,7 +70,7 @@ def test_a_left_out_rank_shows(dtype: Datatype, redop: Reduction) -> None:
     """A reduction without one of the ranks has other bits somewhere, whichever rank it is."""
     ranks = 3
     how = recipe(dtype, redop, ranks, seed=5)
-    whole = expected(dtype, redop, how, 0, COUNT)
+    whole = reduced(dtype, redop, how, 0, COUNT)
     for missing in range(ranks):
         parts = [inputs(dtype, redop, how, rank, 0, COUNT) for rank in range(ranks) if rank != missing]
         assert combine(dtype, redop, parts[0], parts[1]).tobytes() != whole.tobytes()
@@ -91,7 +91,7 @@ def test_many_ranks_stay_exact_in_few_bits() -> None:
     """bfloat16 holds integers to 256: with 300 ranks, only as many contribute as fit."""
     dtype, redop = DATATYPES["bfloat16"], REDUCTIONS["sum"]
     how = recipe(dtype, redop, 300, seed=1)
-    values = dtype.decode(expected(dtype, redop, how, 0, COUNT))
+    values = dtype.decode(reduced(dtype, redop, how, 0, COUNT))
     assert np.abs(values).max() <= 256
     assert np.any(values != 0)
 

@@ -1,4 +1,4 @@
-"""What the lines of a machine allow a collective: the bandwidth that a measured one is a share of."""
+"""The bandwidth that a machine's links allow a collective at most, whatever the algorithm."""
 
 from dataclasses import dataclass
 from typing import Any

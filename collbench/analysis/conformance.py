@@ -1,11 +1,11 @@
-"""What was carried out correctly: every implementation against every collective and element type."""
+"""Which results are right: a table of every implementation and collective by element type."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from collbench.measurement import Failed, Measurement, Result, Skipped
 
-Row = tuple[str, str]  # implementation, collective
+Pair = tuple[str, str]  # implementation, collective
 
 _ORDER = ("WRONG", "FAILED", "ok", "skip")  # what one word says of many cases: the worst of them
 
@@ -14,7 +14,7 @@ _ORDER = ("WRONG", "FAILED", "ok", "skip")  # what one word says of many cases: 
 class Conformance:
     """Outcomes, gathered one by one."""
 
-    outcomes: dict[Row, dict[str, set[str]]] = field(default_factory=dict)
+    outcomes: dict[Pair, dict[str, set[str]]] = field(default_factory=dict)
     reasons: dict[str, set[str]] = field(default_factory=dict)  # why something was skipped, by implementation
     bad: list[Result] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ORDER, 0))
@@ -30,7 +30,7 @@ class Conformance:
         elif word != "ok":
             self.bad.append(result)
 
-    def word(self, row: Row, dtype: str) -> str:
+    def word(self, row: Pair, dtype: str) -> str:
         """`ok`, the worst that happened, `skip`, or `ok/skip` where only some cases were skipped."""
         words = self.outcomes[row].get(dtype, set())
         if words == {"ok", "skip"}:

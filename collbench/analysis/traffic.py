@@ -1,4 +1,4 @@
-"""What a collective really sends over the busiest kind of link, beside the bus bandwidth that stands for it."""
+"""What a collective really sends over the busiest kind of link, beside its bus bandwidth."""
 
 from dataclasses import dataclass
 
@@ -45,16 +45,16 @@ def carried(system: System, case: Case, algorithm: str) -> Traffic:
 
 def in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
     """What went over the line at one size, what is usual there, and why busbw may be above it."""
-    found = traffic(system, expected)
-    rate, usual = (found.per_byte * measured.case.nbytes / seconds for seconds in (measured.typical, expected.seconds))
+    wire = traffic(system, expected)
+    rate, usual = (wire.per_byte * measured.case.nbytes / seconds for seconds in (measured.typical, expected.seconds))
     words = [
-        f"on the wire at {format_size(measured.case.nbytes)}: {format_rate(rate)} GB/s each way through {found.where}, "
-        f"{rate / found.line:.0%} of the line's {format_rate(found.line)}; usual there: {usual / found.line:.0%}"
+        f"on the wire at {format_size(measured.case.nbytes)}: {format_rate(rate)} GB/s each way through {wire.where}, "
+        f"{rate / wire.line:.0%} of the line's {format_rate(wire.line)}; usual there: {usual / wire.line:.0%}"
     ]
     bus = measured.case.collective.bus_factor(measured.case.ranks)
-    if measured.busbw > found.line and found.per_byte < bus:
+    if measured.busbw > wire.line and wire.per_byte < bus:
         words.append(
             f"busbw, {format_rate(measured.busbw)}, may be above the line: it counts {bus:.3g} bytes for each byte of "
-            f"the array, as a ring sends, and {expected.algorithm} sends {found.per_byte:.3g}"
+            f"the array, as a ring sends, and {expected.algorithm} sends {wire.per_byte:.3g}"
         )
     return words

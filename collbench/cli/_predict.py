@@ -18,7 +18,7 @@ from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
 from collbench.measure.world import launched
 from collbench.measurement import Prediction, Result
-from collbench.model.network.on_network import on_network
+from collbench.model.network.on_network import network_effect
 from collbench.model.network.what_if import pattern_of
 from collbench.platforms import PLATFORMS
 from collbench.topology import files
@@ -89,7 +89,7 @@ def compare(system: System, options: Mapping[str, Any], what_ifs: tuple[str, ...
 def _reasons(system: System, results: Iterable[Result], what_ifs: tuple[str, ...]) -> dict[str, str]:
     """For each pattern that the algorithms make between the nodes, what the network does to it."""
     ways = {(result.case.collective.name, result.algorithm) for result in results if isinstance(result, Prediction)}
-    return {pattern_of(*way): on_network(system, *way, what_ifs).explanation for way in sorted(ways)}
+    return {pattern_of(*way): network_effect(system, *way, what_ifs).explanation for way in sorted(ways)}
 
 
 def _session(on: Modelled, sweep: Sweep, options: Mapping[str, Any]) -> Session:

@@ -30,7 +30,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
     first: each is the machine with something changed, and said is how well its times fit.
     """
-    from collbench.analysis.diagnose.diagnose import Facts, diagnose, settings
+    from collbench.analysis.diagnose.diagnose import Evidence, diagnose, settings
     from collbench.analysis.fit.runs import measured
     from collbench.analysis.machine import remarks, sized, variables
     from collbench.measurement import Observed
@@ -43,7 +43,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
     whole, why = _system(measured_run, name)
-    facts = Facts(variables(measured_run), remarks(measured_run), why)
+    facts = Evidence(variables(measured_run), remarks(measured_run), why)
     for remark in (*facts.caveats, *(f"{setting} was set" for setting in settings(facts))):
         click.echo(f"note: {remark}")
     for rows in curves.values():

@@ -11,7 +11,7 @@ from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.implementations import implementations
 from collbench.measurement import Prediction, Result, Skipped
-from collbench.model.network.on_network import expected
+from collbench.model.network.on_network import network_curve
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file
@@ -31,7 +31,7 @@ class Modelled:
         self._sweep = sweep
         self._results: list[Result] = []
         self.greeting: dict[str, Any] = {
-            "topology": describe(self.system, what_ifs),
+            "topology": topology_record(self.system, what_ifs),
             "versions": {"numpy": np.__version__},
             "variables": {},  # none of this process changes a prediction
         }
@@ -59,19 +59,19 @@ class Modelled:
         try:
             for case in cases:
                 implementations()[name].refuse(case)
-            return expected(self.system, cases, name, self.what_ifs)
+            return network_curve(self.system, cases, name, self.what_ifs)
         except Unsupported:  # of some sizes, perhaps
             return [self._single(case, name) for case in cases]
 
     def _single(self, case: Case, name: str) -> Prediction | Skipped:
         try:
             implementations()[name].refuse(case)
-            return expected(self.system, [case], name, self.what_ifs)[0]
+            return network_curve(self.system, [case], name, self.what_ifs)[0]
         except Unsupported as error:
             return Skipped(case, name, NAME, str(error))
 
 
-def describe(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:
+def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:
     """What connects the ranks, for the run file's header; `model` tells that nothing was there to measure."""
     return {
         "name": ", ".join([system.title, *(f"what if {what_if}" for what_if in what_ifs)]),

@@ -1,1 +1,1 @@
-"""What a collective should take on a system that is described, not measured."""
+"""How long collectives should take on a system that is described, not measured."""

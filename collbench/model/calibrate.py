@@ -1,4 +1,4 @@
-"""Brings the model to one machine: a few measured times move the equation's factors, as far as they speak for it.
+"""Calibration: a few measured times move the equation's factors, and so bring the model to one machine.
 
 Every factor starts at 1 and is held there by how much it was seen to differ between machines; a measurement counts
 by how well the model can be expected to match it.  So three small sizes move latency and leave bandwidth alone, and
@@ -67,7 +67,7 @@ def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: 
     return here
 
 
-def of(system: System) -> Calibration | None:
+def calibration_of(system: System) -> Calibration | None:
     """The calibration that a system's file names or holds; None without one, UsageError if it cannot be read."""
     if not system.calibration:
         return None

@@ -1,4 +1,4 @@
-"""Which of NCCL's options a size gets, by NCCL's own table, and the parts of the equation that follow for it."""
+"""The option that NCCL's own table chooses at every size, and the parts of the equation that follow from it."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,8 +22,8 @@ class Chosen:
     options: tuple[Option, ...]
     which: tuple[int, ...]  # into options
 
-    def each(self, values: list[float]) -> Floats:
-        """A value of every option, at each of SIZES that has it."""
+    def spread(self, values: list[float]) -> Floats:
+        """The chosen option's value at every one of SIZES, from one value an option."""
         return np.array(values, np.float64)[list(self.which)]
 
 
@@ -32,7 +32,7 @@ def choose(system: System, collective: str) -> Chosen:
     """The option with the least time by NCCL's own estimate."""
     known = tuple(options(system, collective))
     raw = np.stack([option.seconds(SIZES) for option in known])
-    return Chosen(known, tuple(int(each) for each in raw.argmin(axis=0)))
+    return Chosen(known, tuple(int(index) for index in raw.argmin(axis=0)))
 
 
 @lru_cache(maxsize=256)
@@ -50,11 +50,11 @@ def terms(system: System, collective: str, known: Constants = CONSTANTS) -> Term
     return Terms(
         issue=issue(system, known),
         launch=launch(system, known),
-        latency=chosen.each([option.base + option.intra + option.inter * _depth(system, option) for option in every]),
-        network=chosen.each([option.hops * _depth(system, option) * alpha_net(system, known) for option in every]),
-        kappa=chosen.each([kappa for kappa, _ in shapes]),
-        rate=chosen.each([_rate(system, collective, option) * eta for option, (_, eta) in pairs]),
-        limit=chosen.each([limit(system, collective, option.algorithm) for option in every]),
+        latency=chosen.spread([option.base + option.intra + option.inter * _depth(system, option) for option in every]),
+        network=chosen.spread([option.hops * _depth(system, option) * alpha_net(system, known) for option in every]),
+        kappa=chosen.spread([kappa for kappa, _ in shapes]),
+        rate=chosen.spread([_rate(system, collective, option) * eta for option, (_, eta) in pairs]),
+        limit=chosen.spread([limit(system, collective, option.algorithm) for option in every]),
         algorithms=tuple(every[index].algorithm for index in chosen.which),
         protocols=tuple(every[index].protocol for index in chosen.which),
     )

@@ -1,4 +1,4 @@
-"""What NCCL's table does not know, fitted to published sweeps: one small table.
+"""The equation's constants that NCCL's table does not know, fitted to published sweeps.
 
 Every value is one for a kind of hardware or algorithm, none for a machine.  They were fitted to all healthy
 sweeps of tests/model/published by `make model-report`: least squares of softened logarithms of ratios, every

@@ -1,12 +1,12 @@
-"""The one equation: what a collective takes, of latency, hops between nodes, filling the pipeline, and bytes.
+"""The one equation: seconds from latency, hops between nodes, filling the pipeline, and bytes.
 
     T(S) = hypot(issue, launch + L + kappa * sqrt(L * S / B) + S / B),    L = latency + network
 
 `issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels.  That hides
 behind the GPUs' work or the other way round, but for ranks that wait for the last one launched: the root of the squares
 is the longer of the two where one is far longer, and half as much again where they are alike.  A message cut into
-chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (closed_forms.pipelined), so kappa is 2 for a
-pipeline with the best chunks, and less for one that need not be filled at full size.
+chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tests/model/closed_forms.py), so
+kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
 """
 
 from dataclasses import dataclass, fields

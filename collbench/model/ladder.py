@@ -1,4 +1,4 @@
-"""Hand-written rungs on a described system: their own counts (cost.py) on hardware derived from the description."""
+"""Seconds of hand-written rungs on a described system: their own counts (cost.py) on the hardware described."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def copied(system: System) -> float:
     return MEMORY.get(system.arch, MEMORY["sm80"]) * REACHED
 
 
-def described(system: System) -> Hardware:
+def hardware(system: System) -> Hardware:
     """What a rung finds inside one node of it, if it sends to all others at once."""
     base = cost.gpus(system.gpus, system.gpus)
     slower = PCIE_HOP if system.meets_over_pcie else 1.0
@@ -65,16 +65,16 @@ def _refuse(system: System, name: str) -> None:
 
 def _links(system: System, name: str) -> Hardware:
     """Where GPUs are joined pairwise, a rank that sends to one other has that pair's links."""
-    found = described(system)
-    return replace(found, link=system.to_next) if name in NEIGHBOUR_ONLY and system.gpus > 1 else found
+    links = hardware(system)
+    return replace(links, link=system.to_next) if name in NEIGHBOUR_ONLY and system.gpus > 1 else links
 
 
 def ladder() -> dict[str, Implementation]:
     """The rungs that tell what they cost."""
-    return {name: each for name, each in implementations().items() if each.cost}
+    return {name: rung for name, rung in implementations().items() if rung.cost}
 
 
-class Expected(NamedTuple):
+class RungTime(NamedTuple):
     """What a rung should take, and what its busiest resource alone takes; in seconds."""
 
     seconds: float
@@ -82,25 +82,25 @@ class Expected(NamedTuple):
     rung: str
 
 
-def expected(system: System, case: Case, name: str) -> Expected:
+def rung_time(system: System, case: Case, name: str) -> RungTime:
     """A case by a rung, or with `auto` by the best one; Unsupported if there is none."""
     if name != "auto":
-        return _expected(system, case, name)
-    found, reason = [], Unsupported("no rung carries it out")
-    for each in ladder():
+        return _rung_time(system, case, name)
+    times, reason = [], Unsupported("no rung carries it out")
+    for rung in ladder():
         try:
-            found.append(_expected(system, case, each))
+            times.append(_rung_time(system, case, rung))
         except Unsupported as refused:
             reason = refused
-    if not found:
+    if not times:
         raise reason
-    return min(found, key=lambda each: each.seconds)
+    return min(times, key=lambda time: time.seconds)
 
 
-def _expected(system: System, case: Case, name: str) -> Expected:
+def _rung_time(system: System, case: Case, name: str) -> RungTime:
     implementation = ladder()[name]
     _refuse(system, name)
     implementation.refuse(case)
     assert implementation.cost
     links, cost = _links(system, name), implementation.cost(case)
-    return Expected(links.seconds(cost, case.nbytes), links.floor(cost, case.nbytes), name)
+    return RungTime(links.seconds(cost, case.nbytes), links.floor(cost, case.nbytes), name)

@@ -1,4 +1,4 @@
-"""What a collective should take on a described system: the expectation that measurements are held against."""
+"""Seconds, with a band, that a collective should take on a described system: the front of the model."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,9 +8,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.implementations import implementations
 from collbench.measurement import Prediction
-from collbench.model import calibrate as calibration_file
-from collbench.model import choice, ladder
-from collbench.model.calibrate import calibrate as fit
+from collbench.model import calibrate, choice, ladder
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
 from collbench.topology.system import System
 
@@ -56,21 +54,12 @@ def curve(
         return []
     part = system.part(cases[0].ranks)
     if implementation == "nccl":
-        return _library(part, cases, calibration or calibration_file.of(system))
+        return _library(part, cases, calibration or calibrate.calibration_of(system))
     if implementation != "auto" and implementation not in ladder.ladder():
         if implementation in implementations():
             raise Unsupported(f"{implementation} has no model; there is one of nccl and of every rung")
         raise unknown("implementation", implementation, ("nccl", "auto", *ladder.ladder()))
     return [_rung(part, case, implementation) for case in cases]
-
-
-def calibrate(system: System, rows: Sequence[tuple[str, int, float]]) -> Calibration:
-    """Factors that bring the model to a machine, from (collective, bytes, seconds) measured on all its ranks."""
-    curves = [
-        (choice.terms(system, name), [(float(nbytes), seconds) for each, nbytes, seconds in rows if each == name])
-        for name in sorted({name for name, _, _ in rows})
-    ]
-    return fit(curves)
 
 
 def regime(system: System) -> str:
@@ -90,16 +79,16 @@ def _library(system: System, cases: Sequence[Case], calibration: Calibration | N
     terms = choice.terms(system, cases[0].collective.name)
     sizes = np.array([max(1, case.nbytes) for case in cases], np.float64)
     times = terms.at(sizes, calibration or DEFAULT)
-    found = []
+    predictions = []
     for case, seconds in zip(cases, times.tolist(), strict=True):
         low, high = band(system, case.nbytes, calibration is not None)
         algorithm, protocol = _names(terms, case.nbytes)
-        found.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
-    return found
+        predictions.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
+    return predictions
 
 
 def _rung(system: System, case: Case, name: str) -> Prediction:
-    seconds, floor, rung = ladder.expected(system, case, name)
+    seconds, floor, rung = ladder.rung_time(system, case, name)
     note = f"picked {rung}" if name == "auto" else ""
     return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
 

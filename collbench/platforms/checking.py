@@ -4,7 +4,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
-from collbench.datatypes import Array, expected, inputs
+from collbench.datatypes import Array, inputs, reduced
 from collbench.measurement import Mismatch
 
 RECIPE = np.dtype([("seed", np.uint32), ("ranks", np.uint32), ("bits", np.uint32), ("stride", np.uint32)])
@@ -48,7 +48,7 @@ def describe(case: Case, seed: int, rank: int, piece: Piece, verdict: tuple[int,
     wrong, index = verdict
     how = case.recipe(seed)
     wanted = (
-        expected(case.dtype, case.redop, how, sent + index, 1)
+        reduced(case.dtype, case.redop, how, sent + index, 1)
         if source == REDUCED
         else inputs(case.dtype, case.redop, how, source, sent + index, 1)
     )

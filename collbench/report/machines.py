@@ -14,9 +14,9 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.report.markup import Markup, Seen, by_run, joined, section, table, tag
 from collbench.report.sanitize import Sound, plain
 from collbench.topology import files, system_text, topology_text
+from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from collbench.topology.topology import from_record
-from collbench.topology.written import to_toml
 from collbench.units import visible
 
 WIDEST = 84  # columns of a text

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Facts, Verdict, diagnose, settings
+from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, diagnose, settings
 from collbench.analysis.diagnose.own_shape import remarks as own_remarks
 from collbench.analysis.fit.curve import CurveFit
 from collbench.analysis.fit.runs import Curve, curves
@@ -25,7 +25,7 @@ class Judged:
 
     what: str  # kind of case
     implementation: str
-    verdict: Verdict
+    verdict: Health
     because: tuple[str, ...]
 
 
@@ -54,10 +54,10 @@ def judge(run: Sound, system: System | None, why_not: str, fitted: Sequence[Curv
     for result in observed(run.run.results):
         found.setdefault((replace(result.case, nbytes=0), result.implementation), []).append(result)
     try:
-        facts = Facts(variables(run.run), remarks(run.run), why_not)
+        facts = Evidence(variables(run.run), remarks(run.run), why_not)
         notes = (*facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     except Exception:  # any type may stand in a foreign header
-        facts, notes = Facts({}, (), why_not), ()
+        facts, notes = Evidence({}, (), why_not), ()
     if not found:
         return Judgement((), tuple(map(plain, notes)), "nothing was measured that a verdict could be about")
     known = {(each.case, each.implementation): each.fit for each in fitted if each.fit}
@@ -72,13 +72,13 @@ class _Against(NamedTuple):
     """What a curve is held against."""
 
     system: System | None
-    facts: Facts
+    facts: Evidence
     fit: CurveFit | None  # its own
 
 
 def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> Judged:
     rows = sorted(rows, key=lambda row: row.case.nbytes)
-    unknown = Judged(title(kind), rows[0].implementation, Verdict.UNKNOWN, ())
+    unknown = Judged(title(kind), rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
         return replace(unknown, because=("a size of no bytes has no bandwidth to judge",))
     try:

@@ -1,4 +1,4 @@
-"""A discovered machine as a System, so that what is expected of it can be said without a file."""
+"""A discovered machine as a System, so that the model can predict for it without a file."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class _Machine:
         generation, lanes = self._slot()
         gpu = ARCHITECTURES[self._arch]
         cpu = self._cpu()
-        found = System(
+        system = System(
             name=self._name,
             arch=self._arch,
             gpu=self._gpus[0].name,
@@ -79,7 +79,7 @@ class _Machine:
             per_socket=self._per_socket(),
             socket_rate=socket_rate(cpu, generation),
         )
-        return replace(found, guesses=tuple(self._guesses))
+        return replace(system, guesses=tuple(self._guesses))
 
     def _architecture(self, gpu: Gpu) -> str:
         if gpu.capability:
@@ -152,7 +152,7 @@ class _Machine:
             generation = ARCHITECTURES[self._arch].pcie
             self._guesses.append(f"PCIe {generation} x16, as {self._arch} has")
             return generation, 16
-        slot = min(known, key=lambda each: each.rate or 0.0)
+        slot = min(known, key=lambda pcie: pcie.rate or 0.0)
         return slot.max_generation or slot.generation or 0, slot.width or slot.max_width or 16
 
     def _p2p(self, fabric: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a reader of numbers from a topology must know, derived from its facts."""
+"""Sentences on what spoils numbers measured on a topology: shared GPUs, narrow slots, too few cores."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,10 @@ SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB unless told otherw
 
 def caveats(topology: Topology) -> tuple[str, ...]:
     """One sentence each, the ones that spoil most numbers first."""
-    found = [*_sharing(topology), *_peers(topology), *_gpus(topology)]
+    sentences = [*_sharing(topology), *_peers(topology), *_gpus(topology)]
     if topology.host:
-        found += _host(topology, topology.host)
-    return tuple(found)
+        sentences += _host(topology, topology.host)
+    return tuple(sentences)
 
 
 def _sharing(topology: Topology) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What ranks live on: GPUs or CPU sockets, and the machine around them. None: the system does not say."""
+"""What ranks live on: GPUs or CPU sockets, their links, and the machine around them.  None: not known."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The CPU side of this machine, from Linux's /sys and /proc.
+"""Discovery of CPUs, caches and memory, from Linux's /sys and /proc.
 
 Containers hide some of these files and other systems have none of them, so every fact may be missing and
 none is worth a crash.  `root` stands in for `/` where tests describe other machines.
@@ -144,16 +144,16 @@ def _arm_name(record: Mapping[str, str]) -> str:
 
 def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
     """Caches by level and type; those with the same sharers are one instance."""
-    found: dict[str, dict[str, int]] = {}
+    caches: dict[str, dict[str, int]] = {}
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
             level, kind = _text(folder / "level"), _CACHE_TYPES.get(_text(folder / "type"))
             sharers, size = _text(folder / "shared_cpu_list"), _size(_text(folder / "size"))
             if level and kind is not None and sharers and size:
-                found.setdefault(f"L{level}{kind}", {})[sharers] = size
+                caches.setdefault(f"L{level}{kind}", {})[sharers] = size
     return tuple(
         Cache(name, max(sizes.values()), len(sizes), max(len(_cpu_list(sharers)) for sharers in sizes))
-        for name, sizes in sorted(found.items())
+        for name, sizes in sorted(caches.items())
     )
 
 

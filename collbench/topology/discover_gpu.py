@@ -1,4 +1,4 @@
-"""The GPUs of this machine and what connects them, from the NVIDIA driver; what it cannot tell is None."""
+"""Discovery of GPUs and what connects them, from the NVIDIA driver; what it cannot tell is None."""
 
 import re
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def discover(
         return Topology(
             "gpu",
             ranks or len(seen),
-            gpus=tuple(each.gpu for each in seen),
+            gpus=tuple(device.gpu for device in seen),
             links=tuple(_link(library, seen, a, b) for a, b in combinations(range(len(seen)), 2)),
             driver=Driver(
                 ask(library, "nvmlSystemGetDriverVersion"),
@@ -114,14 +114,14 @@ def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
     """The MIG slice with that UUID, of a GPU; NVML may hide slices, and then it has no more than name and UUID."""
     every = range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
     slices = {index: ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in every}
-    names = {index: ask(nvml, "nvmlDeviceGetUUID", found) for index, found in slices.items() if found is not None}
+    names = {index: ask(nvml, "nvmlDeviceGetUUID", part) for index, part in slices.items() if part is not None}
     mine = next((index for index, name in names.items() if name and _digits(name).startswith(uuid)), None)
-    found = Gpu(f"{gpu.name} MIG slice", uuid=f"{SLICE}{uuid}")
+    mig = Gpu(f"{gpu.name} MIG slice", uuid=f"{SLICE}{uuid}")
     if mine is not None:
         memory = ask(nvml, "nvmlDeviceGetMemoryInfo", slices[mine])
-        name = ask(nvml, "nvmlDeviceGetName", slices[mine]) or found.name
-        found = Gpu(name, uuid=names[mine], memory=memory.total if memory else None)
-    return replace(gpu, name=found.name, uuid=found.uuid, memory=found.memory, nvlink=None, switch_links=0, fabric=None)
+        name = ask(nvml, "nvmlDeviceGetName", slices[mine]) or mig.name
+        mig = Gpu(name, uuid=names[mine], memory=memory.total if memory else None)
+    return replace(gpu, name=mig.name, uuid=mig.uuid, memory=mig.memory, nvlink=None, switch_links=0, fabric=None)
 
 
 def _digits(uuid: str) -> str:
@@ -179,7 +179,7 @@ def _link(nvml: Any, seen: Sequence[_Seen], a: int, b: int) -> Link:
     if joined:
         kind, nvlink = joined
         return Link(a, b, kind, nvlink=nvlink, p2p=p2p, reason=reason)
-    ends = [each.gpu.pcie for each in (first, second) if each.gpu.pcie]
+    ends = [device.gpu.pcie for device in (first, second) if device.gpu.pcie]
     slower = min(ends, key=lambda end: end.rate or float("inf"), default=None)
     return Link(a, b, Kind.PCIE, path, pcie=slower, p2p=p2p, reason=reason)
 

@@ -1,10 +1,10 @@
-"""Systems by name or file: small TOML files, those that come with collbench in presets/.
+"""Systems from TOML files and to them: presets by name, files by path; what a file leaves out follows from the GPUs.
 
-What a file may say is in schema.py.  What it leaves out follows from the GPUs' architecture and how they are joined.
+schema.py says what a file may hold.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from collbench.topology.system import CUBE_RINGS, Nics, System, Tier
 FOLDER = Path(__file__).parent / "presets"
 MOST_NICS = 4  # for each GPU: AWS P5 has 32 for 8
 NVLINKED = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs")
+Value = str | int | float | bool | list[Any]
 
 
 def names() -> list[str]:
@@ -39,24 +40,24 @@ def load(name: str) -> System:
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:
-    """The system that a file's fields describe; `path` is for messages, and what its calibration is found beside."""
-    found = schema.checked(fields, str(path))
-    node = _Node(found["gpu"]["arch"], found["node"], f"{path}: ")
-    nccl = found["nccl"]
+    """The system that a file's fields describe; `path` is for messages, and a calibration is looked for beside it."""
+    said = schema.checked(fields, str(path))
+    node = _Node(said["gpu"]["arch"], said["node"], f"{path}: ")
+    nccl = said["nccl"]
     system = System(
-        name=found["name"],
-        arch=found["gpu"]["arch"],
-        gpu=found["gpu"].get("name", ""),
+        name=said["name"],
+        arch=said["gpu"]["arch"],
+        gpu=said["gpu"].get("name", ""),
         **node.facts(),
-        nics=_nics(found["nic"], node.gpus, f"{path}: [nic] "),
-        tiers=tuple(_tier(each) for each in found["tier"]),
-        nodes=found["scale"].get("nodes", 1),
-        launch=found["host"].get("launch", System.launch),
+        nics=_nics(said["nic"], node.gpus, f"{path}: [nic] "),
+        tiers=tuple(_tier(tier) for tier in said["tier"]),
+        nodes=said["scale"].get("nodes", 1),
+        launch=said["host"].get("launch", System.launch),
         nccl=nccl.get("version", System.nccl),
         nvls=nccl.get("nvls", System.nvls),
         algorithm=nccl.get("algo", System.algorithm),
         protocol=nccl.get("proto", System.protocol),
-        calibration=_calibration(found["calibration"], path),
+        calibration=_calibration(said["calibration"], path),
     )
     _consistent(system, nccl, f"{path}: ")
     return system
@@ -175,3 +176,56 @@ def _consistent(system: System, nccl: Mapping[str, Any], file: str) -> None:
     for tier in system.tiers[:-1]:
         if not tier.radix:
             raise UsageError(f"{file}[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is")
+
+
+def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
+    """The file's text; `factors` are those of a calibration and stand in it."""
+    lines = [f"name = {_written(system.name)}"]
+    for heading, keys in _tables(system, factors or {}):
+        said = [f"{key} = {_written(value)}" for key, value in keys.items() if value not in (None, "", [])]
+        lines += ["", heading, *said] if said else []
+    return "\n".join(lines) + "\n"
+
+
+def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
+    yield "[gpu]", {"arch": system.arch, "name": system.gpu}
+    yield "[node]", _node(system)
+    if system.nics:
+        nics = system.nics
+        yield "[nic]", {"per_node": nics.per_node, "rate": nics.rate / 1e9, "transport": nics.transport}
+    for tier in system.tiers:
+        said = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
+        yield "[[tier]]", {key: value for key, value in said.items() if key != "radix" or value}
+    yield "[scale]", {"nodes": system.nodes}
+    yield "[host]", {"launch": system.launch}
+    nvls = None if system.nvls else False
+    yield "[nccl]", {"version": system.nccl, "nvls": nvls, "algo": system.algorithm, "proto": system.protocol}
+    yield "[calibration]", dict(factors)
+
+
+def _node(system: System) -> Mapping[str, Value | None]:
+    return {
+        "gpus": system.gpus,
+        "fabric": system.fabric,
+        "nvlinks": system.nvlinks or None,
+        "gpu_bw": system.gpu_rate / 1e9,
+        "spec_bw": system.spec_rate / 1e9 or None,
+        "p2p": system.p2p,
+        "multicast": system.multicast,
+        "cpu": system.cpu,
+        "pcie_gen": system.pcie_generation or None,
+        "pcie_lanes": system.pcie_lanes,
+        "switches": [list(group) for group in system.switches],
+        "sockets": system.sockets if system.sockets > 1 else None,
+        "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
+    }
+
+
+def _written(value: Value | None) -> str:
+    """A value in TOML's notation."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in escaped) + '"'
+    return repr(value)

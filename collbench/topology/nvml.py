@@ -1,4 +1,4 @@
-"""NVML, the NVIDIA driver's management library: opened and asked in one place, and what its numbers mean.
+"""NVML, the NVIDIA driver's management library: opened, asked, and its numbers explained, here alone.
 
 Needs nvidia-ml-py (module pynvml), which is imported here and nowhere else.  Every function takes the module
 as `nvml`, so that tests can pass machines that nobody has at hand.  The numbers are those of NVIDIA's nvml.h.

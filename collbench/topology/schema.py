@@ -1,4 +1,4 @@
-"""What a system's TOML file may say: each key with its type, its limits and its unit.
+"""The keys of a system's TOML file, with type, limits and unit.
 
 [gpu] arch = "sm90" is SECTIONS["gpu"]["arch"].  Rates are GB/s (1e9 bytes) of one direction.
 """
@@ -154,13 +154,13 @@ def _section(name: str, fields: Mapping[str, Any], file: str) -> Any:
         if section.required:
             raise UsageError(f"{file}: [{name}] is missing; its keys are: {', '.join(section.keys)}")
         return [] if section.many else {}
-    found, heading = fields[name], f"[[{name}]]" if section.many else f"[{name}]"
-    tables = found if section.many else [found]
+    said, heading = fields[name], f"[[{name}]]" if section.many else f"[{name}]"
+    tables = said if section.many else [said]
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise UsageError(f"{file}: {name} must be a table; write {heading} and its keys in the lines below")
     for table in tables:
         _table(table, section.keys, f"{file}: {heading} ")
-    return found
+    return said
 
 
 def _table(table: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> None:

@@ -1,4 +1,4 @@
-"""A system as its builder describes it: GPUs, how a node joins them, network cards, and what joins the nodes.
+"""System: a cluster as somebody describes it, with its GPUs, their fabric, network cards and switches.
 
 Read from small TOML files (presets/*.toml).  Bytes, seconds, bytes per second of one direction, always.
 """

@@ -1,4 +1,4 @@
-"""A system as text: the tiers of its network above a box that stands for each of its nodes."""
+"""A described system as text for `collbench topo PRESET`: its network's tiers above a box that stands for a node."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -46,15 +46,15 @@ def tiers(system: System) -> list[tuple[Tier, str]]:
     if any(tier.name == TORUS for tier in system.tiers):
         shape = " x ".join(str(tier.radix) for tier in system.tiers)
         return [(system.tiers[0], f"{shape} nodes on each rail, each joined to the next in every dimension")]
-    found: list[tuple[Tier, str]] = []
+    needed: list[tuple[Tier, str]] = []
     below, names = system.nodes, "nodes"
     for tier in system.tiers:
-        if found and below == 1:
+        if needed and below == 1:
             break
         below = -(-below // tier.radix) if tier.radix else 1
-        found.append((tier, _tier(tier, below, names)))
+        needed.append((tier, _tier(tier, below, names)))
         names = f"{tier.name} switches"
-    return found
+    return needed
 
 
 def _tier(tier: Tier, count: int, below: str) -> str:
@@ -75,8 +75,8 @@ def nic_words(system: System) -> str:
     nics = system.nics
     if not nics:
         return "none"
-    each = f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way"
-    return f"{each}; {_rate(nics.rate * nics.per_node)} together" if nics.per_node > 1 else each
+    cards = f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way"
+    return f"{cards}; {_rate(nics.rate * nics.per_node)} together" if nics.per_node > 1 else cards
 
 
 def fabric(system: System) -> str:
@@ -133,9 +133,9 @@ def _span(gpus: Sequence[int]) -> str:
 
 def _network(system: System, width: int) -> Iterator[str]:
     """The tiers from the topmost, each with a line down to what it joins."""
-    found = tiers(system)
-    indent = max((len(tier.name) for tier, _ in found), default=0) + 2
-    for tier, words in reversed(found):
+    needed = tiers(system)
+    indent = max((len(tier.name) for tier, _ in needed), default=0) + 2
+    for tier, words in reversed(needed):
         yield from textwrap.wrap(words, width, initial_indent=tier.name.ljust(indent), subsequent_indent=" " * indent)
         yield "  │"
 

@@ -1,4 +1,4 @@
-"""Topology: the ranks, the devices that they live on, and what connects those."""
+"""Topology: the ranks of a run, the devices that they live on, and what connects those; to and from JSON."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -99,11 +99,11 @@ def _cores(sockets: tuple[Socket, ...]) -> str:
 
 
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:
-    found = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
-    if not found:
+    answers = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
+    if not answers:
         return replace(link, reason=otherwise or link.reason) if link.p2p == "unprobed" else link
-    failed = [reason for ok, reason in found if not ok]
-    return replace(link, p2p="no" if failed else "yes", reason=(failed or [reason for _, reason in found])[0])
+    failed = [reason for ok, reason in answers if not ok]
+    return replace(link, p2p="no" if failed else "yes", reason=(failed or [reason for _, reason in answers])[0])
 
 
 def from_record(annotation: Any, value: Any) -> Any:

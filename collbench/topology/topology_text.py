@@ -1,4 +1,4 @@
-"""Text for `collbench topo`: what connects each pair, then what is on both sides, then the caveats."""
+"""A discovered topology as text for `collbench topo`: what connects the pairs, what they are, and caveats."""
 
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -20,10 +20,10 @@ def lines(topology: Topology, width: int = 80) -> Iterator[str]:
     yield from _connections(topology, width)
     yield ""
     yield from _columns(_facts(topology), width)
-    found = caveats(topology)
-    if found:
+    notes = caveats(topology)
+    if notes:
         yield ""
-    for caveat in found:
+    for caveat in notes:
         yield from textwrap.wrap(f"note: {caveat}", width, subsequent_indent="      ")
 
 

@@ -13,7 +13,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.figures import curves, overlay, styles, views
 from collbench.figures.curves import Wanted
-from collbench.measure.predicted import describe
+from collbench.measure.predicted import topology_record
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.runs.file import Run
 from collbench.topology.devices import Gpu, Kind, Link, NvLink
@@ -38,7 +38,7 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
     for of in (case(size, collective, ranks=ranks) for size in FEW):
         seconds = 10e-6 + of.nbytes / 50e9
         found.append(Prediction(of, "nccl", seconds, seconds / 2, seconds * 2))
-    return Run(Path(f"runs/{name}/run.jsonl"), {"topology": describe(system)}, tuple(found), True)
+    return Run(Path(f"runs/{name}/run.jsonl"), {"topology": topology_record(system)}, tuple(found), True)
 
 
 def discovered(ranks: int, gpus: int = 8) -> Run:

@@ -11,9 +11,9 @@ from collbench.datatypes import (
     Datatype,
     Recipe,
     Reduction,
-    expected,
     inputs,
     recipe,
+    reduced,
 )
 from collbench.platforms import kernels
 from collbench.platforms.checking import CLEAN, RECIPE
@@ -64,7 +64,7 @@ def test_the_kernels_agree_with_the_definition(dtype_name: str, redop_name: str)
             assert filled(dtype, redop, how, rank).tobytes() == wanted.tobytes()
             assert compared(dtype, redop, how, wanted, rank)[0] == 0
         if redop is not NONE:
-            assert compared(dtype, redop, how, expected(dtype, redop, how, FIRST, COUNT), -1)[0] == 0
+            assert compared(dtype, redop, how, reduced(dtype, redop, how, FIRST, COUNT), -1)[0] == 0
 
 
 @pytest.mark.parametrize("place", [0, 511, 512, COUNT - 1])
@@ -72,7 +72,7 @@ def test_one_wrong_bit_is_found_where_it_is(place: int) -> None:
     """At the ends, and where the kernel goes from one tile to the next."""
     dtype, redop = DATATYPES["float"], REDUCTIONS["sum"]
     how = recipe(dtype, redop, 2, seed=1)
-    got = expected(dtype, redop, how, FIRST, COUNT)
+    got = reduced(dtype, redop, how, FIRST, COUNT)
     got.view(np.uint32)[place] ^= 1
     assert compared(dtype, redop, how, got, -1) == (1, place)
 
@@ -81,7 +81,7 @@ def test_the_first_of_many_wrong_elements_is_reported() -> None:
     """And how many there are."""
     dtype, redop = DATATYPES["int32"], REDUCTIONS["sum"]
     how = recipe(dtype, redop, 2, seed=1)
-    got = expected(dtype, redop, how, FIRST, COUNT)
+    got = reduced(dtype, redop, how, FIRST, COUNT)
     got[[700, 600, 1299]] += 1
     assert compared(dtype, redop, how, got, -1) == (3, 600)
 
@@ -91,7 +91,7 @@ def test_a_floating_average_may_be_two_units_off(off: int, wrong: int) -> None:
     """Libraries multiply by a rounded 1/n; nccl-tests allows as much, and no more."""
     dtype, redop = DATATYPES["float"], REDUCTIONS["avg"]
     how = recipe(dtype, redop, 3, seed=1)
-    exact = expected(dtype, redop, how, FIRST, COUNT)
+    exact = reduced(dtype, redop, how, FIRST, COUNT)
     got = (exact.view(np.int32) + np.int32(off)).view(np.float32)
     assert compared(dtype, redop, how, got, -1, redop.ulps(dtype))[0] == wrong
     assert REDUCTIONS["sum"].ulps(dtype) == REDUCTIONS["avg"].ulps(DATATYPES["int32"]) == 0

@@ -8,13 +8,13 @@ import pytest
 from collbench.analysis.fit.calibrated import calibration, write
 from collbench.errors import UsageError
 from collbench.measurement import Measurement
-from collbench.model import calibrate as calibration_file
+from collbench.model.calibrate import calibration_of
 from collbench.model.equation import Calibration
 from collbench.model.predict import curve
 from collbench.runs.file import Run
 from collbench.topology import files, schema
+from collbench.topology.files import to_toml
 from collbench.topology.system import System
-from collbench.topology.written import to_toml
 from tests.conftest import case
 
 SIZES = [2**power for power in range(3, 34, 3)]
@@ -65,7 +65,7 @@ def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None
     cases = [case("reducescatter", size * 5, ranks=8) for size in SIZES]
     for own, like in zip(curve(mine, cases), curve(system, cases, calibration=MACHINE), strict=True):
         assert own.seconds == pytest.approx(like.seconds, rel=0.03)
-    found = calibration_file.of(mine)
+    found = calibration_of(mine)
     assert found
     assert found.rate == pytest.approx(MACHINE.rate, rel=0.02)
 
@@ -75,7 +75,7 @@ def test_a_system_may_name_another_file_for_its_factors(tmp_path: Path) -> None:
     write(tmp_path / "mine.toml", [run_of(files.load("dgx-h100"), MACHINE)], "dgx-h100")
     other = tmp_path / "other.toml"
     other.write_text(to_toml(files.load("dgx-h100")) + '\n[calibration]\nfile = "mine.toml"\n')
-    assert calibration_file.of(files.load(str(other))) == calibration_file.of(files.load(str(tmp_path / "mine.toml")))
+    assert calibration_of(files.load(str(other))) == calibration_of(files.load(str(tmp_path / "mine.toml")))
 
 
 def test_files_without_factors_say_so(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_files_without_factors_say_so(tmp_path: Path) -> None:
     for table, message in (('file = "bare.toml"', "has no factors"), ('file = "none.toml"', "cannot be read")):
         path.write_text(f"{text}\n[calibration]\n{table}\n")
         with pytest.raises(UsageError, match=message):
-            calibration_file.of(files.load(str(path)))
+            calibration_of(files.load(str(path)))
     path.write_text(f'{text}\n[calibration]\nfile = "bare.toml"\nrate = 1.0\n')
     with pytest.raises(UsageError, match="give it or factors"):
         files.load(str(path))

@@ -12,9 +12,10 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
+from collbench.model.calibrate import calibrate
 from collbench.model.choice import limit, terms
 from collbench.model.equation import SIZES, Calibration
-from collbench.model.predict import calibrate, curve, predict
+from collbench.model.predict import curve, predict
 from collbench.model.schedule import SCHEDULES
 from collbench.topology.files import load, names
 from collbench.topology.system import System
@@ -143,33 +144,37 @@ def test_a_single_process_is_held_up_by_launching_for_all_its_gpus() -> None:
     assert large[0] == pytest.approx(large[1], rel=0.01)
 
 
-def measured(described: System, truth: Calibration, sizes: list[int]) -> list[tuple[str, int, float]]:
+Rows = list[tuple[float, float]]  # bytes, seconds
+
+
+def measured(described: System, truth: Calibration, sizes: list[int]) -> Rows:
     times = terms(described, "allreduce").at(np.array(sizes, np.float64), truth)
-    return [("allreduce", nbytes, seconds) for nbytes, seconds in zip(sizes, times.tolist(), strict=True)]
+    return list(zip(map(float, sizes), times.tolist(), strict=True))
 
 
 def test_without_measurements_a_calibration_changes_nothing() -> None:
-    assert calibrate(load("dgx-h100"), []) == Calibration()
+    assert calibrate([(terms(load("dgx-h100"), "allreduce"), [])]) == Calibration()
 
 
 def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
     described = load("dgx-h100").of(4)
     truth = Calibration(network=4.0, filling=1.3, rate=0.9)
     probes = [8, 32 << 10, 1 << 20, 16 << 20, 1 << 30]
-    found = calibrate(described, measured(described, truth, probes))
+    found = calibrate([(terms(described, "allreduce"), measured(described, truth, probes))])
     for nbytes in (1 << 12, 1 << 18, 1 << 24, 1 << 32):
-        wanted = measured(described, truth, [nbytes])[0][2]
+        wanted = measured(described, truth, [nbytes])[0][1]
         assert predict(described, case(32, nbytes), calibration=found).seconds == pytest.approx(wanted, rel=0.05)
 
 
 def test_small_sizes_say_nothing_of_bandwidth_and_one_spoiled_row_decides_nothing() -> None:
     described = load("dgx-h100").of(4)
     rows = measured(described, Calibration(network=4.0), [8, 64, 512])
-    found = calibrate(described, rows)
+    parts = terms(described, "allreduce")
+    found = calibrate([(parts, rows)])
     assert found.rate == pytest.approx(1.0, abs=0.02)
-    name, nbytes, seconds = rows[0]
-    spoiled = calibrate(described, [(name, nbytes, 3 * seconds), *rows[1:]])
-    assert predict(described, case(32, 64), calibration=spoiled).seconds == pytest.approx(rows[1][2], rel=0.1)
+    nbytes, seconds = rows[0]
+    spoiled = calibrate([(parts, [(nbytes, 3 * seconds), *rows[1:]])])
+    assert predict(described, case(32, 64), calibration=spoiled).seconds == pytest.approx(rows[1][1], rel=0.1)
 
 
 def test_every_collective_has_a_schedule_and_another_one_is_told_where_to_add_its_own() -> None:

@@ -15,7 +15,7 @@ from collbench.analysis.compare.estimate import Estimate, paired, pooled, separa
 from collbench.analysis.compare.headers import Difference, differences
 from collbench.analysis.compare.scatter import Scatter, scatter
 from collbench.analysis.compare.unmatched import Selected, Unmatched, latest, unmatched
-from collbench.analysis.compare.verdicts import Row, Together, Verdict, curves, judged, together
+from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together
 from collbench.measurement import Measurement, Observed, Prediction, Reported
 from collbench.runs.file import Run
 
@@ -110,7 +110,7 @@ def _rows(
         estimates = [separate(one.times, new.times) for one, new in sampled]
         extra = _scatter(sampled, estimates)
         remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
-    groups = curves([one for one, _ in sampled])
+    groups = by_curve([one for one, _ in sampled])
     each = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
     known = {id(one): found for (one, _), found in zip(sampled, estimates, strict=True)}
     rows = [

@@ -80,7 +80,7 @@ def judged(base: Observed, new: Observed, log: float, interval: tuple[float, flo
     return Row(base, new, base.typical, new.typical, math.exp(log), interval, verdict(interval, margin))
 
 
-def curves(results: Iterable[Observed]) -> list[list[Observed]]:
+def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     """Results of one kind of case and implementation, by size, where there are FEWEST_SIZES of them or more."""
     found: dict[object, list[Observed]] = {}
     for result in results:

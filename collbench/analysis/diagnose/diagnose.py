@@ -1,4 +1,4 @@
-"""Whether measured times are right: held against the model's band, and against what would explain them otherwise."""
+"""Whether measured times are as expected, by the model's bands; if slow, which hypotheses explain them best."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ SMALL = 2**16  # bytes up to which latency is what counts
 NOISY = 0.10  # how far times scatter about their neighbours, or samples about their median, on a machine at rest
 
 
-class Verdict(Enum):
+class Health(Enum):
     """Of one curve."""
 
     AS_EXPECTED = "as expected"
@@ -61,7 +61,7 @@ class Diagnosis:
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
-    verdict: Verdict
+    verdict: Health
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
@@ -78,13 +78,13 @@ class Diagnosis:
     @property
     def unexplained(self) -> str:
         """What to say of a slow curve without a reason; nothing of any other."""
-        if self.verdict is not Verdict.SLOW or self.reasons:
+        if self.verdict is not Health.SLOW or self.reasons:
             return ""
         return f"reason: unknown; times are {self.off:.2f}x off, and nothing that the model can change explains them"
 
 
 @dataclass(frozen=True)
-class Facts:
+class Evidence:
     """What a run's header says that bears on the reasons."""
 
     variables: Variables
@@ -92,24 +92,26 @@ class Facts:
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
 
 
-def diagnose(rows: Sequence[Observed], system: System | None, facts: Facts, expect: Expect = curve) -> Diagnosis:
+def diagnose(rows: Sequence[Observed], system: System | None, evidence: Evidence, expect: Expect = curve) -> Diagnosis:
     """One curve's rows, of one implementation and all sizes, against a system, or against none that is known."""
     rows = tuple(sorted(rows, key=lambda row: row.case.nbytes))
     name = rows[0].implementation
     if system is None:
-        return Diagnosis(name, rows, (), Verdict.UNKNOWN, facts.no_system)
+        return Diagnosis(name, rows, (), Health.UNKNOWN, evidence.no_system)
     try:
         expected = tuple(expect(_used(system, rows), [row.case for row in rows], name))
     except CollbenchError as error:
-        return Diagnosis(name, rows, (), Verdict.UNKNOWN, f"nothing to compare with: {error}")
-    expected = tuple(_narrowed(each, regime(_used(system, rows))) for each in expected)
+        return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
+    expected = tuple(_narrowed(prediction, regime(_used(system, rows))) for prediction in expected)
     if len(rows) < FEWEST:
         remark = f"{len(rows)} size{'s' if len(rows) > 1 else ''} measured; {FEWEST} are needed"
-        return Diagnosis(name, rows, expected, Verdict.UNKNOWN, remark)
+        return Diagnosis(name, rows, expected, Health.UNKNOWN, remark)
     verdict, remark = judge(rows, expected)
-    found = Diagnosis(name, rows, expected, verdict, remark)
-    found = replace(found, off=math.exp(_distance(found, [each.seconds for each in expected])))
-    return replace(found, reasons=tuple(explain(found, system, facts, expect))) if verdict is Verdict.SLOW else found
+    diagnosis = Diagnosis(name, rows, expected, verdict, remark)
+    diagnosis = replace(diagnosis, off=math.exp(_distance(diagnosis, _seconds(expected))))
+    if verdict is not Health.SLOW:
+        return diagnosis
+    return replace(diagnosis, reasons=tuple(explain(diagnosis, system, evidence, expect)))
 
 
 def _used(system: System, rows: Sequence[Observed]) -> System:
@@ -124,37 +126,41 @@ def _narrowed(expected: Prediction, where: str) -> Prediction:
     return replace(expected, high=min(expected.high, CEILING[where] * expected.seconds))
 
 
+def _seconds(predictions: Sequence[Prediction]) -> list[float]:
+    return [prediction.seconds for prediction in predictions]
+
+
 def _distances(rows: Sequence[Observed], seconds: Sequence[float]) -> list[float]:
     """Logarithms of measured over other times."""
-    return [math.log(each.typical / other) for each, other in zip(rows, seconds, strict=True)]
+    return [math.log(row.typical / other) for row, other in zip(rows, seconds, strict=True)]
 
 
-def _distance(found: Diagnosis, seconds: Sequence[float]) -> float:
+def _distance(diagnosis: Diagnosis, seconds: Sequence[float]) -> float:
     """How far the measured times are from others: sizes that were slow count as much together as the rest together.
 
     So what explains a slow end is not lost among sizes that are right, nor may it spoil those.
     """
-    off = [abs(distance) for distance in _distances(found.measured, seconds)]
-    slow = [each.typical > other.high for each, other in zip(found.measured, found.expected, strict=True)]
-    parts = [[each for each, there in zip(off, slow, strict=True) if there is wanted] for wanted in (True, False)]
+    off = [abs(distance) for distance in _distances(diagnosis.measured, seconds)]
+    slow = [row.typical > other.high for row, other in zip(diagnosis.measured, diagnosis.expected, strict=True)]
+    parts = [[far for far, there in zip(off, slow, strict=True) if there is wanted] for wanted in (True, False)]
     return fmean(fmean(part) for part in parts if part)
 
 
-def judge(rows: Sequence[Observed], expected: Sequence[Prediction]) -> tuple[Verdict, str]:
+def judge(rows: Sequence[Observed], expected: Sequence[Prediction]) -> tuple[Health, str]:
     """Slow where half of the sizes, neighbours, or the bandwidth end lie beyond their bands, by the median of them.
 
     A few sizes beyond are none of the machine's: outliers, or where the library changes its algorithm.
     """
-    above = _distances(rows, [each.high for each in expected])
-    below = [-each for each in _distances(rows, [each.low for each in expected])]
-    for verdict, beyond, at_end in ((Verdict.SLOW, above, 0.0), (Verdict.FASTER, below, MARGIN)):
+    above = _distances(rows, [prediction.high for prediction in expected])
+    below = [-distance for distance in _distances(rows, [prediction.low for prediction in expected])]
+    for verdict, beyond, at_end in ((Health.SLOW, above, 0.0), (Health.FASTER, below, MARGIN)):
         place = _worst(beyond, rows, at_end)
         if place is not None:
             ratio = rows[place].typical / expected[place].seconds
-            sizes = f"{sum(each > 0 for each in beyond)} of {len(rows)} sizes are beyond the band"
+            sizes = f"{sum(distance > 0 for distance in beyond)} of {len(rows)} sizes are beyond the band"
             where = format_size(rows[place].case.nbytes)
             return verdict, f"{ratio:.2g} times the expected time at {where}, {sizes}"
-    return Verdict.AS_EXPECTED, ""
+    return Health.AS_EXPECTED, ""
 
 
 def _worst(beyond: Sequence[float], rows: Sequence[Observed], at_end: float) -> int | None:
@@ -164,30 +170,30 @@ def _worst(beyond: Sequence[float], rows: Sequence[Observed], at_end: float) -> 
         stretch: median(beyond[i] for i in stretch) - (LOOSE if loose else margin)
         for stretch, margin in _stretches([row.case.nbytes for row in rows], at_end)
     }
-    worst = max(excess, key=lambda each: excess[each])
+    worst = max(excess, key=lambda stretch: excess[stretch])
     return worst[len(worst) // 2] if excess[worst] > 0 else None
 
 
 def _stretches(sizes: Sequence[int], at_end: float) -> list[tuple[range, float]]:
     """Neighbours whose median decides, with their margins: each half of the sizes, and the bandwidth end."""
     half = max(FEWEST, len(sizes) // 2)
-    found = [(range(first, first + half), MARGIN) for first in range(len(sizes) - half + 1)]
+    halves = [(range(first, first + half), MARGIN) for first in range(len(sizes) - half + 1)]
     end = sum(size < LARGE for size in sizes)
-    return [*found, (range(end, len(sizes)), at_end)] if len(sizes) - end >= FEWEST else found
+    return [*halves, (range(end, len(sizes)), at_end)] if len(sizes) - end >= FEWEST else halves
 
 
-def settings(facts: Facts) -> list[str]:
+def settings(evidence: Evidence) -> list[str]:
     """Variables of the header that would make a machine slow, whether or not they did."""
-    return list(dict.fromkeys(fact for each in HYPOTHESES for fact in each.facts(facts.variables, ())))
+    return list(dict.fromkeys(fact for hypothesis in HYPOTHESES for fact in hypothesis.facts(evidence.variables, ())))
 
 
-def explain(found: Diagnosis, system: System, facts: Facts, expect: Expect = curve) -> Iterator[Reason]:
+def explain(diagnosis: Diagnosis, system: System, evidence: Evidence, expect: Expect = curve) -> Iterator[Reason]:
     """The reasons that the times speak for, the likeliest first; none is an answer too."""
-    nothing = math.log(found.off)
+    nothing = math.log(diagnosis.off)
     reasons = []
     for hypothesis in HYPOTHESES:
-        said = tuple(hypothesis.facts(facts.variables, facts.caveats))
-        reason = _best(hypothesis, said, found, _curves(hypothesis, found, system, expect))
+        said = tuple(hypothesis.facts(evidence.variables, evidence.caveats))
+        reason = _best(hypothesis, said, diagnosis, _variants(hypothesis, diagnosis, system, expect))
         least = SIGNED if said else EXPLAINED
         if reason and reason.left <= nothing * least and reason.off <= PLAUSIBLE:
             reasons.append(reason)
@@ -195,19 +201,19 @@ def explain(found: Diagnosis, system: System, facts: Facts, expect: Expect = cur
 
 
 def _best(
-    hypothesis: Hypothesis, said: tuple[str, ...], found: Diagnosis, curves: Sequence[Sequence[float]]
+    hypothesis: Hypothesis, said: tuple[str, ...], diagnosis: Diagnosis, curves: Sequence[Sequence[float]]
 ) -> Reason | None:
     """The curve that fits best, each further one being a little less likely; None if there is none."""
     reasons = []
     for number, seconds in enumerate(curves):
-        off = _distance(found, seconds)
+        off = _distance(diagnosis, seconds)
         reasons.append(Reason(hypothesis, math.exp(off), off + PENALTY * (1 + number / 2), said))
     return min(reasons, key=lambda reason: reason.left, default=None)
 
 
-def _curves(hypothesis: Hypothesis, found: Diagnosis, system: System, expect: Expect) -> list[list[float]]:
+def _variants(hypothesis: Hypothesis, diagnosis: Diagnosis, system: System, expect: Expect) -> list[list[float]]:
     """Seconds at each measured size under a hypothesis, in all its variants; none where it does not apply."""
-    rows, healthy = found.measured, [each.seconds for each in found.expected]
+    rows, healthy = diagnosis.measured, _seconds(diagnosis.expected)
     if hypothesis.shape:
         quiet = hypothesis.needs_noise and scatter(rows, healthy) < NOISY
         shaped = [] if quiet else _shaped(hypothesis.shape, rows, healthy)
@@ -215,7 +221,7 @@ def _curves(hypothesis: Hypothesis, found: Diagnosis, system: System, expect: Ex
     curves = []
     for changed in hypothesis.changed(_used(system, rows)):
         try:
-            seconds = [each.seconds for each in expect(changed, [row.case for row in rows], found.implementation)]
+            seconds = _seconds(expect(changed, [row.case for row in rows], diagnosis.implementation))
         except CollbenchError:
             continue
         if any(other > NOTICED * usual for other, usual in zip(seconds, healthy, strict=True)):
@@ -231,12 +237,12 @@ def _shaped(shape: str, rows: Sequence[Observed], healthy: Sequence[float]) -> l
     if shape == "fraction":
         start = healthy[0]
         times = [row.typical / usual for row, usual in zip(rows, healthy, strict=True) if usual > 2 * start]
-        return [start + max(1.0, median(times)) * (each - start) for each in healthy] if times else []
+        return [start + max(1.0, median(times)) * (seconds - start) for seconds in healthy] if times else []
     excess = [row.typical - usual for row, usual in zip(rows, healthy, strict=True) if row.case.nbytes <= SMALL]
     if len(excess) < FEWEST:
         return []
     more = max(0.0, median(excess))
-    return [each + more for each in healthy]
+    return [seconds + more for seconds in healthy]
 
 
 def scatter(rows: Sequence[Observed], healthy: Sequence[float]) -> float:

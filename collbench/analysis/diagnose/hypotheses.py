@@ -1,4 +1,4 @@
-"""What may be wrong with a machine that is slower than expected: one record a reason.
+"""Reasons why a machine may be slower than expected: one record a hypothesis.
 
 A reason is the machine with something changed, whose times the model knows as well, or a shape that the times would
 have; and the facts of a run's header that speak for it.
@@ -71,7 +71,7 @@ def _halved(system: System) -> list[System]:
 
 
 def _launched_otherwise(system: System) -> list[System]:
-    return [replace(system, launch=each) for each in ("single-process", "torch") if each != system.launch]
+    return [replace(system, launch=launch) for launch in ("single-process", "torch") if launch != system.launch]
 
 
 def _pinned(algorithm: str, protocol: str) -> Callable[[System], list[System]]:

@@ -26,32 +26,32 @@ def remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator
         yield f"noisy samples at {len(wide)} of {len(rows)} sizes (worst at {where}): something else ran"
     falling = [(a, b) for a, b in pairwise(rows) if b.percentile(100) < a.percentile(0)]
     for before, after in falling:
-        smaller, larger = (format_size(each.case.nbytes) for each in (before, after))
+        smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
         yield f"{larger} takes less than {smaller}: another algorithm there, or one of both was disturbed"
     yield from _against_own_fit(rows, known)
     yield from _against_costs(rows)
 
 
 def _halfwidth(row: Observed) -> float:
-    found = stats.relative_halfwidth(row.times)
-    return found if math.isfinite(found) else 0.0  # with few samples nothing is known of their noise
+    halfwidth = stats.relative_halfwidth(row.times)
+    return halfwidth if math.isfinite(halfwidth) else 0.0  # with few samples nothing is known of their noise
 
 
 def _against_own_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
     try:
-        found = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
+        own = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
     except Unfit as error:
         yield f"its own curve has no fit: {error}"
         return
-    yield f"by its own curve: latency {format_seconds(found.latency)}, {_rate(found)}"
-    for each, off in zip(rows, found.residuals.tolist(), strict=True):
-        low, high = found.prediction_interval(each.case.nbytes)
-        if not low <= each.typical <= high:
-            yield f"{format_size(each.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
+    yield f"by its own curve: latency {format_seconds(own.latency)}, {_rate(own)}"
+    for row, off in zip(rows, own.residuals.tolist(), strict=True):
+        low, high = own.prediction_interval(row.case.nbytes)
+        if not low <= row.typical <= high:
+            yield f"{format_size(row.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
 
 
-def _rate(found: CurveFit) -> str:
-    return f"{found.rate / 1e9:.3g} GB/s" if math.isfinite(found.rate) else "no size large enough to see a rate"
+def _rate(own: CurveFit) -> str:
+    return f"{own.rate / 1e9:.3g} GB/s" if math.isfinite(own.rate) else "no size large enough to see a rate"
 
 
 def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from collbench.model import choice
 from collbench.model.calibrate import calibrate
 from collbench.model.equation import Calibration, Terms
 from collbench.runs.file import Run
+from collbench.topology.files import to_toml
 from collbench.topology.system import System
-from collbench.topology.written import to_toml
 
 LIBRARY = "nccl"  # whose times the model's equation describes
 

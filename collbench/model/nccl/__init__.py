@@ -1,1 +1,1 @@
-"""What NCCL itself reckons with: its channels, its cost table, its choice."""
+"""NCCL's own tuner, rebuilt: the channels it finds, its cost table, its choice."""

@@ -13,7 +13,7 @@ PROTOCOLS = ("ll", "ll128", "simple")
 ALGORITHMS = ("tree", "ring", "nvls", "nvlstree", "pat")
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 
-Row = tuple[float, float, float]  # by protocol, or for 1, 2 and more nodes
+Triple = tuple[float, float, float]  # by protocol, or for 1, 2 and more nodes
 
 TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {
     "ll": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
@@ -55,14 +55,14 @@ _INTER: Mapping[str, tuple[float, ...]] = {
 class Release:
     """What one NCCL release computes with."""
 
-    base: Mapping[str, Row]  # microseconds, by protocol
-    nvlink: Mapping[str, Row]  # of one step
-    pci: Mapping[str, Row]
-    net: Mapping[str, Row]
-    ring_ll128: Mapping[str, Row]  # most of a channel, over 1, 2 and more nodes
-    tree_ll128: Mapping[str, Row]
-    tree: Mapping[str, Row]
-    nvlstree: Mapping[str, Row]
+    base: Mapping[str, Triple]  # microseconds, by protocol
+    nvlink: Mapping[str, Triple]  # of one step
+    pci: Mapping[str, Triple]
+    net: Mapping[str, Triple]
+    ring_ll128: Mapping[str, Triple]  # most of a channel, over 1, 2 and more nodes
+    tree_ll128: Mapping[str, Triple]
+    tree: Mapping[str, Triple]
+    nvlstree: Mapping[str, Triple]
     intra: Mapping[str, tuple[float, ...]]  # speeds that the search tries for one node
     inter: Mapping[str, tuple[float, ...]]  # and for several
     max_channels: int = 32  # of the search
@@ -75,11 +75,11 @@ class Release:
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 
-def _each(volta: Row, ampere: Row, hopper: Row, blackwell: Row) -> Mapping[str, Row]:
+def _each(volta: Triple, ampere: Triple, hopper: Triple, blackwell: Triple) -> Mapping[str, Triple]:
     return dict(zip(GENERATIONS, (volta, ampere, hopper, blackwell), strict=True))
 
 
-def _same(value: float) -> Row:
+def _same(value: float) -> Triple:
     return value, value, value
 
 
@@ -150,7 +150,7 @@ RELEASES: Mapping[tuple[int, int], Release] = {
     (2, 30): _V230,
     (2, 31): _V231,
 }
-"""From the release on under which each stands, until the next."""
+"""By the version from which they hold, until the next."""
 
 
 def release(version: str) -> Release:
@@ -163,11 +163,11 @@ def release(version: str) -> Release:
 
 
 def generation(arch: str) -> str:
-    """Row of the tables for "sm90" and the like; as NCCL, by compute capability."""
+    """Triple of the tables for "sm90" and the like; as NCCL, by compute capability."""
     capability = int(arch.removeprefix("sm"))
     return GENERATIONS[(capability >= 80) + (capability >= 90) + (capability >= 100)]
 
 
-def known_generation(arch: str, facts: Release) -> str:
-    """The row that a release uses for it: its newest for what came after."""
-    return min(generation(arch), facts.newest, key=GENERATIONS.index)
+def known_generation(arch: str, release: Release) -> str:
+    """The one that a release takes a GPU for: its newest for what came after."""
+    return min(generation(arch), release.newest, key=GENERATIONS.index)

@@ -1,4 +1,4 @@
-"""One cell of NCCL's cost table."""
+"""One cell of NCCL's cost table: an algorithm with a protocol, its latency and its rate."""
 
 from dataclasses import dataclass
 from math import inf
@@ -44,8 +44,8 @@ class Option:
         """
         sizes = np.asarray(nbytes, dtype=np.float64)
         latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * self.latency
-        found = latency + sizes / (self.rate * self._corrected(sizes))
-        return found if found.ndim else float(found)
+        seconds = latency + sizes / (self.rate * self._corrected(sizes))
+        return seconds if seconds.ndim else float(seconds)
 
     def _corrected(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.correction:

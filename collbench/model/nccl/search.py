@@ -43,12 +43,12 @@ class Graphs:
     nvls: Graph
 
 
-def search(system: System, facts: Release) -> Graphs:
+def search(system: System, release: Release) -> Graphs:
     """Rings, trees and NVLS heads of a system."""
-    node, known = node_of(system, facts.merges_ports), known_generation(system.arch, facts)
-    ladders = facts.inter if node.nics else facts.intra
+    node, known = node_of(system, release.merges_ports), known_generation(system.arch, release)
+    ladders = release.inter if node.nics else release.intra
     ladder = ladders.get(known, ladders["ampere"])
-    ring = _ring(node, ladder, known, facts.max_channels)
+    ring = _ring(node, ladder, known, release.max_channels)
     nvls = _nvls(node, ladder) if system.multicast and known in LATE else Graph(0)
     return Graphs(node, ring, _tree(node, ladder, ring.channels), nvls)
 

@@ -1,6 +1,6 @@
 """NCCL's own estimate of its algorithms: what it would select, and what it thinks that takes.
 
-The equations of src/graph/tuning.cc over the channels that nccl_search finds.  The estimate leaves out what a launch
+The equations of src/graph/tuning.cc over the channels that search.py finds.  The estimate leaves out what a launch
 costs and how pipelines fill, so it tells what NCCL selects rather than how long that takes.
 """
 
@@ -36,10 +36,10 @@ NVLS_GPUS = 3  # fewer do not use multicast, though the table has a cell for 2
 
 def options(system: System, collective: str) -> tuple[Option, ...]:
     """What NCCL chooses from on all GPUs of a system, in its own order; Unsupported if it has no table."""
-    found = [option for option in table(system, collective) if _usable(system, collective, option)]
-    if not found:
+    usable = [option for option in table(system, collective) if _usable(system, collective, option)]
+    if not usable:
         raise Unsupported(f"{collective} has no {system.algorithm} with {system.protocol} in NCCL on {system.title}")
-    return tuple(found)
+    return tuple(usable)
 
 
 def _usable(system: System, collective: str, option: Option) -> bool:
@@ -59,8 +59,8 @@ def table(system: System, collective: str) -> tuple[Option, ...]:
     if system.ranks < 2:
         raise Unsupported("NCCL has no cost table for one GPU")
     tuner = _Tuner(system, collective)
-    found = [*tuner.trees(), *tuner.rings(), *tuner.nvls(), *tuner.pat()]
-    return tuple(option for option in found if option.rate > 0)
+    cells = [*tuner.trees(), *tuner.rings(), *tuner.nvls(), *tuner.pat()]
+    return tuple(option for option in cells if option.rate > 0)
 
 
 def select(choices: Sequence[Option], nbytes: float) -> Option:
@@ -83,9 +83,9 @@ class _Tuner:
 
     def __init__(self, system: System, collective: str) -> None:
         self.system = system
-        self.facts: Release = release(system.nccl)
-        self.graphs: Graphs = search(system, self.facts)
-        self.row = known_generation(system.arch, self.facts)
+        self.release: Release = release(system.nccl)
+        self.graphs: Graphs = search(system, self.release)
+        self.generation = known_generation(system.arch, self.release)
         self.nodes, self.ranks, self.gpus = system.nodes, system.ranks, system.gpus
         self.column = min(self.nodes, 3) - 1
         self.levels = self.nodes.bit_length() - 1
@@ -93,34 +93,34 @@ class _Tuner:
         self.both_ways, self.rounds = self.schedule.both_ways, self.schedule.rounds
         self.steps = self.schedule.steps(self.ranks)
         self.ratio = self.ranks / self.steps if self.rounds else 1.0  # of the array to what links carry
-        self.inside = self.facts.nvlink if self.graphs.node.nvlink else self.facts.pci
+        self.inside = self.release.nvlink if self.graphs.node.nvlink else self.release.pci
 
     def rings(self) -> list[Option]:
         """For every collective and protocol."""
         graph = self.graphs.ring
         full = graph.channels * self._speed(graph)
-        capped = graph.channels * self.facts.ring_ll128[self.row][self.column]
+        capped = graph.channels * self.release.ring_ll128[self.generation][self.column]
         busbw = {"ll": min(self._ll_max(), full / 2), "ll128": min(0.92 * full, capped), "simple": full}
         plateau = self.both_ways and self.nodes > 1
-        if self.facts.domain_plateau and self.row == "blackwell" and self.nodes == 1:
+        if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
             plateau = self.rounds == 1 and self.graphs.node.nvlink
-        found = []
+        cells = []
         for number, protocol in self._protocols():
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, self._around(number))
             if plateau and protocol == "simple":
-                running = min(2 * graph.channels, 2 * self.facts.max_channels)
+                running = min(2 * graph.channels, 2 * self.release.max_channels)
                 option = replace(option, plateau=self._plateau(), plateau_from=PLATEAU_BYTES * running * self.ranks)
-            found.append(option)
-        return found
+            cells.append(option)
+        return cells
 
     def _around(self, number: int) -> _Way:
         """All steps of a ring; a broadcast's and a reduction's are pipelined: NCCL counts one."""
-        base, between = self.facts.base["ring"][number], self._net("ring", number)
+        base, between = self.release.base["ring"][number], self._net("ring", number)
         if not self.rounds:
             same = self.graphs.node.same
             kind = "ring" if same or number != SIMPLE else "tree"
             times = 1 if same else self.ranks
-            within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.facts.net[kind][number])
+            within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.release.net[kind][number])
             return _Way(base, times * within, times * net, self.nodes - 1, self.ranks - 1)
         hops = self.schedule.steps(self.nodes)
         within = self.inside["ring"][number]
@@ -133,24 +133,24 @@ class _Tuner:
         if not self.both_ways:
             return []
         graph = self.graphs.tree
-        speed = min(graph.intra, graph.inter) if self.facts.slower_side_rates else self._speed(graph)
-        full = graph.channels * min(0.92 * speed, self.facts.tree[self.row][self.column])
-        capped = graph.channels * self.facts.tree_ll128[self.row][self.column]
+        speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
+        full = graph.channels * min(0.92 * speed, self.release.tree[self.generation][self.column])
+        capped = graph.channels * self.release.tree_ll128[self.generation][self.column]
         part = 7 / 9 if self.nodes == 1 else 15 / 16
         busbw = {"ll": min(full / 3.8, self._ll_max()), "ll128": min(full * part, capped), "simple": full}
         plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
-        found = []
+        cells = []
         for number, protocol in self._protocols():
             way = _Way(
-                self.facts.base["tree"][number],
+                self.release.base["tree"][number],
                 2 * (self.gpus - 1) * self._tree_step(number),
                 2 * self.levels * self._net("tree", number),
                 2 * self.levels,
                 2 * (self.gpus - 1 + self.levels),
             )
             option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, way)
-            found.append(replace(option, correction=TREE_CORRECTION[protocol]))
-        return found
+            cells.append(replace(option, correction=TREE_CORRECTION[protocol]))
+        return cells
 
     def _tree_step(self, number: int) -> float:
         favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
@@ -162,32 +162,32 @@ class _Tuner:
         name = "nvls" if self.nodes == 1 else "nvlstree"
         if graph.channels < 2 or not (self.both_ways or (self.rounds and self.nodes == 1)):
             return []
-        within = graph.intra * NVLS_EFFICIENCY[self.row] * (graph.channels - 1) / graph.channels
+        within = graph.intra * NVLS_EFFICIENCY[self.generation] * (graph.channels - 1) / graph.channels
         within *= 2 if self.both_ways else (self.gpus - 1) / self.gpus
         between = graph.inter * (2 if self.nodes == 2 else 1)
-        most = self.facts.nvlstree[self.row][self.column] if self.nodes > 1 else inf
+        most = self.release.nvlstree[self.generation][self.column] if self.nodes > 1 else inf
         busbw = graph.channels * min(within, between, most)
-        ratio = self.ratio if self.both_ways or self.facts.nvls_steps_count else 1.0
+        ratio = self.ratio if self.both_ways or self.release.nvls_steps_count else 1.0
         hops = 2 * self.levels
         inside = self.inside[name][SIMPLE]
         way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops, self.rounds + hops)
         option = self._option(name, "simple", graph.channels, busbw, ratio, way)
-        corrected = self.nodes > 1 and self.row == "blackwell" and self._corrects_nvlstree()
+        corrected = self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree()
         return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
 
     def _corrects_nvlstree(self) -> bool:
         cpu, cards = self.system.cpu, self.system.nics
         fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
-        return cpu in self.facts.nvlstree_correction and fast_arm
+        return cpu in self.release.nvlstree_correction and fast_arm
 
     def pat(self) -> list[Option]:
         """A tree for each rank, where nodes have one GPU."""
-        if not (self.facts.pat and self.rounds == 1 and self.gpus == 1):
+        if not (self.release.pat and self.rounds == 1 and self.gpus == 1):
             return []
         graph = self.graphs.tree
-        speed = min(graph.intra, graph.inter) if self.facts.slower_side_rates else self._speed(graph)
+        speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
         between = self.levels * self._net("pat", SIMPLE) / 3.5
-        way = _Way(self.facts.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels, self.levels)
+        way = _Way(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels, self.levels)
         return [self._option("pat", "simple", graph.channels, 0.75 * graph.channels * speed, 1.0, way)]
 
     def _option(self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, way: _Way) -> Option:
@@ -221,12 +221,12 @@ class _Tuner:
     def _net(self, algorithm: str, number: int) -> float:
         """A step between nodes, which shows in full where nodes have one GPU."""
         exposed = self.gpus == 1 and algorithm != "pat"
-        return self.facts.net["tree" if exposed or algorithm == "tree" else algorithm][number]
+        return self.release.net["tree" if exposed or algorithm == "tree" else algorithm][number]
 
     def _ll_max(self) -> float:
         if self.nodes == 1:
-            return LL_MAX_BY_GPU[self.row]
+            return LL_MAX_BY_GPU[self.generation]
         return LL_MAX_BY_CPU["amd" if self.system.cpu == "amd" else "intel"][self.column - 1]
 
     def _plateau(self) -> float:
-        return 1.9 if self.row == "volta" else 1.4
+        return 1.9 if self.generation == "volta" else 1.4

@@ -1,1 +1,1 @@
-"""What the links between nodes carry, as flows that share them fairly."""
+"""The network between nodes: flows that share its links fairly, and what that leaves of the NICs' rate."""

@@ -1,4 +1,4 @@
-"""How much of its NIC's rate the slowest transfer of a pattern gets, when all of them run at once on a fabric."""
+"""How much of its NIC's rate the slowest transfer of a pattern gets, if all transfers run at once on a fabric."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _EVEN = MOST // 4  # of those that then stand for the others: that they are alik
 
 @dataclass(frozen=True)
 class Scenario:
-    """A system and what befell it."""
+    """A system with injected faults and load."""
 
     system: System
     faults: tuple[Fault, ...] = ()
@@ -82,9 +82,9 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Outcome:
     own = fabric.route(sender, receiver, random)
     other = _others(scenario, fabric, (sender, receiver), random) if scenario.job else None
     paths, capacity, weights = _together(own, other, fabric, fair / flows, scenario.job)
-    found = max_min(paths, capacity, weights)
+    rates = max_min(paths, capacity, weights)
     alike = even or not scenario.hashed or nics == system.nics.per_node
-    return _outcome(fabric, own, found, paths, flows, fair, alike)
+    return _outcome(fabric, own, rates, paths, flows, fair, alike)
 
 
 def draws(scenario: Scenario, pattern: str) -> int:
@@ -145,17 +145,17 @@ def _padded(own: list[Integers], other: list[Integers]) -> tuple[list[Integers],
 
 
 def _outcome(
-    fabric: Fabric, own: list[Integers], found: Rates, paths: Paths, flows: int, fair: float, alike: bool
+    fabric: Fabric, own: list[Integers], rates: Rates, paths: Paths, flows: int, fair: float, alike: bool
 ) -> Outcome:
     count = len(own[0])
-    rates = found.rates[:count].reshape(-1, flows)
-    slow = int(found.rates[:count].argmin())
-    link = int(found.bottleneck[slow])
+    transfers = rates.rates[:count].reshape(-1, flows)
+    slow = int(rates.rates[:count].argmin())
+    link = int(rates.bottleneck[slow])
     there = paths.owners()[paths.links == link]
     crossing = np.any([step >= 0 for step in own[2:]], axis=0).mean() if own[2:] else 0.0
     return Outcome(
-        share=min(1.0, float(rates.min() * flows / fair)),
-        mean=float(np.minimum(rates.sum(axis=1) / fair, 1.0).mean()),
+        share=min(1.0, float(transfers.min() * flows / fair)),
+        mean=float(np.minimum(transfers.sum(axis=1) / fair, 1.0).mean()),
         sender=fabric.name(int(own[0][slow])),
         link=fabric.name(link),
         meeting=int((there < count).sum()),

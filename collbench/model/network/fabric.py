@@ -1,4 +1,4 @@
-"""What joins the nodes of a described system, as links with capacities and the links that a transfer takes.
+"""What joins the nodes of a described system: links with capacities, and which of them a transfer takes.
 
 Trees of switches, in two forms.  Rail-optimised: NIC r of every node on the leaves of rail r; the rails never meet.
 Fat tree: all NICs of a node on the same leaf, which the first tier says by the name "tor" (top of rack).  `torus.py`
@@ -31,13 +31,13 @@ class Fault:
 
     def nic(self) -> tuple[int, int] | None:
         """Node and NIC, if it is the link of one."""
-        found = _NIC.fullmatch(self.link)
-        return (int(found[1]), int(found[2])) if found else None
+        match = _NIC.fullmatch(self.link)
+        return (int(match[1]), int(match[2])) if match else None
 
     def ends(self) -> tuple[str, int, int]:
         """What it joins, and the numbers of the two: "leaf:spine", 3, 1; an empty name if it is written otherwise."""
-        found = _LINK.fullmatch(self.link)
-        return (f"{found[1]}:{found[3]}", int(found[2]), int(found[4])) if found else ("", 0, 0)
+        match = _LINK.fullmatch(self.link)
+        return (f"{match[1]}:{match[3]}", int(match[2]), int(match[4])) if match else ("", 0, 0)
 
     def check(self, *names: str) -> None:
         """UsageError with the choices if it is none of those and no NIC."""

@@ -1,4 +1,4 @@
-"""Max-min fair rates of many flows over many links: what a network that treats all flows alike gives each of them.
+"""Max-min fair rates of many flows over many links, as in a network that treats all flows alike.
 
 Progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2): the rates of all flows grow together
 until a link is full, the flows through it stop there, the others grow on.  Done literally that is one round for each

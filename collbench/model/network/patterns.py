@@ -1,4 +1,4 @@
-"""Who sends to whom between nodes: the pairs of a pattern, on every rail, in the order in which a job has its nodes."""
+"""Who sends to whom between nodes: ring, tree and all-to-all, in the order in which a job has its nodes."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -52,7 +52,7 @@ PATTERNS = {
 
 
 def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
-    """Pairs of NICs, numbered node * nics + NIC, each to its like; `order` has the node at each place of the job."""
+    """Pairs of NICs of one rail, numbered node * nics + NIC; `order` has the node at each place of the job."""
     sender, receiver = (np.add.outer(order[place] * nics, np.arange(nics)).ravel() for place in pairs)
     return sender, receiver
 

@@ -1,4 +1,4 @@
-"""A torus of nodes: no switches, each node joined to the next in every dimension, the last to the first.
+"""A torus of nodes without switches: a node is joined to its neighbours in every dimension, the last to the first.
 
 A system asks for one by tiers of the name "torus", one for each dimension, whose radix is its length.  Every NIC of a
 node belongs to a torus of its own and is a router with two links in each dimension, each as fast as the NIC itself.

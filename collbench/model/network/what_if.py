@@ -1,9 +1,9 @@
-"""What becomes of a system's network if a link fails, switches are fewer, routing is static, another job comes.
+"""The words of `--what-if`, and what they leave of the NICs' rate: failed links, fewer switches, static routing.
 
     effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
 
 The factor is the slowest transfer's share of the rate that its NICs alone would give it, so `slowed(system, factor)` is
-a system whose NICs are as slow as that transfer, and every closed form holds for it.
+a system whose NICs are as slow as that transfer, and the equation holds for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ def pattern_of(collective: str, algorithm: str = "ring") -> str:
 
 def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:
     """All of them applied, in the order given; UsageError naming the choices."""
-    found = Scenario(system)
+    after = Scenario(system)
     for text in what_ifs:
         word, _, value = text.partition("=")
         if word not in WHAT_IFS:
@@ -67,8 +67,8 @@ def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:
         known = WHAT_IFS[word]
         if bool(value) != ("=" in known.form) and not (known.optional and not value and "=" not in text):
             raise UsageError(f"--what-if {text!r} is not complete or says too much; write {known.form}")
-        found = known.apply(found, value)
-    return found
+        after = known.apply(after, value)
+    return after
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collbench.analysis.compare.estimate import Estimate, Paired, pooled, separa
 from collbench.analysis.compare.estimate import paired as pair_of
 from collbench.analysis.compare.scatter import Scatter, scatter
 from collbench.analysis.compare.selection import Selection, selection
-from collbench.analysis.compare.verdicts import Row, Together, Verdict, curves, together, verdict
+from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, together, verdict
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runs.file import Run
@@ -145,7 +145,7 @@ def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty(me
 def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -> None:
     """Thirteen sizes of which the upper half is 10 % off are few looks, and say nothing of the mean."""
     one = [measurement(nbytes=size) for size in SIZES]
-    assert [len(curve) for curve in curves([*one, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
+    assert [len(curve) for curve in by_curve([*one, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
     steps, swings = ([0.1 * (place >= 7) for place in range(13)], [0.1 * (place % 2) for place in range(13)])
     stepped, swinging = (together(list(zip(one, logs, strict=True)), 0.95, 0.05) for logs in (steps, swings))
     assert (stepped.verdict, swinging.verdict) == (Verdict.INCONCLUSIVE, Verdict.SLOWER)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Facts, Verdict, diagnose
+from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, diagnose
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES
 from collbench.analysis.traffic import in_words, traffic
 from collbench.measurement import Measurement
@@ -16,7 +16,7 @@ from tests.conftest import case
 from tests.model.systems import POLARIS, Published, published
 
 SIZES = [2**power for power in range(3, 34)]
-QUIET = Facts({})
+QUIET = Evidence({})
 H100 = files.load("dgx-h100")
 PCIE = files.load("pcie4-l40s")
 
@@ -51,7 +51,7 @@ def test_a_machine_that_is_as_modelled_is_as_expected(name: str) -> None:
     system = files.load(name)
     for each in (system, system.of(4)) if system.nics else (system,):
         found = diagnose(measured_on(each), each, QUIET)
-        assert (found.verdict, found.reasons) == (Verdict.AS_EXPECTED, ())
+        assert (found.verdict, found.reasons) == (Health.AS_EXPECTED, ())
 
 
 def shared_memory(system: System) -> System:
@@ -79,7 +79,7 @@ def test_a_degraded_machine_is_slow_for_the_right_reason(
 ) -> None:
     """First of all reasons, and the times under it are within a few per cent."""
     found = diagnose(measured_on(change(system)), system, QUIET)
-    assert found.verdict is Verdict.SLOW
+    assert found.verdict is Health.SLOW
     assert found.reasons[0].hypothesis.name.startswith(reason)
     assert found.reasons[0].off < 1.1
 
@@ -88,7 +88,7 @@ def test_a_constant_more_is_bound_by_launches() -> None:
     """A hundred microseconds on every message: large ones are right."""
     rows = [replace(each, seconds=(each.typical + 100e-6,)) for each in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
-    assert found.verdict is Verdict.SLOW
+    assert found.verdict is Health.SLOW
     assert "constant time more" in found.reasons[0].hypothesis.name
 
 
@@ -104,7 +104,7 @@ def test_times_that_scatter_are_a_busy_gpu() -> None:
     busy = diagnose(slowed([3, 4.5, 2, 3.2, 2.5, 5]), H100, QUIET)
     assert "busy with something else" in busy.reasons[0].hypothesis.name
     steady = diagnose(slowed([3]), H100, QUIET)
-    assert steady.verdict is Verdict.SLOW
+    assert steady.verdict is Health.SLOW
     assert not any("busy" in reason.hypothesis.name for reason in steady.reasons)
 
 
@@ -115,7 +115,7 @@ def test_what_was_set_decides_between_reasons() -> None:
     """
     half = measured_on(network(H100.of(4), rate=25e9))
     plain = diagnose(half, H100.of(4), QUIET)
-    told = diagnose(half, H100.of(4), Facts({"NCCL_IB_HCA": "mlx5_0"}))
+    told = diagnose(half, H100.of(4), Evidence({"NCCL_IB_HCA": "mlx5_0"}))
     assert plain.reasons[0].hypothesis.name.startswith("PCIe of an older generation")
     assert {reason.hypothesis.name for reason in plain.reasons} >= {
         reason.hypothesis.name for reason in told.reasons[:2]
@@ -126,14 +126,14 @@ def test_what_was_set_decides_between_reasons() -> None:
 
 def test_a_variable_alone_makes_no_machine_slow() -> None:
     """NCCL_P2P_DISABLE=0 says nothing, and times that are right are right whatever was set."""
-    assert diagnose(measured_on(H100), H100, Facts({"NCCL_P2P_DISABLE": "1"})).verdict is Verdict.AS_EXPECTED
+    assert diagnose(measured_on(H100), H100, Evidence({"NCCL_P2P_DISABLE": "1"})).verdict is Health.AS_EXPECTED
     assert not HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "0"}, ())
     assert HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "1"}, ()) == ["NCCL_P2P_DISABLE=1"]
 
 
 def test_a_machine_twice_as_fast_is_faster_than_modelled() -> None:
     """Rather than praised as expected: the model, or the name after --as, is wrong."""
-    assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Verdict.FASTER
+    assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Health.FASTER
 
 
 def test_a_few_sizes_out_of_line_are_none_of_the_machine() -> None:
@@ -141,24 +141,24 @@ def test_a_few_sizes_out_of_line_are_none_of_the_machine() -> None:
     rows = measured_on(H100)
     for place in (0, 14, 15):
         rows[place] = replace(rows[place], seconds=(rows[place].typical * 8,))
-    assert diagnose(rows, H100, QUIET).verdict is Verdict.AS_EXPECTED
+    assert diagnose(rows, H100, QUIET).verdict is Health.AS_EXPECTED
 
 
 def test_unknown_is_an_answer() -> None:
     """No system, too few sizes, an implementation without a model: each with its reason."""
     rows = measured_on(H100)
-    assert diagnose(rows, None, Facts({}, (), "no header")).remark == "no header"
+    assert diagnose(rows, None, Evidence({}, (), "no header")).remark == "no header"
     few = diagnose(rows[:2], H100, QUIET)
-    assert (few.verdict, few.remark) == (Verdict.UNKNOWN, "2 sizes measured; 3 are needed")
+    assert (few.verdict, few.remark) == (Health.UNKNOWN, "2 sizes measured; 3 are needed")
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
-    assert foreign.verdict is Verdict.UNKNOWN
+    assert foreign.verdict is Health.UNKNOWN
     assert "mpi has no model" in foreign.remark
 
 
 def test_slow_without_a_reason_stays_without_one() -> None:
     """Thirty times slower at all sizes alike is nothing that the model can change."""
     found = diagnose(measured_on(H100, times=30), H100, QUIET)
-    assert (found.verdict, found.reasons) == (Verdict.SLOW, ())
+    assert (found.verdict, found.reasons) == (Health.SLOW, ())
 
 
 def test_busbw_above_the_line_is_explained() -> None:
@@ -204,7 +204,7 @@ def sorted_out() -> dict[str, dict[str, Diagnosis]]:
 
 def slow(found: dict[str, Diagnosis]) -> list[str]:
     """Names of those that are called slow."""
-    return [name for name, each in found.items() if each.verdict is Verdict.SLOW]
+    return [name for name, each in found.items() if each.verdict is Health.SLOW]
 
 
 def test_published_sweeps_that_are_degraded_are_slow(sorted_out: dict[str, dict[str, Diagnosis]]) -> None:

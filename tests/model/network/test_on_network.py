@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from collbench.cases import geometric
-from collbench.model.network.on_network import expected, on_network
+from collbench.model.network.on_network import network_curve, network_effect
 from collbench.model.predict import curve
 from collbench.topology import files
 from tests.conftest import case
@@ -23,7 +23,7 @@ def test_a_network_that_slows_nothing_changes_nothing(collective: str) -> None:
     """To the last digit."""
     system = files.load("dgx-h100").of(16)
     wanted = cases(collective, system.ranks)
-    assert expected(system, wanted) == curve(system, wanted)
+    assert network_curve(system, wanted) == curve(system, wanted)
 
 
 @pytest.mark.parametrize("nodes", [64, 512])
@@ -35,8 +35,8 @@ def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes(
     """Never faster than without, never by more than the NICs lose, though algorithms change along the sizes."""
     system = files.load(name).of(nodes)
     wanted = cases(collective, system.ranks)
-    before, after = curve(system, wanted), expected(system, wanted, what_ifs=what_ifs)
-    factors = [on_network(system, collective, each.algorithm, what_ifs).factor for each in before]
+    before, after = curve(system, wanted), network_curve(system, wanted, what_ifs=what_ifs)
+    factors = [network_effect(system, collective, each.algorithm, what_ifs).factor for each in before]
     assert min(factors) < 1
     ratios = [slow.seconds / fast.seconds for fast, slow in zip(before, after, strict=True)]
     assert all(0.999999 <= ratio <= 1.000001 / min(factors) for ratio in ratios)
@@ -51,15 +51,15 @@ def test_a_size_is_predicted_alike_alone_and_among_others() -> None:
     """Whichever sizes a sweep has."""
     system = files.load("dgx-h100").of(64)
     wanted = cases("allreduce", system.ranks)
-    together = expected(system, wanted, what_ifs=("ecmp",))
+    together = network_curve(system, wanted, what_ifs=("ecmp",))
     for place in range(0, len(wanted), 7):
-        (alone,) = expected(system, [wanted[place]], what_ifs=("ecmp",))
+        (alone,) = network_curve(system, [wanted[place]], what_ifs=("ecmp",))
         assert alone.seconds == pytest.approx(together[place].seconds)
 
 
 def test_a_network_is_noted_where_it_slows() -> None:
     """With what the NICs keep."""
     system = files.load("dgx-h100").of(64)
-    each = expected(system, [case(nbytes=2**30, ranks=512)], what_ifs=("oversubscription=4",))[0]
-    share = on_network(system, "allreduce", each.algorithm, ("oversubscription=4",)).factor
+    each = network_curve(system, [case(nbytes=2**30, ranks=512)], what_ifs=("oversubscription=4",))[0]
+    share = network_effect(system, "allreduce", each.algorithm, ("oversubscription=4",)).factor
     assert each.note == f"NICs at {share:.0%}"
