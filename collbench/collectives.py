@@ -2,6 +2,7 @@
 
 Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md).  To add a collective, add a record here;
 buffers, checks, tables, command line and tests follow from it.
+Predictions need its record in model/schedule.py, too.
 
 A buffer is a row of equal blocks.  A collective that is `sharded` splits its nbytes into one block a rank; for the
 others the whole array is one block.
