@@ -30,28 +30,30 @@ class Chosen:
 @lru_cache(maxsize=256)
 def choose(system: System, collective: str) -> Chosen:
     """The option with the least time by NCCL's own estimate."""
-    known = tuple(options(system, collective))
-    raw = np.stack([option.seconds(SIZES) for option in known])
-    return Chosen(known, tuple(int(index) for index in raw.argmin(axis=0)))
+    usable = options(system, collective)
+    estimates = np.stack([option.seconds(SIZES) for option in usable])
+    return Chosen(usable, tuple(int(index) for index in estimates.argmin(axis=0)))
 
 
 @lru_cache(maxsize=256)
-def terms(system: System, collective: str, known: Constants = CONSTANTS) -> Terms:
+def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> Terms:
     """Parts of the equation for all ranks of the system."""
     if system.ranks == 1:
-        return _alone(system, known)
+        return _alone(system, constants)
     schedule = schedule_of(collective)
     if schedule.direct:
-        return direct.terms(system, schedule.direct, known)
+        return direct.terms(system, schedule.direct, constants)
     chosen = choose(system, collective)
     every = chosen.options
-    shapes = [shape(system, option.algorithm, option.protocol, known) for option in every]
+    shapes = [shape(system, option.algorithm, option.protocol, constants) for option in every]
     pairs = list(zip(every, shapes, strict=True))
     return Terms(
-        issue=issue(system, known),
-        launch=launch(system, known),
+        issue=issue(system, constants),
+        launch=launch(system, constants),
         latency=chosen.spread([option.base + option.intra + option.inter * _depth(system, option) for option in every]),
-        network=chosen.spread([option.hops * _depth(system, option) * alpha_net(system, known) for option in every]),
+        network=chosen.spread(
+            [option.hops * _depth(system, option) * alpha_net(system, constants) for option in every]
+        ),
         kappa=chosen.spread([kappa for kappa, _ in shapes]),
         rate=chosen.spread([_rate(system, collective, option) * eta for option, (_, eta) in pairs]),
         limit=chosen.spread([limit(system, collective, option.algorithm) for option in every]),
@@ -68,7 +70,7 @@ def _depth(system: System, option: Option) -> float:
 
 
 def _rate(system: System, collective: str, option: Option) -> float:
-    """Bytes/s of the array that eta is a share of: NCCL's figure, but where that is known to be off.
+    """Bytes/s of the array that eta is a share of: NCCL's figure, but where that is off.
 
     NVLSTree's is a ceiling per release; its ports and cards, which hinder each other, explain all releases with one
     eta.  Through the host's memory, bytes in and bytes out share the slot, so that only two ranks one of which merely
@@ -99,11 +101,11 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
 COPY = 3e-6  # seconds until a copy of nothing is done, its launch hidden
 
 
-def _alone(system: System, known: Constants) -> Terms:
+def _alone(system: System, constants: Constants) -> Terms:
     """One rank copies its input."""
     flat = np.zeros_like(SIZES)
     memory = copied(system) / 2
     return Terms(
-        issue(system, known), launch(system, known), flat + COPY, flat, flat, flat + memory, flat + memory,
+        issue(system, constants), launch(system, constants), flat + COPY, flat, flat, flat + memory, flat + memory,
         ("copy",) * len(SIZES), ("",) * len(SIZES),
     )  # fmt: skip

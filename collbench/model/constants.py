@@ -54,36 +54,36 @@ OLD = ("sm60", "sm70", "sm75", "sm80", "sm86")
 """Architectures before Hopper, of those with NVLink."""
 
 
-def alpha_net(system: System, known: Constants = CONSTANTS) -> float:
+def alpha_net(system: System, constants: Constants = CONSTANTS) -> float:
     """Seconds that a hop between nodes takes longer than NCCL counts, by the transport."""
     if not system.nics:
-        return known.net_tcp
+        return constants.net_tcp
     old = "_old" if system.nics.transport == "efa" and system.arch in OLD else ""
-    return float(getattr(known, f"net_{system.nics.transport}{old}"))
+    return float(getattr(constants, f"net_{system.nics.transport}{old}"))
 
 
-def issue(system: System, known: Constants = CONSTANTS) -> float:
+def issue(system: System, constants: Constants = CONSTANTS) -> float:
     """Seconds from one operation's start to the next's on the host, which launches a kernel for each of its GPUs."""
     if system.launch == "torch":
-        return known.eager
-    return known.issue * (system.gpus if system.launch == "single-process" else 1)
+        return constants.eager
+    return constants.issue * (system.gpus if system.launch == "single-process" else 1)
 
 
-def launch(system: System, known: Constants = CONSTANTS) -> float:
+def launch(system: System, constants: Constants = CONSTANTS) -> float:
     """Seconds that an operation takes longer for how it is started, not hidden behind the one before."""
-    return known.torch if system.launch == "torch" else 0.0
+    return constants.torch if system.launch == "torch" else 0.0
 
 
-def shape(system: System, algorithm: str, protocol: str, known: Constants = CONSTANTS) -> tuple[float, float]:
+def shape(system: System, algorithm: str, protocol: str, constants: Constants = CONSTANTS) -> tuple[float, float]:
     """(kappa, eta): what filling an algorithm's pipeline costs, and what it reaches of the rate taken for it."""
     if system.meets_over_pcie and system.nodes == 1:
-        return (known.kappa_pcie, known.eta_pcie) if system.p2p else (known.kappa_host, known.eta_host)
+        return (constants.kappa_pcie, constants.eta_pcie) if system.p2p else (constants.kappa_host, constants.eta_host)
     kind = algorithm if algorithm in ("nvls", "nvlstree") else "ring" if algorithm in ("ring", "pat") else "tree"
     place = "ring_net" if kind == "ring" and system.nodes > 1 else kind
-    eta = float(getattr(known, f"eta_{place}"))
+    eta = float(getattr(constants, f"eta_{place}"))
     low = protocol != "simple"
     if place == "ring" and system.arch in OLD:
-        return known.kappa_ring_old, known.eta_low_old if low else eta
+        return constants.kappa_ring_old, constants.eta_low_old if low else eta
     if low:
-        return known.kappa_low if system.nodes == 1 else known.kappa_low_net, eta
-    return float(getattr(known, f"kappa_{place.removesuffix('tree') or place}")), eta
+        return constants.kappa_low if system.nodes == 1 else constants.kappa_low_net, eta
+    return float(getattr(constants, f"kappa_{place.removesuffix('tree') or place}")), eta

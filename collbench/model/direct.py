@@ -69,18 +69,18 @@ SENDRECV = Direct(_sendrecv, peers=lambda ranks: 1)
 ROOTED = Direct(_rooted)
 
 
-def terms(system: System, direct: Direct, known: Constants) -> Terms:
+def terms(system: System, direct: Direct, constants: Constants) -> Terms:
     """Parts of the equation for all ranks of the system."""
     peers = direct.peers(system.ranks)
     near = min(peers, system.gpus - 1)
     per_byte = direct.per_byte(system)
     filling = FIRST + PEER * near
-    waiting = filling + known.post_net * (peers - near)
-    between = alpha_net(system, known) if system.nodes > 1 else 0.0
+    waiting = filling + constants.post_net * (peers - near)
+    between = alpha_net(system, constants) if system.nodes > 1 else 0.0
     driven = system.gpus if system.launch == "single-process" else 1
     return Terms(
-        issue=issue(system, known) + driven * POST * peers,
-        launch=launch(system, known),
+        issue=issue(system, constants) + driven * POST * peers,
+        launch=launch(system, constants),
         latency=np.full_like(SIZES, waiting),
         network=np.full_like(SIZES, between),
         kappa=np.full_like(SIZES, KAPPA * np.sqrt(filling / (waiting + between))),

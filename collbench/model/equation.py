@@ -54,17 +54,17 @@ class Terms:
     algorithms: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
 
-    def seconds(self, how: Calibration = DEFAULT) -> Floats:
+    def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
         """At each of SIZES; never less for more bytes, nor faster than the hardware can carry them."""
-        waiting = self.latency * how.latency + self.network * how.network
-        carrying = SIZES / np.minimum(self.rate * how.rate, self.limit)
-        filling = self.kappa * how.filling * np.sqrt(waiting * carrying)
-        working = self.launch * how.launch + waiting + filling + carrying
-        return np.asarray(np.maximum.accumulate(np.hypot(self.issue * how.launch, working)), np.float64)
+        waiting = self.latency * calibration.latency + self.network * calibration.network
+        carrying = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
+        filling = self.kappa * calibration.filling * np.sqrt(waiting * carrying)
+        working = self.launch * calibration.launch + waiting + filling + carrying
+        return np.asarray(np.maximum.accumulate(np.hypot(self.issue * calibration.launch, working)), np.float64)
 
-    def at(self, nbytes: Floats, how: Calibration = DEFAULT) -> Floats:
+    def at(self, nbytes: Floats, calibration: Calibration = DEFAULT) -> Floats:
         """At other sizes in bytes, each at least 1."""
-        return between(nbytes, self.seconds(how))
+        return between(nbytes, self.seconds(calibration))
 
 
 def between(nbytes: Floats, seconds: Floats) -> Floats:
