@@ -50,7 +50,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Slowest:
     """The slowest transfer, and where it is held up."""
 
     share: float  # of what it would get if only NICs had limits
@@ -65,7 +65,7 @@ class Outcome:
     alike: bool  # whether the others are the same, so that nothing is missed
 
 
-def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Outcome:
+def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     """One drawing of order and hashes; UsageError for one node, no NICs, a link that is not there, a node cut off."""
     system = scenario.system
     if system.nodes < 2 or not system.nics:
@@ -84,7 +84,7 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Outcome:
     paths, capacity, weights = _together(own, other, fabric, fair / flows, scenario.job)
     rates = max_min(paths, capacity, weights)
     alike = even or not scenario.hashed or nics == system.nics.per_node
-    return _outcome(fabric, own, rates, paths, flows, fair, alike)
+    return _slowest(fabric, own, rates, paths, flows, fair, alike)
 
 
 def draws(scenario: Scenario, pattern: str) -> int:
@@ -144,16 +144,16 @@ def _padded(own: list[Integers], other: list[Integers]) -> tuple[list[Integers],
     return [*own, *[nothing] * (steps - len(own))], [*other, *[nothing] * (steps - len(other))]
 
 
-def _outcome(
+def _slowest(
     fabric: Fabric, own: list[Integers], rates: Rates, paths: Paths, flows: int, fair: float, alike: bool
-) -> Outcome:
+) -> Slowest:
     count = len(own[0])
     transfers = rates.rates[:count].reshape(-1, flows)
     slow = int(rates.rates[:count].argmin())
     link = int(rates.bottleneck[slow])
     there = paths.owners()[paths.links == link]
     crossing = np.any([step >= 0 for step in own[2:]], axis=0).mean() if own[2:] else 0.0
-    return Outcome(
+    return Slowest(
         share=min(1.0, float(transfers.min() * flows / fair)),
         mean=float(np.minimum(transfers.sum(axis=1) / fair, 1.0).mean()),
         sender=fabric.name(int(own[0][slow])),
@@ -167,6 +167,6 @@ def _outcome(
     )
 
 
-def median(outcomes: Sequence[Outcome]) -> Outcome:
+def median(drawings: Sequence[Slowest]) -> Slowest:
     """The one in the middle by share: a drawing that can be pointed at, unlike a mean of them."""
-    return sorted(outcomes, key=lambda outcome: outcome.share)[len(outcomes) // 2]
+    return sorted(drawings, key=lambda drawing: drawing.share)[len(drawings) // 2]

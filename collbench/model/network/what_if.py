@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from collbench.errors import UsageError, unknown
-from collbench.model.network.contention import Outcome, Scenario, draws, median, solve
+from collbench.model.network.contention import Scenario, Slowest, draws, median, solve
 from collbench.model.network.fabric import Fault
 from collbench.model.network.patterns import PATTERNS
 from collbench.model.schedule import schedule_of
@@ -37,12 +37,12 @@ def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect
         raise unknown("pattern", pattern, PATTERNS)
     before = Scenario(system)
     after = scenario(system, what_ifs)
-    outcome = _typical(after, pattern)
-    unchanged = outcome if after == before else _typical(before, pattern)
-    words = _explain(after, outcome)
+    slowest = _typical(after, pattern)
+    unchanged = slowest if after == before else _typical(before, pattern)
+    words = _explain(after, slowest)
     if after != before and unchanged.share < _WHOLE:
         words += f"; {unchanged.share:.0%} as the system is described"
-    return Effect(outcome.share, outcome.sender, words, unchanged.share, outcome.mean)
+    return Effect(slowest.share, slowest.sender, words, unchanged.share, slowest.mean)
 
 
 def slowed(system: System, factor: float) -> System:
@@ -160,23 +160,23 @@ def _number(word: str, value: str, low: float, high: float) -> float:
     return number
 
 
-def _typical(now: Scenario, pattern: str) -> Outcome:
+def _typical(now: Scenario, pattern: str) -> Slowest:
     """The middle one of some drawings of hashes and order, always the same ones."""
     first = solve(now, pattern, 0)
     return median([first, *(solve(now, pattern, seed) for seed in range(1, draws(now, pattern)))])
 
 
-def _explain(now: Scenario, outcome: Outcome) -> str:
+def _explain(now: Scenario, slowest: Slowest) -> str:
     order = "nodes in order" if now.in_order else "nodes in random order"
-    if outcome.share >= _WHOLE:
-        apart = "" if now.torus else f", {outcome.apart:.0%} of the transfers between leaves"
+    if slowest.share >= _WHOLE:
+        apart = "" if now.torus else f", {slowest.apart:.0%} of the transfers between leaves"
         return f"every NIC gets its whole rate: {order}{apart}"
-    others = f" ({outcome.others} of them another job's)" if outcome.others else ""
-    meeting = outcome.meeting + outcome.others
+    others = f" ({slowest.others} of them another job's)" if slowest.others else ""
+    meeting = slowest.meeting + slowest.others
     flows = f"{meeting} flow{'s' if meeting > 1 else ''}{others} meet{'' if meeting > 1 else 's'}"
     per_node = now.system.nics.per_node if now.system.nics else 1
-    some = "" if outcome.alike else f"; {outcome.rails} of {per_node} rails followed"
+    some = "" if slowest.alike else f"; {slowest.rails} of {per_node} rails followed"
     return (
-        f"the slowest NIC ({outcome.sender}) gets {outcome.share:.0%} of its rate: {flows} on {outcome.link}, "
-        f"with room for {outcome.room:.0f}; all get {outcome.mean:.0%} on average, {order}{some}"
+        f"the slowest NIC ({slowest.sender}) gets {slowest.share:.0%} of its rate: {flows} on {slowest.link}, "
+        f"with room for {slowest.room:.0f}; all get {slowest.mean:.0%} on average, {order}{some}"
     )

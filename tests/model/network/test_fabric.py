@@ -171,8 +171,8 @@ def test_static_hashing_avoids_a_failed_link_but_not_a_slow_one() -> None:
 @pytest.mark.parametrize(("left", "share"), [(0.0, 15 / 16), (0.5, 0.5)])
 def test_hashing_taken_as_even_waits_for_its_slowest_path(left: float, share: float) -> None:
     """An all-to-all of 1,000 nodes is too large to follow: a failed path is avoided, one at half its rate is not."""
-    outcome = solve(Scenario(hashed(system(1000)), (Fault("leaf3:spine1", left),)), "alltoall")
-    assert outcome.share == pytest.approx(share * 999 / 968, rel=0.02)
+    slowest = solve(Scenario(hashed(system(1000)), (Fault("leaf3:spine1", left),)), "alltoall")
+    assert slowest.share == pytest.approx(share * 999 / 968, rel=0.02)
 
 
 def test_a_slow_nic_is_slow_both_ways() -> None:
@@ -205,9 +205,9 @@ def test_another_job_takes_its_share_of_full_links(share: float) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_dead_nic_doubles_what_its_neighbour_carries(pattern: str) -> None:
     """Both ends move to the next rail, as NCCL does."""
-    outcome = solve(Scenario(system(8), (Fault("nic:3.7"),)), pattern)
-    assert outcome.share == pytest.approx(0.5)
-    assert outcome.link == "NIC 0 of node 3"
+    slowest = solve(Scenario(system(8), (Fault("nic:3.7"),)), pattern)
+    assert slowest.share == pytest.approx(0.5)
+    assert slowest.link == "NIC 0 of node 3"
     slow = solve(Scenario(system(8), (Fault("nic:3.7", 0.5),)), pattern)
     assert slow.share == pytest.approx(0.5)
     assert slow.link == "NIC 7 of node 3"
@@ -319,9 +319,9 @@ def test_a_link_that_is_not_there_is_refused_with_the_choices(tiers: tuple[Tier,
 
 def test_the_median_is_one_of_the_drawings() -> None:
     """So that the link it names is one where it happens."""
-    outcomes = [solve(Scenario(hashed(system(64))), "ring", seed) for seed in range(5)]
-    assert median(outcomes) in outcomes
-    assert median(outcomes).share == pytest.approx(np.median([outcome.share for outcome in outcomes]))
+    drawings = [solve(Scenario(hashed(system(64))), "ring", seed) for seed in range(5)]
+    assert median(drawings) in drawings
+    assert median(drawings).share == pytest.approx(np.median([drawing.share for drawing in drawings]))
 
 
 def test_the_same_seed_draws_the_same() -> None:
