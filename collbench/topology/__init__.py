@@ -4,7 +4,6 @@ Facts are stored, in SI units: bytes, and bytes per second of one direction.  Ra
 """
 
 from collbench.topology.devices import Cache, Driver, Fabric, Gpu, Host, Kind, Link, NumaNode, NvLink, Pcie, Socket
-from collbench.topology.system import System
 from collbench.topology.topology import Topology
 
 __all__ = [
@@ -19,6 +18,5 @@ __all__ = [
     "NvLink",
     "Pcie",
     "Socket",
-    "System",
     "Topology",
 ]
