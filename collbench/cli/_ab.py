@@ -20,10 +20,10 @@ from collbench.cli._progress import Status
 from collbench.cli._sweep_table import draw_plots
 from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
 from collbench.errors import UsageError
+from collbench.launcher import launched
 from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.session import exit_status
-from collbench.measure.world import launched
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms import PLATFORMS
 from collbench.runs import file

@@ -14,9 +14,9 @@ from collbench.cli._sweep_table import carry_out, close
 from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row, title
 from collbench.errors import UsageError, unknown
 from collbench.implementations import choose
+from collbench.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
-from collbench.measure.world import launched
 from collbench.measurement import Prediction, Result
 from collbench.model.network.on_network import on_network
 from collbench.model.network.what_if import pattern_of

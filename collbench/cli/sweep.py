@@ -55,8 +55,8 @@ def command(**options: Any) -> int:
     from collbench.cli._predict import find_system, predict
     from collbench.cli._sweep_table import carry_out
     from collbench.errors import UsageError
+    from collbench.launcher import launched
     from collbench.measure.session import Session
-    from collbench.measure.world import launched
 
     if options["ab"]:
         from collbench.cli._ab import carry_out_pair
