@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, interval
-from collbench.model.least_squares import Floats
+from collbench.analysis.fit.least_squares import Floats
 
 _GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
 
