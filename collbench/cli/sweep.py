@@ -21,7 +21,9 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 )
 @click.option("--nodes", type=int, metavar="N", help="Nodes of a described system; default: as it says, mostly 1.")
 @click.option("-g", "--ranks", "--ngpus", "ranks", type=int, help="Ranks; default: every GPU, on a CPU 2.")
-@click.option("--ranks-per-node", type=int, metavar="N", help="Of a described system; default: every GPU of a node.")
+@click.option(
+    "--ranks-per-node", type=int, metavar="N", help="GPUs to use of each node of a described system; default: all."
+)
 @click.option("-b", "--minbytes", default="8", metavar="SIZE", help="Smallest message.")
 @click.option(
     "-e", "--maxbytes", metavar="SIZE", help="Largest message; default: 128M, or what memory allows; predicted 8G."

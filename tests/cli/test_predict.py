@@ -186,7 +186,6 @@ def test_some_ranks_of_every_node_are_predicted_as_such(collbench: Command, tmp_
             "--ranks 80 is not --ranks-per-node 4 on 10 nodes; give --ranks 40, or leave it out",
         ),
         (["predict", "dgx-h100", "--ranks-per-node", "4", "--ranks", "10"], "on 3 nodes; give --ranks 12"),
-        (["predict", "pcie4-4090", "--ranks-per-node", "2", "--nodes", "2"], "has no network cards to join 2 nodes"),
         (["sweep", "--on", "cpu", "--ranks-per-node", "2"], "--ranks-per-node goes with a described system"),
         (["predict", "dgx-h100", "-r", "8"], "--root 8 is no rank; choose from 0 to 7"),
         (["predict", "dgx-h100", "--impl", "mpi"], "mpi does not run on gpu; choose from"),
