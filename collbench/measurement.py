@@ -227,16 +227,19 @@ class Explanation:
     def spent(self, part: str) -> float:
         """Seconds in a phase, the mean over the ranks' longest tracks; or LAUNCH, in none of them.
 
-        LAUNCH is what comes before a kernel starts, after it ends and between operations.
+        LAUNCH is what comes before a kernel starts, after it ends and between operations.  NaN without tracks.
         """
+        if not self.tracks:
+            return math.nan
         if part == LAUNCH:
             return max(0.0, self.traced - sum(map(self.spent, PHASES)))
         tracks = self.longest()
         return sum(track.spent[part] for track in tracks) / len(tracks)
 
     def share(self, part: str) -> float:
-        """Of all parts together."""
-        return self.spent(part) / sum(map(self.spent, PARTS))
+        """Of all parts together; 0 where the clock saw no time pass, NaN without tracks."""
+        whole = sum(map(self.spent, PARTS))
+        return self.spent(part) / whole if whole else 0.0
 
     @property
     def overhead(self) -> float:

@@ -7,7 +7,10 @@ from statistics import NormalDist
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The percentile by linear interpolation between order statistics (NumPy's default)."""
+    """The percentile by linear interpolation between order statistics: NumPy's default.
+
+    NumPy itself takes 100 us for a row's samples, 50 times as long; the ranks ask between two samples.
+    """
     ordered = sorted(samples)
     place = (len(ordered) - 1) * percent / 100
     low = math.floor(place)
@@ -50,16 +53,7 @@ def relative_halfwidth(samples: Sequence[float]) -> float:
 
 
 def student(probability: float, freedom: int) -> float:
-    """The quantile of Student's t: exact for 1 and 2 degrees of freedom, else G. W. Hill's expansion (1970)."""
-    if freedom == 1:
-        return math.tan(math.pi * (probability - 0.5))
-    if freedom == 2:
-        return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))
-    z = NormalDist().inv_cdf(probability)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return float(z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms)))
+    """The quantile of Student's t with so many degrees of freedom."""
+    from scipy.special import stdtrit  # 0.1 s, which no sweep and no help should wait for
+
+    return float(stdtrit(freedom, probability))

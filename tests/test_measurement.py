@@ -1,27 +1,32 @@
-"""What results say of themselves."""
+"""What a result says of itself."""
 
 import math
 
-from collbench.measurement import Prediction, Reported, observed, timed
-from tests.conftest import case, measurement
+import pytest
+
+from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
+from tests.conftest import case
 
 
-def reported(**fields: object) -> Reported:
-    return Reported(case(), "nccl", "gpu", **({"seconds": 4e-6, "statistic": "mean"} | fields))  # type: ignore[arg-type]
+def explanation(*seconds: float, traced: float = 4e-6) -> Explanation:
+    """A track of rank 0 with these seconds for each of the phases in order; none without any."""
+    spent = dict(zip(PHASES, seconds, strict=False))
+    tracks = (Track(0, 0, 0.0, sum(seconds), spent, ()),) if seconds else ()
+    return Explanation(case(), "ring-flags", "cpu", 4e-6, traced, tracks)
 
 
-def test_what_another_tool_reported_has_a_time_unless_it_found_it_wrong() -> None:
-    """Not checked is not wrong; a row that was found wrong, or has no time, is no result."""
-    good = [reported(), reported(wrong=0), measurement(), Prediction(case(), "nccl", 1e-6, 1e-6, 1e-6)]
-    bad = [reported(wrong=3), reported(seconds=0.0), measurement(seconds=())]
-    assert list(timed([*good, *bad])) == good
-    assert list(observed([*good, *bad])) == good[:3]
+def test_shares_of_an_operation_are_of_its_whole_time() -> None:
+    """What no track accounts for is the launch."""
+    result = explanation(1e-6, 1e-6, 0.0, 1e-6)
+    shares = {LAUNCH: 0.25, WAITED: 0.25, MOVED: 0.25, ADDED: 0, PUBLISHED: 0.25}
+    assert {part: result.share(part) for part in PARTS} == pytest.approx(shares)
 
 
-def test_a_figure_without_samples_has_no_interval() -> None:
-    """One printed mean says nothing of its spread; the samples, where there are some, do."""
-    alone, many = reported(), reported(samples=(1e-6,) * 4 + (3e-6,) * 5)
-    assert alone.typical == 4e-6
-    assert all(map(math.isnan, alone.band))
-    assert many.typical == 3e-6
-    assert many.band == (1e-6, 3e-6)
+def test_a_library_has_no_shares() -> None:
+    """It cannot be looked into: 0 % waited and 100 % launch would be made up."""
+    assert all(math.isnan(explanation().share(part)) for part in PARTS)
+
+
+def test_no_time_has_no_shares() -> None:
+    """Where the clock is too coarse to see any pass."""
+    assert {explanation(0.0, 0.0, 0.0, 0.0, traced=0.0).share(part) for part in PARTS} == {0.0}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from collbench.cases import Case
 from collbench.implementations import implementations
@@ -24,12 +25,26 @@ class Contest:
 
     @property
     def crossovers(self) -> list[float]:
-        """Sizes at which the faster one changes: straight lines between neighbours on log-log axes."""
-        return [
-            math.exp(math.log(size) + math.log(after / size) * math.log(fast) / math.log(fast / later))
-            for (size, fast), (after, later) in zip(self.speedups, self.speedups[1:], strict=False)
-            if (fast - 1) * (later - 1) < 0
-        ]
+        """Sizes at which the faster one changes: straight lines between neighbours on log-log axes.
+
+        Where both take the same time just then, it is at that size, or half way between several.
+        """
+        places = []
+        decided = [number for number, (_, speedup) in enumerate(self.speedups) if speedup != 1]
+        for left, right in pairwise(decided):
+            (size, fast), (after, later) = self.speedups[left], self.speedups[right]
+            if (fast > 1) == (later > 1):
+                continue
+            if right > left + 1:
+                places.append(math.sqrt(self.speedups[left + 1][0] * self.speedups[right - 1][0]))
+            else:
+                places.append(size * (after / size) ** (math.log(fast) / math.log(fast / later)))
+        return places
+
+    @property
+    def ties(self) -> list[int]:
+        """Sizes at which both take exactly the same time."""
+        return [size for size, speedup in self.speedups if speedup == 1]
 
 
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
@@ -70,20 +85,17 @@ def in_words(contest: Contest) -> str:
 
 
 def _outcome(contest: Contest) -> str:
-    wins = [speedup > 1 for _, speedup in contest.speedups]
+    wins = [speedup > 1 for _, speedup in contest.speedups if speedup != 1]
+    if not wins:
+        return f"is level with {contest.library} at every size"
+    verb, other = ("beats", "loses") if wins[0] else ("loses to", "wins")
     places = [f"about {format_size(place)}" for place in contest.crossovers]
-    if all(wins) or not any(wins):
-        return f"{'beats' if wins[0] else 'loses to'} {contest.library} at every size"
+    if not places:
+        level = " and ".join(map(format_size, contest.ties))
+        return f"{verb} {contest.library} at every size" + (f" but {level}, where they are level" if level else "")
     if len(places) == 1:
-        return f"{'beats' if wins[0] else 'loses to'} {contest.library} up to {places[0]} and {_other(wins[0])} above"
-    return (
-        f"{'beats' if wins[0] else 'loses to'} {contest.library} at the smallest size; "
-        f"the faster one changes at {', '.join(places)}"
-    )
-
-
-def _other(winning: bool) -> str:
-    return "loses" if winning else "wins"
+        return f"{verb} {contest.library} up to {places[0]} and {other} above"
+    return f"{verb} {contest.library} at the smallest size; the faster one changes at {', '.join(places)}"
 
 
 def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[tuple[int, int, str]]]]:

@@ -14,16 +14,16 @@ import click
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
 from collbench.cases import Sweep
-from collbench.cli._options import cut_short, default_folder, make_sweep
+from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
 from collbench.cli._patience import started
 from collbench.cli._progress import Status
 from collbench.cli._sweep_table import draw_plots
 from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
 from collbench.errors import UsageError
+from collbench.launcher import launched
 from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.session import exit_status
-from collbench.measure.world import launched
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms import PLATFORMS
 from collbench.runs import file
@@ -74,8 +74,10 @@ def _texts(options: Mapping[str, Any]) -> list[str]:
         raise UsageError(f"--ab is given {len(texts)} times, but compares two settings; leave some out")
     if options["on"] not in ("auto", *PLATFORMS):
         raise UsageError(f"--ab measures, and on --on {options['on']} nothing runs; choose from: auto, gpu, cpu")
-    if options["nodes"] is not None:
-        raise UsageError("--nodes goes with a described system, on which --ab has nothing to measure; leave it out")
+    if of_described(options):
+        raise UsageError(
+            f"{of_described(options)} goes with a described system, on which --ab has nothing to measure; leave it out"
+        )
     if launched():
         raise UsageError(
             "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "

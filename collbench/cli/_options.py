@@ -169,6 +169,12 @@ def new_folder(collectives: Sequence[str], where: str) -> Path:
     return folder
 
 
+def of_described(options: Mapping[str, Any]) -> str:
+    """The option among these that only a described system has a use for, if one is given."""
+    given = (name for name in ("nodes", "ranks_per_node") if options[name] is not None)
+    return next((f"--{name.replace('_', '-')}" for name in given), "")
+
+
 def left_aside(wanted: str, platform: str) -> str:
     """A line for the user if `auto` passed over hardware whose driver is there, else nothing."""
     first = PLATFORMS[0]

@@ -14,9 +14,9 @@ from collbench.cli._sweep_table import carry_out, close
 from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row, title
 from collbench.errors import UsageError, unknown
 from collbench.implementations import choose
+from collbench.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
-from collbench.measure.world import launched
 from collbench.measurement import Prediction, Result
 from collbench.model.network.on_network import network_effect
 from collbench.model.network.what_if import pattern_of
@@ -40,20 +40,48 @@ def find_system(on: str, others: tuple[str, ...] = ("auto", *PLATFORMS)) -> Syst
 
 def make_prediction(system: System, options: Mapping[str, Any]) -> tuple[System, Sweep]:
     """The part of the system, or as many of its nodes, that is wanted, and the cases on its ranks."""
-    if options["nodes"] is not None:
-        if options["nodes"] < 1:
-            raise UsageError(f"--nodes {options['nodes']} is too few; give at least 1")
-        system = system.of(options["nodes"])
-    ranks = system.ranks if options["ranks"] is None else options["ranks"]
-    if ranks < 1:
-        raise UsageError(f"--ranks {ranks} is too few; give at least 1")
-    if ranks > system.ranks:
-        raise UsageError(
-            f"--ranks {ranks} is more than the {system.ranks} GPUs of {system.name}; "
-            f"give fewer, or --nodes {ceil(ranks / system.gpus)}"
-        )
+    for name in ("nodes", "ranks", "ranks_per_node"):
+        if options[name] is not None and options[name] < 1:
+            raise UsageError(f"--{name.replace('_', '-')} {options[name]} is too few; give at least 1")
+    place = _ranks_a_node if options["ranks_per_node"] else _all_of_a_node
+    part = place(system, options["nodes"], options["ranks"], options["ranks_per_node"])
     last = parse_size(options["maxbytes"]) if options["maxbytes"] else LAST
-    return system.part(ranks), make_cases(options, ranks, choose(options["impl"], RANKS_ON), last)
+    return part, make_cases(options, part.ranks, choose(options["impl"], RANKS_ON), last)
+
+
+def _all_of_a_node(system: System, nodes: int | None, ranks: int | None, _: None) -> System:
+    """Whole nodes, or some GPUs of one."""
+    whole = system.of(nodes) if nodes else system
+    if ranks is None:
+        return whole
+    if ranks > whole.ranks:
+        raise UsageError(
+            f"--ranks {ranks} is more than the {whole.ranks} GPUs of {whole.name}; "
+            f"give fewer, or --nodes {ceil(ranks / whole.gpus)}"
+        )
+    if nodes is not None and nodes > 1 and ranks < whole.ranks:
+        choices = [f"--ranks {whole.ranks} for all"]
+        choices += [f"--nodes {ceil(ranks / whole.gpus)} for as few"] if ranks % whole.gpus in (0, ranks) else []
+        choices += [f"--ranks-per-node {ranks // nodes} for some of each node"] if ranks % nodes == 0 else []
+        less = f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}"
+        raise UsageError(f"{less}; give {', or '.join(choices)}")
+    return whole.part(ranks)
+
+
+def _ranks_a_node(system: System, nodes: int | None, ranks: int | None, each: int) -> System:
+    """The same GPUs of every node."""
+    if each > system.gpus:
+        raise UsageError(
+            f"--ranks-per-node {each} is more than the {system.gpus} GPUs of a node of {system.name}; "
+            f"choose from 1 to {system.gpus}"
+        )
+    count = nodes or (ceil(ranks / each) if ranks else system.nodes)
+    if ranks not in (None, count * each):
+        raise UsageError(
+            f"--ranks {ranks} is not --ranks-per-node {each} on {count} node{'s' if count > 1 else ''}; "
+            f"give --ranks {count * each}, or leave it out"
+        )
+    return system.of(1).part(each).of(count)
 
 
 def predict(system: System, options: Mapping[str, Any], measuring: Iterable[str] = ()) -> int:

@@ -21,6 +21,9 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 )
 @click.option("--nodes", type=int, metavar="N", help="Nodes of a described system; default: as it says, mostly 1.")
 @click.option("-g", "--ranks", "--ngpus", "ranks", type=int, help="Ranks; default: every GPU, on a CPU 2.")
+@click.option(
+    "--ranks-per-node", type=int, metavar="N", help="GPUs to use of each node of a described system; default: all."
+)
 @click.option("-b", "--minbytes", default="8", metavar="SIZE", help="Smallest message.")
 @click.option(
     "-e", "--maxbytes", metavar="SIZE", help="Largest message; default: 128M, or what memory allows; predicted 8G."
@@ -51,12 +54,12 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 @click.option("--plot/--no-plot", default=True, help="Draw the plots at the end.")
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
-    from collbench.cli._options import cut_short, default_folder, make_sweep
+    from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
     from collbench.cli._predict import find_system, predict
     from collbench.cli._sweep_table import carry_out
     from collbench.errors import UsageError
+    from collbench.launcher import launched
     from collbench.measure.session import Session
-    from collbench.measure.world import launched
 
     if options["ab"]:
         from collbench.cli._ab import carry_out_pair
@@ -65,8 +68,8 @@ def command(**options: Any) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     if system := find_system(options["on"]):
         return predict(system, options, MEASURING)
-    if options["nodes"] is not None:
-        raise UsageError(f"--nodes goes with a described system, and --on {options['on']} is none; leave it out")
+    if option := of_described(options):
+        raise UsageError(f"{option} goes with a described system, and --on {options['on']} is none; leave it out")
     joined = launched()
     platform, sweep = make_sweep(options, joined)
     remarks = ["" if options["maxbytes"] else cut_short(sweep, platform)]

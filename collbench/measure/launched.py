@@ -10,6 +10,7 @@ from typing import Any, Self
 from collbench.cases import Sweep
 from collbench.errors import CaseFailed, PlatformError
 from collbench.implementations import fifo_bytes, implementations
+from collbench.measure.installation import installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
 from collbench.measure.world import MpiProcesses
@@ -29,11 +30,22 @@ class Joined:
                 f"world size {self._world.size} although the launcher says {sweep.ranks}: "
                 "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
             )
+        self._refuse_others()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
         self._sweep = to_sweep(fields)
         self._platform: Platform | None = None
         self.greeting: dict[str, Any] = {}
+
+    def _refuse_others(self) -> None:
+        """PlatformError on all processes if they have different code, as nodes with installs of their own may."""
+        first, *others = self._world.gather(installation())
+        try:
+            for rank, other in enumerate(others, 1):
+                refuse_other(f"rank {rank}", other, "rank 0", first)
+        except PlatformError as error:
+            error.agreed = True
+            raise
 
     def __enter__(self) -> Self:
         fifos = fifo_bytes(self._sweep.implementations, self._sweep.ranks, self._name)

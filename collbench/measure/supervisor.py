@@ -20,7 +20,9 @@ from typing import Any, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
+from collbench.launcher import unlaunched
 from collbench.measure import cleanup, link, worker
+from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
 from collbench.platforms import platform_module
 from collbench.runs.environment import UNCHANGED, Setting
@@ -138,7 +140,7 @@ class _Workers:
             if time.monotonic() > deadline:
                 raise PlatformError(f"the ranks did not start within {self._patience:g} s{self._printed()}")
         try:
-            self._channel.send({"sweep": sweep_fields(self._sweep), **wishes})
+            self._channel.send({"installation": installation(), "sweep": sweep_fields(self._sweep), **wishes})
             message = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except link.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -147,6 +149,7 @@ class _Workers:
         self._pids, self._files = message["pids"], message["files"]
         if "refused" in message:
             raise PlatformError(message["refused"])
+        refuse_other("a rank", Installation(*message.get("installation", UNKNOWN)), "this command", installation())
         return message
 
     def measure(
@@ -219,7 +222,7 @@ class _Workers:
 
 
 def _command(platform: str, ranks: int) -> list[str]:
-    python = [sys.executable, "-m", worker.__name__]
+    python = [sys.executable, "-P", "-m", worker.__name__]  # -P: a copy in the working folder is not what was asked
     return [mpiexec(), "-n", str(ranks), *python] if platform == "cpu" else python
 
 
@@ -233,10 +236,11 @@ def mpiexec() -> str:
 
 
 def _environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]:
-    changed = setting.applied(os.environ | {"OMP_NUM_THREADS": "1"})
+    changed = setting.applied(unlaunched(os.environ) | {"OMP_NUM_THREADS": "1"})
+    others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))  # an empty entry is the working folder
     return changed | {
         worker.FOLDER: str(folder),
         worker.SUPERVISOR: str(os.getpid()),
         worker.PLATFORM: platform,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), changed.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
     }

@@ -20,6 +20,7 @@ from collbench.cases import Sampling
 from collbench.errors import CaseFailed, CollbenchError
 from collbench.implementations import fifo_bytes, implementations
 from collbench.measure import cleanup, link
+from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
 from collbench.measure.world import MpiProcesses, OneProcess, World
@@ -60,6 +61,7 @@ def main() -> None:
 
 def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
     first = _next(world, channel)
+    refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
     fifos = fifo_bytes(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
     platform = open_platform(sweep, fifos, os.environ[PLATFORM])
@@ -73,6 +75,7 @@ def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
 def _greeting(world: World, platform: Platform, named: Collection[str]) -> dict[str, Any]:
     """What the supervisor must know to write the header, and to clean up after ranks that were killed."""
     return {
+        "installation": installation(),
         "pids": world.pids(),
         "files": sorted(cleanup.shared_files()),
         "topology": platform.topology(),

@@ -1,24 +1,10 @@
-"""The processes of a run: how many an outside launcher started, and how rank 0 tells the others what to do."""
+"""The processes of a run, and how rank 0 tells the others what to do."""
 
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE")
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
-_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
-
-
-def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """Rank and number of processes as an outside launcher (mpirun, srun, torchrun) gave them; None without one.
-
-    Slurm counts only inside a step: in a batch script SLURM_NTASKS speaks of processes that nobody started.
-    """
-    for size, rank in zip(_SIZES, _RANKS, strict=True):
-        if size in environment and rank in environment:
-            return int(environment[rank]), int(environment[size])
-    return None
 
 
 class OneProcess:
@@ -70,9 +56,13 @@ class MpiProcesses:
             pause = min(2 * pause, _LONGEST_NAP)
         return self._orders.recv(source=0)
 
+    def gather(self, mine: Any) -> list[Any]:
+        """What each process gives, by rank, on every process."""
+        return self._comm.allgather(mine)
+
     def pids(self) -> list[int]:
         """Process ids of all ranks' processes."""
-        return self._comm.allgather(os.getpid())
+        return self.gather(os.getpid())
 
     def pin(self) -> list[int]:
         """Keep the calling thread of each rank on one core, in turn; the cores by rank.

@@ -37,7 +37,7 @@ def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> 
         parts = [np.log(rows[:, 1] / terms.at(rows[:, 0], how)) / NOISE for terms, rows in known if len(rows)]
         return np.concatenate([*map(soft, parts), logs / spread])
 
-    return Calibration(*(float(each) for each in np.exp(least_squares(residuals, np.zeros(len(spread))))))
+    return Calibration(*np.exp(least(residuals, np.zeros(len(spread)))).tolist())
 
 
 def soft(residuals: Floats) -> Floats:
@@ -45,26 +45,17 @@ def soft(residuals: Floats) -> Floats:
     return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.sqrt(1 + residuals**2) - 1)), np.float64)
 
 
-def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
-    """Levenberg and Marquardt's, with differences for derivatives; a round is a step that makes the sum less."""
-    here, now, damping = start, residuals(start), 1e-2
-    for _ in range(rounds):
-        steps = 1e-4 * np.eye(len(here))  # to both sides: a limit that is just reached has a kink there
-        slopes = np.stack([(residuals(here + step) - residuals(here - step)) / 2e-4 for step in steps], axis=1)
-        curvature = slopes.T @ slopes
-        while damping < 1e10:
-            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -slopes.T @ now)
-            there = residuals(here + step)
-            if there @ there < now @ now:
-                break
-            damping *= 5
-        else:
-            return here
-        done = now @ now - there @ there < 1e-7 * (now @ now)
-        here, now, damping = here + step, there, max(damping / 10, 1e-6)
-        if done:
-            break
-    return here
+def least(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
+    """Where the sum of the residuals' squares is least, after so many trials at most (Levenberg and Marquardt)."""
+    from scipy.optimize import least_squares  # 0.3 s, which no prediction should wait for
+
+    def slopes(here: Floats) -> Floats:
+        """By differences to both sides: a limit that is just reached has a kink there."""
+        steps = 1e-4 * np.eye(len(here))
+        return np.stack([(residuals(here + step) - residuals(here - step)) / 2e-4 for step in steps], axis=1)
+
+    found = least_squares(residuals, start, slopes, method="lm", ftol=1e-7, xtol=1e-6, max_nfev=rounds)
+    return np.asarray(found.x, np.float64)
 
 
 def calibration_of(system: System) -> Calibration | None:

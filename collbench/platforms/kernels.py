@@ -41,8 +41,12 @@ _FLAGS = (
 
 def folder() -> Path:
     """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or beside it."""
-    if chosen := os.environ.get("COLLBENCH_KERNELS"):
-        return Path(chosen)
+    chosen = os.environ.get("COLLBENCH_KERNELS")
+    return Path(chosen) if chosen else own_folder()
+
+
+def own_folder() -> Path:
+    """Where those are that belong to this code."""
     package = Path(__file__).parents[1]
     installed = package / "_kernels"
     return installed if installed.is_dir() else package.parent / "kernels"
@@ -162,9 +166,10 @@ def compiler() -> tuple[str, ...]:
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             return (name,)
-    found = subprocess.run([sys.executable, "-m", "ziglang", "version"], capture_output=True, check=False)
+    zig = (sys.executable, "-P", "-m", "ziglang")
+    found = subprocess.run([*zig, "version"], capture_output=True, check=False)
     if found.returncode == 0:
-        return sys.executable, "-m", "ziglang", "c++"
+        return *zig, "c++"
     raise PlatformError(
         "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
     )

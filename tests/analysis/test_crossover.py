@@ -38,6 +38,38 @@ def test_several_crossings_are_all_named() -> None:
     assert "the faster one changes at about" in in_words(contest)
 
 
+@pytest.mark.parametrize(
+    ("times", "places", "words"),
+    [
+        ((4e-6, 4e-6, 40e-6), [], "ring is level with mpi at every size: 1x at 8 B, 1x at 64 KiB"),
+        ((1e-6, 4e-6, 80e-6), [1024], "ring beats mpi up to about 1 KiB and loses above"),
+        ((8e-6, 4e-6, 20e-6), [1024], "ring loses to mpi up to about 1 KiB and wins above"),
+        (
+            (1e-6, 4e-6, 20e-6),
+            [],
+            "ring beats mpi at every size but 1 KiB, where they are level: 4x at 8 B, 2x at 64 KiB",
+        ),
+        ((4e-6, 8e-6, 80e-6), [], "ring loses to mpi at every size but 8 B, where they are level"),
+        ((4e-6, 2e-6, 40e-6), [], "ring beats mpi at every size but 8 B and 64 KiB, where they are level"),
+    ],
+)
+def test_a_tie_changes_the_faster_one_only_between_a_win_and_a_loss(
+    times: tuple[float, ...], places: list[float], words: str
+) -> None:
+    """And then at the very size of the tie."""
+    (contest,) = contests([*MPI, *curve("ring", dict(zip((8, 1024, 65536), times, strict=True)))], ["mpi"])
+    assert contest.crossovers == places
+    assert in_words(contest).startswith(words)
+
+
+def test_between_several_ties_the_faster_one_changes_half_way() -> None:
+    """On a logarithmic axis: the times say no more."""
+    same = {64: 1e-6, 256: 1e-6}
+    mpi, ring = curve("mpi", {8: 2e-6, **same, 512: 2e-6}), curve("ring", {8: 1e-6, **same, 512: 3e-6})
+    (contest,) = contests([*mpi, *ring], ["mpi"])
+    assert contest.crossovers == [pytest.approx(128)]
+
+
 def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
     """Neighbouring sizes with the same winner are one range."""
     ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})

@@ -175,6 +175,7 @@ def test_wrong_words_are_one_line_and_leave_nothing(
         (["--ab", "A=1", "--ab", "A=2", "--ab", "A=3"], "--ab is given 3 times, but compares two settings"),
         (["--ab", "A=1", "--on", "moon"], "--ab measures, and on --on moon nothing runs; choose from: auto, gpu, cpu"),
         (["--ab", "A=1", "--nodes", "2"], "--nodes goes with a described system"),
+        (["--ab", "A=1", "--ranks-per-node", "2"], "--ranks-per-node goes with a described system"),
         (["--ab", "A=1", "--on", "cpu", "-e", "900T"], "of shared memory and /dev/shm has"),
         (["--ab", "A=1", "--on", "cpu", "--out", "/proc/nothing"], "cannot write to /proc/nothing/as-is"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from collbench.cli._predict import make_prediction
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
@@ -123,6 +124,41 @@ def test_a_part_of_a_system_or_several_nodes(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "place", "cards"),
+    [
+        (("--nodes", "10", "--ranks-per-node", "4"), (10, 4), 4),
+        (("--nodes", "10", "--ranks-per-node", "4", "--ranks", "40"), (10, 4), 4),
+        (("--ranks", "40", "--ranks-per-node", "2"), (20, 2), 2),
+        (("--ranks-per-node", "1", "--nodes", "3"), (3, 1), 1),
+        (("--ranks-per-node", "4"), (1, 4), 4),
+        (("--nodes", "5", "--ranks", "40"), (5, 8), 8),
+        (("--nodes", "1", "--ranks", "4"), (1, 4), 4),
+        (("--nodes", "2"), (2, 8), 8),
+    ],
+)
+def test_ranks_are_placed_as_they_were_asked_for(
+    arguments: tuple[str, ...], place: tuple[int, int], cards: int
+) -> None:
+    """So many nodes, so many GPUs of each, and their share of the network cards."""
+    options = predict.make_context("predict", ["dgx-h100", *arguments]).params
+    system, asked = make_prediction(files.load("dgx-h100"), options)
+    assert system.nics
+    assert (system.nodes, system.gpus, system.nics.per_node) == (*place, cards)
+    assert asked.ranks == place[0] * place[1]
+
+
+def test_some_ranks_of_every_node_are_predicted_as_such(collbench: Command, tmp_path: Path) -> None:
+    """Named in title and header; forty ranks on ten nodes are not forty on five."""
+    for name, words in {"ten": ("--nodes", "10", "--ranks-per-node", "4"), "five": ("--nodes", "5")}.items():
+        done = collbench("predict", "dgx-h100", *words, "-b", "1M", "-e", "1M", "--no-plot", "--out", name)
+        assert done.returncode == 0, done.stderr
+        assert "40 ranks" in done.stdout
+    ten, five = (read(tmp_path / name) for name in ("ten", "five"))
+    assert ten.header["topology"]["name"] == "DGX H100, 10 nodes of 4 GPUs"
+    assert predictions(ten)[0].seconds != predictions(five)[0].seconds
+
+
+@pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["sweep", "--on", "moon"], "unknown --on 'moon'; choose from: auto, gpu, cpu, "),
@@ -134,7 +170,23 @@ def test_a_part_of_a_system_or_several_nodes(
         (["predict", "dgx-h100", "--nodes", "0"], "--nodes 0 is too few"),
         (["predict", "dgx-h100", "--ranks", "0"], "--ranks 0 is too few"),
         (["predict", "dgx-h100", "--ranks", "16"], "--ranks 16 is more than the 8 GPUs of DGX H100; .* --nodes 2"),
-        (["predict", "dgx-h100", "--nodes", "2", "--ranks", "12"], "no part of 12 ranks"),
+        (
+            ["predict", "dgx-h100", "--nodes", "10", "--ranks", "40"],
+            "80 GPUs of --nodes 10; give --ranks 80 for all, or --nodes 5 for as few, or --ranks-per-node 4 for some",
+        ),
+        (["predict", "dgx-h100", "--nodes", "8", "--ranks", "12"], "give --ranks 64 for all$"),
+        (
+            ["predict", "dgx-h100", "--nodes", "2", "--ranks", "6"],
+            "--nodes 1 for as few, or --ranks-per-node 3",
+        ),
+        (["predict", "dgx-h100", "--ranks-per-node", "0"], "--ranks-per-node 0 is too few"),
+        (["predict", "dgx-h100", "--ranks-per-node", "9"], "more than the 8 GPUs of a node .*; choose from 1 to 8"),
+        (
+            ["predict", "dgx-h100", "--ranks-per-node", "4", "--nodes", "10", "--ranks", "80"],
+            "--ranks 80 is not --ranks-per-node 4 on 10 nodes; give --ranks 40, or leave it out",
+        ),
+        (["predict", "dgx-h100", "--ranks-per-node", "4", "--ranks", "10"], "on 3 nodes; give --ranks 12"),
+        (["sweep", "--on", "cpu", "--ranks-per-node", "2"], "--ranks-per-node goes with a described system"),
         (["predict", "dgx-h100", "-r", "8"], "--root 8 is no rank; choose from 0 to 7"),
         (["predict", "dgx-h100", "--impl", "mpi"], "mpi does not run on gpu; choose from"),
         (["predict", "dgx-h100", "-b", "1M", "-e", "8"], "-b 1M is above -e 8"),

@@ -357,6 +357,42 @@ def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environmen
     assert {result.case.ranks for result in run.results} == {2}
 
 
+def test_a_launcher_of_one_process_is_none(tmp_path: Path, environment: dict[str, str]) -> None:
+    """`mpiexec -n 1 collbench sweep` does what `collbench sweep` does."""
+    from collbench.measure.supervisor import mpiexec
+
+    command = [mpiexec(), "-n", "1", *_python(), *QUICK, "--ranks", "2", "--impl", "ladder", "-e", "8"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {result.case.ranks for result in read(tmp_path / "out").results} == {2}
+
+
+SHELL_OF_ONE_TASK = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NODELIST": "elsewhere[1-2]",
+    "SLURM_NODELIST": "elsewhere[1-2]",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_NNODES": "2",
+    "SLURM_TASKS_PER_NODE": "1(x2)",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_PROCID": "0",
+    "SLURM_NODEID": "0",
+    "PMI_RANK": "0",
+    "PMI_SIZE": "1",
+    "PMI_FD": "99",
+}
+"""What `srun --pty bash` gives a shell, on the first of two nodes."""
+
+
+def test_in_a_shell_of_one_task_ranks_are_started_here(collbench: Command, tmp_path: Path) -> None:
+    """As many as were asked for; our mpiexec would ask Slurm for the nodes, and srun to start ranks there."""
+    done = collbench(*QUICK, "--ranks", "2", "--impl", "ladder", "-e", "8", **SHELL_OF_ONE_TASK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {result.case.ranks for result in read(tmp_path / "out").results} == {2}
+
+
 def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> None:
     """Each process would measure alone; peers print that as a result."""
     done = collbench(*QUICK, OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0")

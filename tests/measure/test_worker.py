@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from collbench.cases import Sampling
+from collbench.errors import PlatformError
 from collbench.measure import link, worker
+from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.world import OneProcess
 from collbench.runs.records import case_fields, sweep_fields
 from tests.conftest import case
@@ -113,10 +115,12 @@ def test_one_process_serves_orders_as_they_are_given(monkeypatch: pytest.MonkeyP
     supervisor, ranks = link.Channel(ours), link.Channel(theirs)
     serving = threading.Thread(target=worker._serve, args=(OneProcess(), ranks, link.Page(tmp_path)), daemon=True)
     serving.start()
-    supervisor.send({"sweep": sweep_fields(sweep(1024)), "named": ["MINE"], "pinned": True})
+    mine = {"installation": installation(), "named": ["MINE"], "pinned": True}
+    supervisor.send({"sweep": sweep_fields(sweep(1024)), **mine})
     greeting = supervisor.receive(5)
     assert greeting
-    assert (greeting["cores"], greeting["variables"]["MINE"], len(greeting["pids"])) == ([], "1", 1)
+    assert (greeting["cores"], greeting["variables"]["MINE"], greeting["pids"]) == ([], "1", [os.getpid()])
+    assert greeting["installation"] == list(installation())
     for iters, launches in ((3, 1), (2, 64)):
         how = {"implementations": ["a"], "sampling": asdict(Sampling(iters=iters)), "launches": {"a": launches}}
         supervisor.send({"case": {**case_fields(case()), **how}})
@@ -130,3 +134,24 @@ def test_one_process_serves_orders_as_they_are_given(monkeypatch: pytest.MonkeyP
     supervisor.close()
     ranks.close()
     assert platform.closed
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"installation": installation()._replace(code="0" * 64, folder="/other/collbench")},
+        {"installation": installation()._replace(version="0.0.1", folder="/other/collbench")},
+        {},
+    ],
+    ids=["other code", "other version", "too old to say"],
+)
+def test_a_rank_refuses_a_command_of_another_copy(theirs: dict[str, Any], tmp_path: Path) -> None:
+    """Before it reads anything else of the order, whose form may be another's; both folders are named."""
+    ours, ranks = map(link.Channel, socket.socketpair())
+    ours.send(theirs)
+    with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
+        worker._serve(OneProcess(), ranks, link.Page(tmp_path))
+    assert f"a rank runs {installation()}, but its command runs collbench" in str(error.value)
+    assert ("/other/collbench" if theirs else UNKNOWN.folder) in str(error.value)
+    ours.close()
+    ranks.close()

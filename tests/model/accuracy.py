@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.model.calibrate import calibrate, least_squares, soft
+from collbench.model.calibrate import calibrate, least, soft
 from collbench.model.choice import terms
 from collbench.model.constants import Constants
 from collbench.model.equation import DEFAULT, Calibration, Floats
@@ -55,7 +55,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
         return np.concatenate(parts)
 
     first = np.array([math.log(getattr(start or PRIOR, name)) for name in names])
-    return Constants(*(float(each) for each in np.exp(least_squares(residuals, first, rounds))))
+    return Constants(*(float(each) for each in np.exp(least(residuals, first, rounds))))
 
 
 PRIOR = Constants(

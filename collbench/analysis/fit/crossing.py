@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, interval
-from collbench.model.least_squares import Floats
+from collbench.analysis.fit.least_squares import Floats
 
 _GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
 
@@ -51,7 +51,8 @@ def _there(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floa
 
 
 def _rises(places: Floats, gap: Floats) -> list[float]:
-    """Where a difference becomes positive: straight lines between the places."""
+    """Where a difference becomes positive: straight lines between the places; zeros say nothing of the sign."""
+    places, gap = places[gap != 0], gap[gap != 0]
     at = np.flatnonzero((gap[:-1] < 0) & (gap[1:] > 0))
     share = gap[at] / (gap[at] - gap[at + 1])
     return [float(size) for size in places[at] + share * (places[at + 1] - places[at])]

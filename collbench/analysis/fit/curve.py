@@ -16,8 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from collbench.analysis.fit.least_squares import Floats, solve
 from collbench.errors import CollbenchError
-from collbench.model.least_squares import Floats, solve
 from collbench.stats import student
 from collbench.units import format_size
 

@@ -191,8 +191,9 @@ def apply(settings: dict[str, str]) -> None:
 
 
 def in_words(version: int) -> str:
-    """`2.30.7` for 23007."""
-    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+    """`2.30.7` for 23007, `2.8.4` for 2804: NCCL_VERSION in nccl.h has room for one digit up to 2.8."""
+    one = 1000 if version < 10000 else 10000
+    return f"{version // one}.{version % one // 100}.{version % 100}"
 
 
 def _refuse_old(version: int, slots: Sequence[Any]) -> None:

@@ -17,7 +17,7 @@ from collbench.cases import Case, Sweep
 from collbench.cost import gpus
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.measure.world import launched
+from collbench.launcher import launched
 from collbench.measurement import Mismatch
 from collbench.platforms import WINDOW_HEAD, Moment, Prepared, Region, checking, kernels, processes, tracelog
 from collbench.platforms.gpu import ipc, launch, nccl, peers, report
@@ -251,8 +251,7 @@ def nccl_patience(team: Team, timeout: float) -> float:
 
 def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> GpuPlatform:
     """All ranks on the GPUs of this machine; under an outside launcher, this process's rank on one of them."""
-    joined = launched()
-    team = processes.of_launcher(sweep.ranks) if joined and joined[1] > 1 else Alone()
+    team = processes.of_launcher(sweep.ranks) if launched() else Alone()
     with team.agreeing():
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise PlatformError(

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError
-from collbench.measure.world import launched
+from collbench.launcher import launched
 from collbench.platforms import Region
 from collbench.platforms.gpu.cuda_extra import ask
 from collbench.units import format_size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from collbench.analysis.fit.crossing import crossings
+from collbench.analysis.fit.crossing import _rises, crossings
 from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, Unfit, fit
 
 SIZES = [float(8 * 4**k) for k in range(13)]  # 8 B to 128 MiB
@@ -126,6 +126,13 @@ def test_crossings_are_found_with_intervals() -> None:
     assert found.low <= 1e4 <= found.high < 1.5 * found.low
     assert found.sure
     assert crossings(slow, fit(SIZES, samples(2, 20e-6, 0, 2e-10))) == []
+
+
+def test_a_difference_of_zero_hides_no_crossing() -> None:
+    """And makes none where the sign stays."""
+    places = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert _rises(places, np.array([-1.0, 0.0, 1.0, 0.0, 1.0, 2.0])) == [2.0]
+    assert _rises(places, np.array([-1.0, 0.0, -1.0, -1.0, 0.0, 0.0])) == []
 
 
 def test_a_crossing_within_the_noise_is_not_sure() -> None:

@@ -447,3 +447,14 @@ def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
         each.launch(1)
         assert [queue for queue in platform._queues.values() if queue.used] == used[: len(platform._devices)]
     platform.synchronize()
+
+
+def test_versions_of_nccl_are_read_as_its_header_codes_them() -> None:
+    """NCCL_VERSION of nccl.h: X*1000 + Y*100 + Z up to 2.8, X*10000 + Y*100 + Z from 2.9 on."""
+    assert {code: nccl.in_words(code) for code in (2408, 2804, 20901, 21905, 23007)} == {
+        2408: "2.4.8",
+        2804: "2.8.4",
+        20901: "2.9.1",
+        21905: "2.19.5",
+        23007: "2.30.7",
+    }
