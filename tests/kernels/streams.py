@@ -1,4 +1,4 @@
-"""Builds and runs tests/kernels/streams.cpp, and knows the bugs that it must catch; docs/races.md is the table.
+"""Builds and runs tests/kernels/streams.cpp, and knows the bugs that it must catch; docs/kernels.md is the table.
 
 A bug is a change of the kernels' text, made in a copy.
 """
