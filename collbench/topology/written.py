@@ -1,4 +1,4 @@
-"""A System as the text of a TOML file that describes it, every fact stated: what `files.load` reads back."""
+"""A System as the text of a TOML file that describes it, every fact stated: what `presets.load` reads back."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
