@@ -10,6 +10,7 @@ from tests.conftest import ROOT
 ORDER = (  # from the bottom; a part imports only from those before it
     "errors",
     "units",
+    "cache",
     "stats",
     "launcher",
     "cost",
