@@ -16,6 +16,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "cost",
     "collectives",
     "datatypes",
+    "note",
     "cases",
     "measurement",
     "topology",
