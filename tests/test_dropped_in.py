@@ -1,6 +1,7 @@
 """What CONTRIBUTING.md promises: one file or one record more in a copy of the package, and it is found and used."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -96,12 +97,11 @@ def read(source, hints):
 
 
 def write(selection):
-    return "stopwatch 4\\n" + "".join(f"{each.case.nbytes} {each.seconds * 1e6}\\n" for each in selection.results)
+    return "stopwatch 4\\n" + "".join(f"{row.case.nbytes} {row.seconds * 1e6}\\n" for row in selection.results)
 
 
 FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
 '''
-ARCHITECTURE = '    "sm130": Architecture("Rubin", 6, 36, 40.0e9, 50e9),\n'
 PRESET = """name = "Tomorrow's box"
 
 [gpu]
@@ -151,7 +151,9 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "formats" / "stopwatch.py", FORMAT)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
-    add(package / "topology" / "architectures.py", "ARCHITECTURES = {\n", ARCHITECTURE)
+    architectures = package / "topology" / "architectures.py"
+    (known,) = re.findall(r'^    "sm100": .*\n', architectures.read_text(), re.MULTILINE)
+    add(architectures, "ARCHITECTURES = {\n", known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "SLURM"))}
 
     def run(*arguments: str, given: str = "", status: int = 0) -> str:
