@@ -1,3 +1,3 @@
-"""Measures, explains and predicts collective communication; see docs/architecture.md for the map."""
+"""Measures, explains and predicts collective communication; docs/files.md is the map."""
 
 __version__ = "0.1.0"

@@ -6,7 +6,7 @@
 //
 // The scope is the system's.  With -DONE_DEVICE, for ranks of one process that all live on one GPU, it is that GPU's: a
 // fence then ends at the GPU's own cache, and waits neither for links nor for the host.  Both are proved
-// (docs/memory-model.md); at the scope of a GPU between two GPUs, stale data may be read.
+// (docs/kernels.md); at the scope of a GPU between two GPUs, stale data may be read.
 //
 // publish and await are called by a whole block.  The barrier inside them hands the one thread's ordering on to the
 // others: without it, data may be written after the flag, or read before it.

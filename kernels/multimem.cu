@@ -16,7 +16,7 @@
 // flags.  Multicast and unicast addresses of one place are aliases, between which only a proxy fence keeps the order: one
 // before the first meeting, since inputs were written by unicast, and one before the last, since results are read so.  A
 // proxy fence is two full fences, of the GPU and of the system, so one thread of a block makes it, and the barrier at the
-// start of a meeting hands its order on to all threads that speak for the block: that is as good (docs/memory-model.md).
+// start of a meeting hands its order on to all threads that speak for the block: that is as good (docs/kernels.md).
 // NCCL has none.
 //
 // Order of addition: the switch's own, in fp32 for 16-bit types; one rank has it done and all get its result, so results
@@ -53,7 +53,7 @@ __device__ inline void store_one(const World& world, u64 at, T x) {
 
 #if defined(__CUDACC__)
 // The meetings order these accesses, so by the letter weak ones would do too.  relaxed.sys says what is meant, memory of
-// other GPUs, and is the form that docs/memory-model.md proves.
+// other GPUs, and is the form that docs/kernels.md proves.
 #define LOAD "multimem.ld_reduce.relaxed.sys.global."
 #define STORE "multimem.st.relaxed.sys.global."
 

@@ -41,25 +41,26 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
 BLOCK = re.compile(r"(<!-- textbook -->\n).*?(\n<!-- end -->)", re.DOTALL)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 
-Found = dict[tuple[str, int], Measurement | Explanation]
+Results = dict[tuple[str, int], Measurement | Explanation]
 
 
 @cache
-def results(folder: Path) -> Found:
+def results(folder: Path) -> Results:
     """By implementation and size, the all-reduces of a run."""
     every = [result for result in read(folder).results if isinstance(result, Measurement | Explanation)]
-    return {(each.implementation, each.case.nbytes): each for each in every if each.case.collective.name == "allreduce"}
+    allreduces = [result for result in every if result.case.collective.name == "allreduce"]
+    return {(result.implementation, result.case.nbytes): result for result in allreduces}
 
 
 def value(folder: Path, title: str) -> str:
     """What a title says; KeyError if the run has no such thing."""
     words, _, size = title.rpartition(" at ")
-    found, nbytes = results(folder), parse_size(size)
+    measured, nbytes = results(folder), parse_size(size)
     if " / " in words:
-        above, below = (time(found[name, nbytes]) for name in words.split(" / "))
+        above, below = (time(measured[name, nbytes]) for name in words.split(" / "))
         return ratio(above / below)
     what, _, name = words.rpartition(" of ")
-    result = found[name or words, nbytes]
+    result = measured[name or words, nbytes]
     if what in PARTS and isinstance(result, Explanation):
         return f"{result.share(what):.0%}"
     if what == "busbw" and isinstance(result, Measurement):

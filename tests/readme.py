@@ -27,4 +27,4 @@ def printed(arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(BLOCK.sub(lambda found: f"$ collbench {found[1]}\n{printed(found[1])}\n```", README.read_text()))
+    README.write_text(BLOCK.sub(lambda match: f"$ collbench {match[1]}\n{printed(match[1])}\n```", README.read_text()))

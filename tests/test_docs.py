@@ -7,17 +7,18 @@ import pytest
 from click.testing import CliRunner
 
 from collbench import cli
-from collbench.cli.list import command
 from collbench.implementations import implementations
+from tests import file_map
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def test_the_readme_shows_the_real_list() -> None:
-    """`collbench list`, word for word."""
-    assert CliRunner().invoke(command).output.strip() in README
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "results" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("name", cli.group.list_commands(None))  # type: ignore[arg-type]
@@ -34,19 +35,37 @@ def test_every_implementation_is_in_the_changelog(name: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link and picture exists."""
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+    """Every relative link and picture exists, and so does the heading that it names."""
+    for target in re.findall(r"\]\(([^)\s]+)", page.read_text()):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            path, _, anchor = target.partition("#")
+            linked = page.parent / path if path else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors(linked), target
 
 
-def test_every_file_of_the_package_has_a_place_in_the_map() -> None:
-    """docs/architecture.md names each module or folder."""
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    for path in (ROOT / "collbench").iterdir():
-        name = f"{path.name}/" if path.is_dir() else path.name
-        if not name.startswith("_"):
-            assert f"`{name}`" in page, name
+def anchors(page: Path) -> list[str]:
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings]
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """A page that nothing links to is not read."""
+    assert {page.name for page in PAGES if page.parent.name == "docs" and f"](docs/{page.name})" not in README} == set()
+
+
+def test_every_path_in_a_page_exists() -> None:
+    """Also after files have moved; of a NAME to choose, the folder; what commands write has no place here."""
+    for page in PAGES:
+        for path in re.findall(r"`((?:collbench|kernels|tests|results|docs)/[\w./-]*\w)`", page.read_text()):
+            known = path.partition("NAME")[0]
+            assert (ROOT / known).exists() or known.startswith("results/runs"), f"{page.name}: {path}"
+
+
+def test_the_file_map_is_of_this_package() -> None:
+    """`python -m tests.file_map` writes it anew."""
+    assert file_map.PAGE.read_text() == file_map.page()
 
 
 def test_the_readme_compares_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:

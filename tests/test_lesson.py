@@ -23,8 +23,8 @@ def test_every_number_is_what_its_run_says() -> None:
 def test_no_measured_number_stands_without_its_run() -> None:
     """Times, factors and shares outside of links are from elsewhere, and few."""
     bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", lesson.BLOCK.sub("", TEXT))
-    found = set(re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare))
-    assert found <= FROM_ELSEWHERE
+    numbers = set(re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare))
+    assert numbers <= FROM_ELSEWHERE
 
 
 def test_the_textbooks_say_of_each_algorithm_what_the_lesson_says_of_it() -> None:

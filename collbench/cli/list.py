@@ -45,9 +45,11 @@ def _systems() -> list[tuple[str, ...]]:
 
 
 def _system(name: str, system: "System") -> tuple[str, ...]:
+    from collbench.topology.architectures import ARCHITECTURES
     from collbench.topology.system_text import fabric, nic_words
 
-    return (name, f"{system.gpus} x {system.gpu}", fabric(system), nic_words(system).partition(" each way")[0])
+    gpu = system.gpu or ARCHITECTURES[system.arch].name
+    return (name, f"{system.gpus} x {gpu}", fabric(system), nic_words(system).partition(" each way")[0])
 
 
 def _program(collective: "Collective") -> str:

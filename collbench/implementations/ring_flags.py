@@ -12,7 +12,7 @@ from collbench.implementations import Implementation
 from collbench.platforms import Platform, Prepared
 
 SLOTS = 2  # as in kernels/ring.cu: the fewest with which a ring can take and send in one hop
-SLOT_BYTES = 2**20  # a piece; docs/architecture.md has what other sizes give
+SLOT_BYTES = 2**20  # a piece; docs/log.md has what other sizes give
 THREADS = 512  # of the one block a rank has on a GPU
 
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "reducescatter")  # each an entry of kernels/ring.cu

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from collbench.cache import cache_folder
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
 
@@ -189,10 +190,3 @@ def _cpu() -> str:
     except OSError:
         flags = None
     return platform.machine() + (flags[0] if flags else platform.processor())
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: $COLLBENCH_CACHE, else collbench under the user's cache folder."""
-    if chosen := os.environ.get("COLLBENCH_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "collbench"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench import __version__
-from collbench.platforms.kernels import cache_folder
+from collbench.cache import cache_folder
 from collbench.runs.file import FORMAT
 from collbench.runs.scan_folder import Facts, Medians, Scan
 

@@ -1,4 +1,4 @@
-"""What kernels become, as the tables of docs/compiled.md: `python -m tests.kernels.facts` prints them."""
+"""What kernels become, as the tables of docs/kernels.md: `python -m tests.kernels.facts` prints them."""
 
 from dataclasses import dataclass
 from functools import cache

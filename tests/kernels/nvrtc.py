@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from collbench.platforms.kernels import cache_folder
+from collbench.cache import cache_folder
 
 
 class CompileError(Exception):

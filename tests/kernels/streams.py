@@ -1,4 +1,4 @@
-"""Builds and runs tests/kernels/streams.cpp, and knows the bugs that it must catch; docs/races.md is the table.
+"""Builds and runs tests/kernels/streams.cpp, and knows the bugs that it must catch; docs/kernels.md is the table.
 
 A bug is a change of the kernels' text, made in a copy.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from collbench.cache import cache_folder
 from collbench.implementations.ring_ll import slots
 from collbench.platforms import kernels
 
@@ -183,7 +184,7 @@ def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tup
     texts = changed((*_FOR_TESTS, *changes))
     command = [*kernels.compiler(), *_FLAGS, *(f"-DWITH_{part}" for part in parts), *options]
     pieces = (HARNESS.read_text(), *texts.values(), *command, kernels.compiler_version())
-    folder = kernels.cache_folder()
+    folder = cache_folder()
     target = folder / f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
@@ -214,7 +215,7 @@ def _parsed() -> Path:
     texts = [HARNESS.read_text(), *(path.read_text() for path in sorted(kernels.folder().rglob("*.hpp")))]
     lines = sorted({line for text in texts for line in _STANDARD.findall(text) if "intrin" not in line})  # not on ARM
     pieces = (*lines, *command, kernels.compiler_version())
-    folder = kernels.cache_folder() / f"headers-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
+    folder = cache_folder() / f"headers-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     header, product = folder / "standard.hpp", folder / "standard.hpp.gch"
     with (folder / "lock").open("w") as lock:

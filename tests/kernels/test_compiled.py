@@ -215,7 +215,7 @@ def test_a_world_is_as_long_as_its_ranks_need() -> None:
 
 def test_the_page_has_these_facts() -> None:
     """Counts of registers are compared where the page is of the compiler that is installed; another may differ."""
-    page = (ROOT / "docs" / "compiled.md").read_text()
+    page = (ROOT / "docs" / "kernels.md").read_text()
     assert facts.instructions_table() in page
     if f"NVRTC {facts.version()}" in page:
         assert facts.registers_table() in page

@@ -60,7 +60,7 @@ def test_kernels_leave_each_other_alone(ranks: int, start: int) -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=caption)
 def test_a_bug_is_caught(bug: Bug) -> None:
-    """In the way that docs/races.md says; and the same run finds nothing where the bug is not."""
+    """In the way that docs/kernels.md says; and the same run finds nothing where the bug is not."""
     assert_clean(bug.run)
     assert bug.catcher in bug.caught()
 
@@ -75,8 +75,8 @@ def test_a_bug_must_change_something() -> None:
 
 
 def test_the_page_has_every_bug_with_its_catcher() -> None:
-    """The table in docs/races.md is the list of controls."""
-    page = (ROOT / "docs" / "races.md").read_text()
+    """The table in docs/kernels.md is the list of controls."""
+    page = (ROOT / "docs" / "kernels.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| ([^|]+) \|$", page, re.MULTILINE)
     assert rows == [(bug.name, "`, `".join(bug.run.kernels), bug.catcher) for bug in BUGS]
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= 14

@@ -2,7 +2,7 @@
 
 A rank is a GPU, a block a CTA.  Where a block has two threads, the first handles the flags, as thread 0 does in
 kernels/flags.cuh, and the second the data, as all threads do; in "a thread for each peer" both do both.
-docs/memory-model.md is the table of both lists.
+docs/kernels.md is the table of both lists.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Section numbers are those of chapter 8 of recent versions of the PTX ISA.  Where its text leaves room, the
 formalisations of Lustig, Sahasrabuddhe and Giroux (ASPLOS 2019), of Lustig, Cooksey and Giroux for proxies (ISCA 2022)
-and of Dartagnan (cat/ptx-v7.5.cat) were consulted; docs/memory-model.md says what was chosen.
+and of Dartagnan (cat/ptx-v7.5.cat) were consulted; docs/kernels.md says what was chosen.
 """
 
 from collections import defaultdict

@@ -95,8 +95,8 @@ def test_the_protocols_use_the_instructions_of_the_kernels() -> None:
 
 @pytest.mark.parametrize("each", [*FRAGMENTS, *WEAKENINGS], ids=lambda each: each.name)
 def test_the_page_lists_every_verdict(each: Fragment | Weakening) -> None:
-    """docs/memory-model.md has a row for it; one row for a protocol on one device with its narrower scope."""
-    page, name = (ROOT / "docs" / "memory-model.md").read_text(), each.name.removesuffix(", cta scope")
+    """docs/kernels.md has a row for it; one row for a protocol on one device with its narrower scope."""
+    page, name = (ROOT / "docs" / "kernels.md").read_text(), each.name.removesuffix(", cta scope")
     if name in ("on one device: packets, a slow receiver", "on one device: one buffer"):
         assert '"packets, a slow receiver" holds at any scope' in page
     elif name.startswith(ON_ONE_DEVICE):

@@ -2,7 +2,7 @@
 
 Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation as one).
 Intervals are for all of a comparison together (Bonferroni: the doubt of each is the comparison's, divided by the number
-of rows and curves that have an interval).  The rules are in docs/comparing.md.
+of rows and curves that have an interval).  The rules are in docs/analysis.md.
 """
 
 import math

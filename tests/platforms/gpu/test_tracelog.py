@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collbench.cache import cache_folder
 from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
@@ -41,7 +42,7 @@ def test_the_log_has_the_layout_of_the_kernels() -> None:
         '#include <cstddef>\nextern "C" unsigned long places[] = {offsetof(Log, nanoseconds), offsetof(Log, ticks), '
         "offsetof(Log, spent), offsetof(Log, stamps), offsetof(Log, stamp), sizeof(Log), STAMPS, MAX_BLOCKS};\n"
     )
-    target = kernels.cache_folder() / "layout-of-log.so"
+    target = cache_folder() / "layout-of-log.so"
     kernels._compile((*kernels.compiler(), *kernels._FLAGS), text, target)
     found = list((ctypes.c_ulong * 8).in_dll(ctypes.CDLL(str(target)), "places"))
     assert found[:5] == [tracelog.LOG.fields[name][1] for name in tracelog.LOG.names]

@@ -1,0 +1,128 @@
+"""The package as a graph: its modules, what each imports, and the order in which its parts may."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+ORDER = (  # from the bottom; a part imports only from those before it
+    "errors",
+    "units",
+    "cache",
+    "stats",
+    "launcher",
+    "cost",
+    "collectives",
+    "datatypes",
+    "note",
+    "cases",
+    "measurement",
+    "topology",
+    "runs",
+    "formats",
+    "platforms",
+    "implementations",
+    "model",
+    "measure",
+    "analysis",
+    "figures",
+    "report",
+    "cli",
+)
+ENTRIES = {"__init__", "__main__"}  # the version, which everything may know; and the door
+
+Graph = Mapping[str, set[str]]
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module's file by its name without `collbench.`; a package goes by the name of its folder."""
+    names = {}
+    for path in sorted((ROOT / "collbench").rglob("*.py")):
+        words = path.relative_to(ROOT / "collbench").with_suffix("").parts
+        names[".".join(words[:-1] if len(words) > 1 and words[-1] == "__init__" else words)] = path
+    return names
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """A file as Python reads it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(node: ast.AST) -> Iterator[str]:
+    """Full names of what is imported, wherever that stands, also for types only: a reader must know those too."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.ImportFrom):
+            assert not child.level, "imports are absolute"
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        elif isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+
+
+def module_of(name: str) -> str | None:
+    """The module of ours that an imported name is, or is in."""
+    words = name.split(".")
+    if words[0] != "collbench":
+        return None
+    names = (".".join(words[1:end]) for end in range(len(words), 1, -1))
+    return next((module for module in names if module in modules()), "__init__")
+
+
+@cache
+def graph() -> Graph:
+    """By module, the modules of ours that it imports."""
+    return {
+        name: {target for word in imports(tree(path)) if (target := module_of(word))} - {name}
+        for name, path in modules().items()
+    }
+
+
+def part(name: str) -> str:
+    """The module or folder directly below collbench."""
+    return name.partition(".")[0]
+
+
+def within(package: str) -> Graph:
+    """The same between what lies directly in a package; `.` is its own `__init__`."""
+
+    def inside(name: str) -> str | None:
+        if name == package:
+            return "."
+        return name.removeprefix(f"{package}.").partition(".")[0] if name.startswith(f"{package}.") else None
+
+    arrows: dict[str, set[str]] = {}
+    for name, targets in graph().items():
+        if start := inside(name):
+            ends = {end for target in targets if (end := inside(target))}
+            arrows[start] = arrows.get(start, set()) | ends - {start}
+    return arrows
+
+
+def circles(arrows: Graph) -> list[list[str]]:
+    """Parts that reach each other: the strongly connected components of more than one (Tarjan, 1972)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    components: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        stack.append(name)
+        for target in arrows.get(name, ()):
+            if target not in number:
+                visit(target)
+                lowest[name] = min(lowest[name], lowest[target])
+            elif target in stack:
+                lowest[name] = min(lowest[name], number[target])
+        if lowest[name] == number[name]:
+            start = stack.index(name)
+            components.append(sorted(stack[start:]))
+            del stack[start:]
+
+    for name in arrows:
+        if name not in number:
+            visit(name)
+    return [component for component in components if len(component) > 1]

@@ -1,0 +1,233 @@
+"""What CONTRIBUTING.md promises: one file or one record more in a copy of the package, and it is found and used."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+COMMAND = '''"""Say how many collectives there are."""
+
+import click
+
+
+@click.command()
+def command() -> None:
+    """Say how many collectives there are."""
+    from collbench.collectives import COLLECTIVES
+
+    click.echo(f"{len(COLLECTIVES)} collectives")
+'''
+COLLECTIVE = """        Collective(
+            name="rotate",
+            aliases=("shift",),
+            sharded=False,
+            reduces=False,
+            rooted=False,
+            send_blocks=_one,
+            receive_blocks=_one,
+            bus_factor=lambda ranks: 1.0,
+            moves=lambda rank, ranks, root: [(0, (rank + 1) % ranks, 0)],
+            in_place=None,
+        ),
+"""
+IMPLEMENTATION = '''"""`copies`: every rank copies what it is to have from where it lies."""
+
+from collbench.implementations import Implementation
+from collbench.platforms import Prepared, buffers
+
+
+def _prepare(case, platform):
+    size = case.block * case.dtype.itemsize
+
+    def launch(launches):
+        for _ in range(launches):
+            for rank in platform.local:
+                _, home = buffers(platform, case, rank)
+                for target, source, block in case.collective.moves(rank, case.ranks, case.root):
+                    start = buffers(platform, case, source)[0] + block * size
+                    platform.copy(rank, home + target * size, start, size)
+            platform.synchronize()
+
+    return Prepared(launch, host_driven=True)
+
+
+IMPLEMENTATION = Implementation(
+    name="copies",
+    summary="copies by the host, for what nobody else knows",
+    platforms=("cpu", "spare"),
+    collectives=("rotate", "alltoall"),
+    prepare=_prepare,
+    rung=50,
+)
+'''
+FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""
+
+from collbench.collectives import find_collective
+from collbench.formats import Format
+from collbench.formats.imported import Machine, Test, make_case
+from collbench.measurement import Reported
+
+
+def recognises(source):
+    return source.first.startswith("stopwatch ")
+
+
+def read(source, hints):
+    ranks = int(source.first.split()[1])
+    rows = [line.split() for line in source.text.splitlines()[1:]]
+    results = tuple(
+        Reported(
+            make_case(find_collective("allreduce"), int(size), "float", "sum", 0, ranks, False),
+            *("nccl", "gpu"),
+            seconds=float(time) / 1e6,
+            statistic="by hand",
+            wrong=None,
+            printed={"row": row},
+        )
+        for row, (size, time) in enumerate(rows)
+    )
+    return [Test("stopwatch", "stopwatch", "1", source.file, Machine(ranks, "a stopwatch"), results)]
+
+
+def write(selection):
+    return "stopwatch 4\\n" + "".join(f"{row.case.nbytes} {row.seconds * 1e6}\\n" for row in selection.results)
+
+
+FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
+'''
+PRESET = """name = "Tomorrow's box"
+
+[gpu]
+arch = "sm130"
+
+[node]
+gpus = 4
+fabric = "mesh"
+"""
+PLATFORM = '''"""The CPUs under another name."""
+
+from dataclasses import replace
+
+from collbench.platforms import cpu
+
+PLATFORM = replace(cpu.PLATFORM, name="spare", preference=99)
+'''
+
+
+def put(path: Path, text: str) -> None:
+    """A new file in the copy."""
+    assert not path.exists()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def add(path: Path, opening: str, text: str) -> None:
+    """A record more behind a line that opens a table."""
+    before = path.read_text()
+    assert before.count(opening) == 1
+    path.write_text(before.replace(opening, opening + text))
+
+
+Collbench = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
+    """Runs `collbench ...` of a copy of the package that has one more of everything, and gives what it printed."""
+    home, here = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("here")
+    for folder in ("collbench", "kernels"):
+        shutil.copytree(ROOT / folder, home / folder)
+    package = home / "collbench"
+    put(package / "cli" / "count.py", COMMAND)
+    put(package / "implementations" / "copies.py", IMPLEMENTATION)
+    put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
+    put(package / "formats" / "stopwatch.py", FORMAT)
+    put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
+    add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
+    architectures = package / "topology" / "architectures.py"
+    (known,) = re.findall(r'^    "sm100": .*\n', architectures.read_text(), re.MULTILINE)
+    add(architectures, "ARCHITECTURES = {\n", known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "SLURM"))}
+
+    def run(*arguments: str, given: str = "", status: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "collbench", *arguments],
+            cwd=here,
+            env=variables | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout or done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def listed(collbench: Collbench) -> str:
+    """What `collbench list` prints."""
+    return collbench("list")
+
+
+def row(text: str, name: str) -> str:
+    """The line of a table that begins with a name."""
+    (line,) = (line for line in text.splitlines() if line.split()[:1] == [name])
+    return line
+
+
+def test_a_command_is_a_file(collbench: Collbench) -> None:
+    """In --help with the first line of its docstring, and called by its name."""
+    assert "Say how many collectives there are." in row(collbench("--help"), "count")
+    assert collbench("count") == "10 collectives\n"
+
+
+def test_a_collective_is_a_record_and_an_implementation_a_file(collbench: Collbench, listed: str) -> None:
+    """Listed, measured and checked on real ranks, by the record's own definition of what is right."""
+    (line,) = (line for line in listed.splitlines() if line.startswith("rotate") and "shift_perf" in line)
+    assert line.split()[-1] == "1"
+    assert "copies by the host" in row(listed, "copies")
+    printed = collbench(
+        *("sweep", "--on", "cpu", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
+        *("--ranks", "2", "-n", "7", "--no-plot"),
+    )
+    assert "rotate, float, 2 ranks" in printed
+    assert " 64 KiB  copies " in printed
+    assert printed.count("  ok") == 1
+
+
+@pytest.mark.xfail(reason="platforms are named in platforms/__init__.py, not found")
+def test_a_platform_is_a_folder(collbench: Collbench, listed: str) -> None:
+    """Named with the choices of --on, and measured on where it is asked for."""
+    assert "cpu, spare" in row(listed, "copies")
+    assert "spare" in collbench("sweep", "--on", "nowhere", status=2)
+    printed = collbench(
+        *("sweep", "--on", "spare", "--op", "alltoall", "--impl", "copies", "-b", "64K", "-e", "64K"),
+        *("--ranks", "2", "-n", "7", "--no-plot"),
+    )
+    assert printed.count("  ok") == 1
+
+
+def test_a_format_is_a_file(collbench: Collbench) -> None:
+    """Told by its content, imported, and offered for export."""
+    log = "stopwatch 4\n1024 10.5\n2048 11.5\n"
+    printed = collbench("import", "-", "--out", "stopwatch", given=log)
+    assert "allreduce, float, sum, 4 ranks" in printed
+    assert "10.5 us" in printed
+    assert collbench("export", "stopwatch", "--to", "stopwatch", "--impl", "nccl") == log
+
+
+def test_a_preset_is_a_file_and_an_architecture_a_record(collbench: Collbench, listed: str) -> None:
+    """Listed, drawn, and predicted; what the preset does not say, the architecture does."""
+    assert "4 x Rubin" in row(listed, "tomorrow")
+    assert "Tomorrow's box" in collbench("topo", "tomorrow")
+    assert "predicted" in collbench("predict", "tomorrow", "-b", "1M", "-e", "1M", "--no-plot")
