@@ -19,7 +19,7 @@ def test_percentiles_are_numpys(percent: float, count: int) -> None:
 
 @cache
 def coverages(count: int) -> list[float]:
-    """How often the median of `count` samples lies between what is left when 1, 2, ... are cut from each end, exactly."""
+    """How often the median lies within `count` samples less 0, 1, ... of each end, exactly."""
     ways, outside, told = 1, 0, []
     for cut in range(count):
         outside += 2 * ways
