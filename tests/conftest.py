@@ -1,5 +1,7 @@
 """What tests share: cases, measurements, and the real command run as a user runs it."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from collbench.cases import Case
+from collbench.cli import main
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.measurement import Measurement
@@ -57,6 +60,28 @@ def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
             timeout=100,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, environment: dict[str, str]) -> Command:
+    """The same within this process, for what starts no ranks: without an interpreter's start."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        status, output, errors = 0, io.StringIO(), io.StringIO()
+        handler = signal.getsignal(signal.SIGTERM)  # a sweep sets its own
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["collbench", *arguments])
+            patch.setattr(os, "environ", environment | variables)
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+                try:
+                    main()
+                except SystemExit as end:
+                    status = int(end.code or 0)
+        signal.signal(signal.SIGTERM, handler)
+        return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
 
     return run
 

@@ -1,6 +1,7 @@
 """Order statistics, held against NumPy and against samples of known truth."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,16 +17,28 @@ def test_percentiles_are_numpys(percent: float, count: int) -> None:
     assert percentile(samples, percent) == pytest.approx(np.percentile(samples, percent))
 
 
-@pytest.mark.parametrize("count", [6, 9, 25, 100, 1500])
-def test_the_interval_covers_the_median_as_often_as_it_says(count: int) -> None:
-    """For a skewed distribution too: at least 95 % of the time, and not always, so that it is no wider than needed."""
-    generator = np.random.default_rng(7)
-    inside = 0
-    trials = 1500
-    for _ in range(trials):
-        low, high = median_interval(generator.lognormal(0, 1, count).tolist())
-        inside += low <= 1 <= high
-    assert 0.94 <= inside / trials <= 0.992
+@cache
+def coverages(count: int) -> list[float]:
+    """How often the median lies within `count` samples less 0, 1, ... of each end, exactly."""
+    ways, outside, told = 1, 0, []
+    for cut in range(count):
+        outside += 2 * ways
+        told.append(1 - outside / 2**count)
+        ways = ways * (count - cut) // (cut + 1)
+    return told
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
+def test_the_interval_is_the_narrowest_that_covers_the_median_as_often_as_it_says(confidence: float) -> None:
+    """Exactly, by the binomial distribution, for every number of samples; beyond 1000 to one order statistic."""
+    for count in (*range(1, 80), 500, 1000, 1001, 2000):
+        low, high = median_interval([float(sample) for sample in reversed(range(count))], confidence)
+        if low == -math.inf:
+            assert (high, coverages(count)[0] < confidence) == (math.inf, True), count
+            continue
+        assert high == count - 1 - low, count
+        assert coverages(count)[int(low)] >= confidence, count
+        assert coverages(count)[int(low) + (1 if count <= 1000 else 3)] < confidence, count
 
 
 def test_five_samples_have_no_interval() -> None:

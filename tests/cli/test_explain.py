@@ -82,9 +82,9 @@ def test_an_explanation_can_be_drawn_again(collbench: Command, tmp_path: Path) -
         (("--spin", "slow"), "unknown --spin"),
     ],
 )
-def test_wrong_words_are_one_line(collbench: Command, words: tuple[str, ...], reason: str) -> None:
+def test_wrong_words_are_one_line(here: Command, words: tuple[str, ...], reason: str) -> None:
     """With the choices, and nothing left behind."""
-    done = collbench("explain", "--on", "cpu", *words)
+    done = here("explain", "--on", "cpu", *words)
     assert done.returncode == 2
     assert reason in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -178,9 +178,9 @@ def test_the_help_names_every_format() -> None:
         assert all(name in shown for name in names)
 
 
-def test_a_foreign_type_is_not_offered_by_a_sweep(collbench: Command) -> None:
+def test_a_foreign_type_is_not_offered_by_a_sweep(here: Command) -> None:
     """There are no kernels for it."""
-    done = collbench("sweep", "-d", "f8e4m3")
+    done = here("sweep", "-d", "f8e4m3")
     assert done.returncode == 2
     assert "known from other tools only; choose from: float" in done.stderr
 

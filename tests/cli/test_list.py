@@ -9,17 +9,17 @@ from collbench.implementations import implementations
 from tests.conftest import Command
 
 
-def test_list_names_everything(collbench: Command) -> None:
+def test_list_names_everything(here: Command) -> None:
     """Collectives, implementations, types and reductions."""
-    done = collbench("list")
+    done = here("list")
     assert done.returncode == 0
     for name in (*COLLECTIVES, *implementations(), *DATATYPES, *REDUCTIONS):
         assert name in done.stdout
 
 
-def test_an_unknown_command_names_the_choices(collbench: Command) -> None:
+def test_an_unknown_command_names_the_choices(here: Command) -> None:
     """One line, exit status 2."""
-    done = collbench("swep")
+    done = here("swep")
     assert done.returncode == 2
     choices = ", ".join(cli.group.list_commands(click.Context(cli.group)))
     assert f"unknown command 'swep'; choose from: {choices}\n" in done.stderr

@@ -51,9 +51,9 @@ def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(collbench: Command,
     assert {prediction.case.nbytes for prediction in predictions(run)} == {8, 4096, 2**21}
 
 
-def test_every_row_of_the_table_is_in_the_run_file_and_marked(collbench: Command, tmp_path: Path) -> None:
+def test_every_row_of_the_table_is_in_the_run_file_and_marked(here: Command, tmp_path: Path) -> None:
     """A reader of either sees that nothing was measured."""
-    done = collbench(*ON, "--op", "all", "-e", "1G", "-f", "64")
+    done = here(*ON, "--op", "all", "-e", "1G", "-f", "64")
     rows = [line for line in done.stdout.splitlines() if re.match(r" +[\d.]+ .?i?B  ", line)]
     run = read(tmp_path / "out")
     assert sum("predicted" in row for row in rows) == len(predictions(run))
@@ -63,9 +63,9 @@ def test_every_row_of_the_table_is_in_the_run_file_and_marked(collbench: Command
     assert {line["platform"] for line in lines[1:-1]} == {"model"}
 
 
-def test_the_header_describes_the_system_and_says_that_it_is_a_model(collbench: Command, tmp_path: Path) -> None:
+def test_the_header_describes_the_system_and_says_that_it_is_a_model(here: Command, tmp_path: Path) -> None:
     """So that a file alone can be understood, and be held against a measured one."""
-    collbench(*ON, "--nodes", "4", "-e", "8")
+    here(*ON, "--nodes", "4", "-e", "8")
     header = read(tmp_path / "out").header
     topology = header["topology"]
     assert topology["name"] == files.load("dgx-h100").of(4).title
@@ -75,49 +75,47 @@ def test_the_header_describes_the_system_and_says_that_it_is_a_model(collbench: 
     assert header["sweep"]["ranks"] == 32
 
 
-def test_predict_is_the_same_sweep_for_the_library_alone(collbench: Command, tmp_path: Path) -> None:
+def test_predict_is_the_same_sweep_for_the_library_alone(here: Command, tmp_path: Path) -> None:
     """One screen, the same numbers."""
     few = ("-b", "64", "-e", "1G", "-f", "16", "--no-plot")
-    assert collbench("sweep", "--on", "dgx-a100", "--nodes", "2", *few, "--out", "a").returncode == 0
-    done = collbench("predict", "dgx-a100", "--nodes", "2", *few, "--out", "b")
+    assert here("sweep", "--on", "dgx-a100", "--nodes", "2", *few, "--out", "a").returncode == 0
+    done = here("predict", "dgx-a100", "--nodes", "2", *few, "--out", "b")
     assert done.returncode == 0, done.stderr
     everything, library = predictions(read(tmp_path / "a")), predictions(read(tmp_path / "b"))
     assert library == [each for each in everything if each.implementation == "nccl"]
     assert len(done.stdout.splitlines()) < 20
 
 
-def test_the_default_sizes_need_no_memory(collbench: Command, tmp_path: Path) -> None:
+def test_the_default_sizes_need_no_memory(here: Command, tmp_path: Path) -> None:
     """From 8 B to 8 GiB, and beyond if asked."""
-    assert collbench("predict", "dgx-h100", "--no-plot", "--out", "a").returncode == 0
+    assert here("predict", "dgx-h100", "--no-plot", "--out", "a").returncode == 0
     sizes = [prediction.case.nbytes for prediction in predictions(read(tmp_path / "a"))]
     assert (sizes[0], sizes[-1], len(sizes)) == (8, 2**33, 16)
-    assert collbench("predict", "dgx-h100", "-b", "1T", "--no-plot", "--out", "b").returncode == 0
+    assert here("predict", "dgx-h100", "-b", "1T", "--no-plot", "--out", "b").returncode == 0
     assert predictions(read(tmp_path / "b"))[0].case.nbytes == 2**40
 
 
-@pytest.mark.parametrize("name", files.names())
-def test_every_preset_can_be_predicted(collbench: Command, tmp_path: Path, name: str) -> None:
+def test_every_preset_can_be_predicted(here: Command, tmp_path: Path) -> None:
     """All of it, by its own number of ranks."""
-    done = collbench("predict", name, "-e", "1G", "-f", "1024", "--no-plot", "--out", "out")
-    assert done.returncode == 0, done.stderr
-    assert {prediction.case.ranks for prediction in predictions(read(tmp_path / "out"))} == {files.load(name).ranks}
+    for name in files.names():
+        done = here("predict", name, "-e", "1G", "-f", "1024", "--no-plot", "--out", name)
+        assert done.returncode == 0, done.stderr
+        assert {prediction.case.ranks for prediction in predictions(read(tmp_path / name))} == {files.load(name).ranks}
 
 
-def test_a_file_of_ones_own_is_a_system_too(collbench: Command, tmp_path: Path) -> None:
+def test_a_file_of_ones_own_is_a_system_too(here: Command, tmp_path: Path) -> None:
     """Named by its path."""
     text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "mine.toml").write_text(text.replace('name = "DGX H100"', 'name = "Under my desk"'))
-    done = collbench("sweep", "--on", "mine.toml", "-e", "8", "--no-plot", "--out", "out")
+    done = here("sweep", "--on", "mine.toml", "-e", "8", "--no-plot", "--out", "out")
     assert done.returncode == 0, done.stderr
     assert "Under my desk" in read(tmp_path / "out").header["topology"]["name"]
 
 
 @pytest.mark.parametrize(("arguments", "ranks"), [(["--ranks", "4"], 4), (["--nodes", "3"], 24)])
-def test_a_part_of_a_system_or_several_nodes(
-    collbench: Command, tmp_path: Path, arguments: list[str], ranks: int
-) -> None:
+def test_a_part_of_a_system_or_several_nodes(here: Command, tmp_path: Path, arguments: list[str], ranks: int) -> None:
     """Said in title, header and rows."""
-    done = collbench(*ON, "--impl", "nccl", "-e", "8", *arguments)
+    done = here(*ON, "--impl", "nccl", "-e", "8", *arguments)
     assert f"allreduce, float, sum, {ranks} ranks" in done.stdout
     run = read(tmp_path / "out")
     assert {result.case.ranks for result in run.results} == {ranks} == {run.header["topology"]["ranks"]}
@@ -200,10 +198,10 @@ def test_some_ranks_of_every_node_are_predicted_as_such(collbench: Command, tmp_
     ],
 )
 def test_wrong_words_are_one_line_and_exit_2(
-    collbench: Command, tmp_path: Path, arguments: list[str], complaint: str
+    here: Command, tmp_path: Path, arguments: list[str], complaint: str
 ) -> None:
     """What is wrong, the choices, the fix; nothing is left behind."""
-    done = collbench(*arguments)
+    done = here(*arguments)
     assert done.returncode == 2
     assert re.search(complaint, done.stderr), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -211,21 +209,21 @@ def test_wrong_words_are_one_line_and_exit_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_names_no_calibration_leaves_nothing_behind(collbench: Command, tmp_path: Path) -> None:
+def test_a_file_that_names_no_calibration_leaves_nothing_behind(here: Command, tmp_path: Path) -> None:
     """It is found out before a folder is made."""
     text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "mine.toml").write_text(f'{text}\n[calibration]\nfile = "nowhere.toml"\n')
-    done = collbench("predict", "mine.toml")
+    done = here("predict", "mine.toml")
     assert done.returncode == 2
     assert "nowhere.toml cannot be read" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
 
-def test_options_of_measuring_are_named_and_change_nothing(collbench: Command, tmp_path: Path) -> None:
+def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_path: Path) -> None:
     """A command line of nccl-tests can be kept as it is."""
     few = ("--impl", "nccl", "-e", "1K")
-    plain = collbench(*ON, *few)
-    noted = collbench(*ON[:-1], "noted", *few, "-n", "20", "-w", "5", "-c", "1", "--spin", "busy")
+    plain = here(*ON, *few)
+    noted = here(*ON[:-1], "noted", *few, "-n", "20", "-w", "5", "-c", "1", "--spin", "busy")
     sentence = "nothing is measured, so without effect: --iters, --warmup_iters, --check, --spin"
     assert sentence in noted.stderr
     assert "without effect" not in plain.stderr
@@ -246,11 +244,11 @@ def test_the_help_has_every_what_if(collbench: Command) -> None:
     assert all(each.form in shown and each.meaning in shown for each in WHAT_IFS.values())
 
 
-def test_what_if_shows_before_and_after_and_says_why(collbench: Command, tmp_path: Path) -> None:
+def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Path) -> None:
     """Four times fewer links above the leaves: large messages last longer, and the slowest NIC is named."""
     few = ("dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
-    assert collbench("predict", *few, "--out", "before").returncode == 0
-    done = collbench("predict", *few, "--out", "after", "--what-if", "oversubscription=4")
+    assert here("predict", *few, "--out", "before").returncode == 0
+    done = here("predict", *few, "--out", "after", "--what-if", "oversubscription=4")
     assert done.returncode == 0, done.stderr
     (before,), (after,) = (predictions(read(tmp_path / name)) for name in ("before", "after"))
     ratio = after.seconds / before.seconds
@@ -267,23 +265,23 @@ def test_what_if_shows_before_and_after_and_says_why(collbench: Command, tmp_pat
     assert header["name"].endswith("64 nodes of 8 GPUs, what if oversubscription=4")
 
 
-def test_several_what_ifs_hold_together(collbench: Command, tmp_path: Path) -> None:
+def test_several_what_ifs_hold_together(here: Command, tmp_path: Path) -> None:
     """And a spelling that says the same twice changes nothing."""
     few = ("predict", "dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
     for name, words in {"one": ["ecmp"], "two": ["ecmp", "oversubscription=8"], "none": ["adaptive"]}.items():
-        assert collbench(*few, "--out", name, *(each for word in words for each in ("--what-if", word))).returncode == 0
+        assert here(*few, "--out", name, *(each for word in words for each in ("--what-if", word))).returncode == 0
     (one,), (two,), (none,) = (predictions(read(tmp_path / name)) for name in ("one", "two", "none"))
     assert none.seconds < one.seconds < two.seconds
     assert none.note == ""
 
 
-def test_a_network_that_is_described_as_narrow_is_predicted_so(collbench: Command, tmp_path: Path) -> None:
+def test_a_network_that_is_described_as_narrow_is_predicted_so(here: Command, tmp_path: Path) -> None:
     """What a file says of its switches is no decoration."""
     text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "narrow.toml").write_text(text.replace("radix = 32", "radix = 32\noversubscription = 4"))
     few = ("--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
-    assert collbench("predict", "narrow.toml", *few, "--out", "a").returncode == 0
-    assert collbench("predict", "dgx-h100", "--what-if", "oversubscription=4", *few, "--out", "b").returncode == 0
+    assert here("predict", "narrow.toml", *few, "--out", "a").returncode == 0
+    assert here("predict", "dgx-h100", "--what-if", "oversubscription=4", *few, "--out", "b").returncode == 0
     assert predictions(read(tmp_path / "a")) == predictions(read(tmp_path / "b"))
 
 

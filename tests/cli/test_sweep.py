@@ -8,18 +8,24 @@ import signal
 import subprocess
 import time
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from collbench.implementations import choose
-from collbench.measurement import Failed, Measurement
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.implementations import choose, implementations
+from collbench.measurement import Failed, Measurement, Skipped
 from collbench.runs.file import TornLine, read
 from tests.conftest import ROOT, Command
 
 Start = Callable[..., subprocess.Popen[str]]
 QUICK = ("sweep", "--on", "cpu", "-n", "3", "--no-plot", "--out", "out")
+SIZES = ("-e", "512", "-f", "8")
+FEW = ("--impl", "mpi,two-shot,ring-flags", "--budget", "1.2")
+MEASURING = ("sweep", "--on", "cpu", *SIZES, *FEW, "--no-plot", "--out", "out")
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -84,28 +90,56 @@ def test_a_sweep_measures_every_implementation_and_draws_it(collbench: Command, 
     assert "fastest, allreduce, float, sum, 2 ranks:" in done.stdout
 
 
+def measured(folder: Path) -> Counter[tuple[str, str]]:
+    """How many rows of each (collective, implementation) of a run are right; the others must be skipped."""
+    results = read(folder / "out").results
+    assert all(isinstance(result, Skipped) or (isinstance(result, Measurement) and result.right) for result in results)
+    return Counter((one.case.collective.name, one.implementation) for one in results if isinstance(one, Measurement))
+
+
+def of_records(names: Sequence[str], rows: int) -> Counter[tuple[str, str]]:
+    """So many rows of each pair that the implementations' records claim."""
+    known = implementations()
+    return Counter({(collective, name): rows for name in names for collective in known[name].collectives})
+
+
 @pytest.mark.parametrize("ranks", ["1", "3"])
 def test_every_collective_works_at_odd_sizes(collbench: Command, tmp_path: Path, ranks: str) -> None:
-    """Sizes that divide neither by the ranks nor by 16 bytes; every row checked or skipped with a reason."""
-    done = collbench(*QUICK, "--op", "all", "--ranks", ranks, "-b", "1", "-e", "200003", "-f", "7")
+    """Sizes that divide neither by the ranks nor by 16 bytes; every record keeps what it claims."""
+    done = collbench(*QUICK, "--op", "all", "--ranks", ranks, "-b", "1", "-e", "199809", "-f", "447")
     assert done.returncode == 0, done.stderr
-    results = read(tmp_path / "out").results
-    measured = {result.case.collective.name for result in results if isinstance(result, Measurement)}
-    assert len(measured) == 9
-    assert not any(isinstance(result, Failed) for result in results)
+    assert measured(tmp_path) == of_records(choose("all", "cpu"), rows=3)
 
 
 @pytest.mark.parametrize(
-    "changes", [("-d", "all"), ("-o", "all"), ("--in-place", "--op", "all"), ("-r", "2", "--op", "all")]
+    ("changes", "kinds"),
+    [
+        (("-d", "all"), len(DATATYPES)),
+        (("-o", "all"), len(REDUCTIONS)),
+        (("-r", "2", "--op", "all"), 1),
+    ],
 )
-def test_types_reductions_places_and_roots_are_right(
-    collbench: Command, tmp_path: Path, changes: tuple[str, ...]
+def test_types_reductions_and_roots_are_right(
+    collbench: Command, tmp_path: Path, changes: tuple[str, ...], kinds: int
 ) -> None:
     """Every one of them, on three ranks, against exactly known results."""
-    few = ("--impl", "mpi,ring-host,ring-flags,two-shot")  # tests/platforms/gpu/test_properties.py has all
-    done = collbench(*QUICK, *few, "--ranks", "3", "-b", "24", "-e", "10008", "-f", "417", *changes)
+    few = ("mpi", "ring-host", "ring-flags", "two-shot")  # tests/platforms/gpu/test_properties.py has all
+    sizes = ("-b", "24", "-e", "10008", "-f", "417")
+    done = collbench(*QUICK, "--impl", ",".join(few), "--ranks", "3", *sizes, "-n", "1", *changes)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(read(tmp_path / "out").results) >= 10
+    wanted = of_records(few, rows=2 * kinds)
+    assert measured(tmp_path) == {key: wanted[key] for key in wanted if "--op" in changes or key[0] == "allreduce"}
+
+
+def test_in_place_is_right_or_refused(collbench: Command, tmp_path: Path) -> None:
+    """Where a collective has no such form, and where MPI demands the input that it would overwrite, it is skipped."""
+    few = ("mpi", "ring-host", "ring-flags", "two-shot")
+    words = ("--impl", ",".join(few), "--ranks", "3", "-b", "10008", "-e", "10008", "-n", "1", "--op", "all")
+    done = collbench(*QUICK, *words, "--in-place")
+    assert done.returncode == 0, done.stdout + done.stderr
+    wanted = of_records(few, rows=1)
+    del wanted["reducescatter", "mpi"]
+    assert measured(tmp_path) == {key: wanted[key] for key in wanted if COLLECTIVES[key[0]].in_place}
 
 
 def test_auto_alone_says_what_it_picked(collbench: Command, tmp_path: Path) -> None:
@@ -163,10 +197,10 @@ def test_the_header_has_what_a_reader_needs_and_no_secrets(collbench: Command, t
     ],
 )
 def test_wrong_words_are_one_line_and_exit_2(
-    collbench: Command, tmp_path: Path, arguments: list[str], complaint: str
+    here: Command, tmp_path: Path, arguments: list[str], complaint: str
 ) -> None:
     """What is wrong, the choices, the fix; nothing is measured and nothing left behind."""
-    done = collbench("sweep", "--on", "cpu", *arguments)
+    done = here("sweep", "--on", "cpu", *arguments)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -237,7 +271,7 @@ def test_a_broken_kernel_is_wrong_and_located(collbench: Command, tmp_path: Path
 
 def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     """Fresh ranks take over, everything else is measured, the file is whole, the exit status 1."""
-    process = start("sweep", "--on", "cpu", "-e", "64K", "-f", "8", "--budget", "1.5", "--no-plot", "--out", "out")
+    process = start(*MEASURING)
     victim = measuring(process, tmp_path)[-1]
     os.kill(victim, signal.SIGKILL)
     killed = time.monotonic()
@@ -249,14 +283,12 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     run = read(tmp_path / "out")
     assert run.complete
     assert sum(isinstance(result, Failed) for result in run.results) == 1
-    assert len(run.results) == 5 * len(choose("all", "cpu"))
+    assert len(run.results) == 3 * 3
 
 
 def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
     """A stopped process makes no progress; after the timeout it is replaced."""
-    process = start(
-        "sweep", "--on", "cpu", "-e", "64K", "-f", "8", "--budget", "1.5", "-T", "2", "--no-plot", "--out", "out"
-    )
+    process = start(*MEASURING, "-T", "2")
     os.kill(measuring(process, tmp_path)[-1], signal.SIGSTOP)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1

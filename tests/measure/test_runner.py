@@ -1,8 +1,9 @@
 """The order of measuring: check, calibrate, warm up, samples in turn, check again; on a platform of made-up times."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -29,20 +30,25 @@ class ToyPlatform:
     region: float = 200e-6
     log: list[tuple[str, Any]] = field(default_factory=list)
     running: str = ""
+    together: bool = False
 
     def prepare(self, name: str) -> Prepared:
         def launch(launches: int) -> None:
             self.running = name
 
-        return Prepared(launch)
+        assert self.together, "what may fail on one process only runs where all learn of it"
+        return Prepared(launch, note=f"{name} note", estimate=3e-6)
 
     def time(self, prepared: Prepared, launches: int) -> float:
         prepared.launch(launches)
         self.log.append((self.running, launches))
         return self.seconds[self.running]()
 
-    def agreeing(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def agreeing(self) -> Iterator[None]:
+        self.together = True
+        yield
+        self.together = False
 
     def fill(self, case: Any, seed: int) -> None:
         self.log.append(("fill", seed))
@@ -63,6 +69,12 @@ def ways(platform: ToyPlatform) -> list[Implementation]:
 def constant(value: float) -> Callable[[], float]:
     """The same time always."""
     return lambda: value
+
+
+def in_turn(*values: float) -> Callable[[], float]:
+    """One after the other, and round again."""
+    times = cycle(values)
+    return lambda: next(times)
 
 
 def run(platform: ToyPlatform, in_place: bool = False, **sampling: Any) -> list[Any]:
@@ -87,9 +99,9 @@ def test_samples_are_taken_in_turn_and_back() -> None:
 
 def test_the_last_sample_is_checked_with_fresh_data() -> None:
     """It is a launch that counts, on a refilled input and a poisoned output."""
-    platform = ToyPlatform({"a": constant(1e-3)})
+    platform = ToyPlatform({"a": constant(1e-6)})
     (result,) = run(platform, iters=4)
-    assert platform.log[-3:] == [("fill", 2), ("a", 1), ("check", 2)]
+    assert platform.log[-3:] == [("fill", 2), ("a", 256), ("check", 2)]
     assert len(result.seconds) == 4
 
 
@@ -123,6 +135,37 @@ def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
     platform = ToyPlatform({"a": constant(1e-6)})
     (result,) = run(platform, iters=3)
     assert result.launches == 256
+    (result,) = run(platform, iters=3, region=1e-3)
+    assert result.launches == 1024
+
+
+def test_a_calibration_is_not_misled_by_one_slow_trial() -> None:
+    """The quicker of two counts: what is disturbed lasts long enough by mistake."""
+    (result,) = run(ToyPlatform({"a": in_turn(1e-6, 1e-2)}), iters=3)
+    assert result.launches == 256
+
+
+def test_a_clock_that_sees_nothing_does_not_double_for_ever() -> None:
+    """65536 launches are the most."""
+    (result,) = run(ToyPlatform({"a": constant(0.0)}), iters=3)
+    assert result.launches == 2**16
+
+
+def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
+    """As many launches as an earlier round had, and no fewer; others begin with one."""
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    sampling = Sampling(iters=2, warmup=1)
+    results = measure(case(), ways(platform), platform, sampling, launches={"a": 64})  # type: ignore[arg-type]
+    assert [result.launches for result in results if isinstance(result, Measurement)] == [64, 1]
+    assert {launches for name, launches in platform.log if name == "a"} == {1, 64}
+    assert platform.log.count(("a", 1)) == 1  # the check; neither a trial nor a warm-up
+
+
+def test_what_is_timed_works_on_data_that_the_first_check_did_not_see() -> None:
+    """A result left over from it must not pass the second."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    run(platform, iters=3)
+    assert platform.log[3] == ("fill", 2)
 
 
 def test_sampling_stops_when_the_median_is_known() -> None:
@@ -132,6 +175,19 @@ def test_sampling_stops_when_the_median_is_known() -> None:
     assert 0.05 <= sum(result.seconds) <= 0.08
 
 
+def test_a_few_equal_samples_are_no_evidence() -> None:
+    """A tenth of the budget is spent after nine; whether to stop is asked of every eighth, so sixteen are taken."""
+    (result,) = run(ToyPlatform({"a": constant(0.0058)}), budget=0.5)
+    assert len(result.seconds) == 16
+
+
+def test_sampling_goes_on_while_one_median_is_not_known() -> None:
+    """However well the others are; and 3 % are not the 1 % that were asked for."""
+    noisy = in_turn(*(1e-3 * (1 + 0.06 * (step % 5)) for step in range(15)))
+    results = run(ToyPlatform({"a": constant(1e-3), "b": noisy}), budget=0.2, precision=0.01)
+    assert sum(sum(result.seconds) for result in results) >= 0.2
+
+
 def test_sampling_stops_when_the_budget_is_spent() -> None:
     """Noisy samples get all of it, shared among the implementations."""
     values = iter(range(10**6))
@@ -139,6 +195,13 @@ def test_sampling_stops_when_the_budget_is_spent() -> None:
     platform = ToyPlatform({"a": noisy, "b": noisy})
     results = run(platform, budget=0.5, precision=0.0)
     assert 0.5 <= sum(sum(result.seconds) for result in results) <= 0.53
+
+
+def test_a_sample_of_many_launches_spends_as_many_times_its_seconds() -> None:
+    """Means over 128 or 256 launches."""
+    noisy = in_turn(*(1e-6 * (1 + step * 7 % 997 / 997) for step in range(997)))
+    (result,) = run(ToyPlatform({"a": noisy}), budget=0.5, precision=0.0)
+    assert 0.5 <= result.launches * sum(result.seconds) <= 0.51
 
 
 def test_slow_operations_get_enough_samples_for_an_interval() -> None:
@@ -211,4 +274,5 @@ def test_notes_of_platform_and_implementation_reach_the_row() -> None:
     platform = ToyPlatform({"a": constant(1e-3)})
     (result,) = run(platform, iters=1)
     assert isinstance(result, Measurement)
-    assert result.note == "toy note"
+    assert result.note == "toy note; a note"
+    assert result.estimate == 3e-6

@@ -1,6 +1,7 @@
 """Predictions behave like times: monotone, never faster than links allow, continuous in ranks, quick."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -34,32 +35,40 @@ def system(name: str, nodes: int = 1) -> System:
     return found.of(nodes) if found.nics and nodes > 1 else found
 
 
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("collective", NAMES)
-@pytest.mark.parametrize("nodes", [1, 2, 16])
-def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow(name: str, collective: str, nodes: int) -> None:
-    described = system(name, nodes)
-    if described.ranks < 2:
-        return
-    seconds = terms(described, collective).seconds()
-    assert (np.diff(seconds) >= 0).all()
-    assert (seconds > 0).all()
-    busiest = np.minimum(terms(described, collective).limit, 1e300)
-    assert (seconds >= SIZES / busiest).all()
-    calibrated = terms(described, collective).seconds(Calibration(0.5, 0.5, 0.5, 0.1, 3.0))
-    assert (calibrated >= SIZES / busiest).all()
+def machines(*nodes: int) -> Iterator[tuple[str, System]]:
+    """Every preset, in so many nodes if it has a network, with a name to show; a single GPU talks to nobody."""
+    for name in names():
+        for count in nodes:
+            described = system(name, count)
+            if described.ranks >= 2:
+                yield f"{name}, {count} nodes", described
 
 
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("collective", NAMES)
-def test_a_large_message_comes_near_what_the_links_of_a_node_carry(name: str, collective: str) -> None:
+def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow() -> None:
+    wrong = []
+    for name, described in machines(1, 2, 16):
+        for collective in NAMES:
+            parts = terms(described, collective)
+            seconds, busiest = parts.seconds(), np.minimum(parts.limit, 1e300)
+            calibrated = parts.seconds(Calibration(0.5, 0.5, 0.5, 0.1, 3.0))
+            grows = (np.diff(seconds) >= 0).all() and (seconds > 0).all()
+            if not (grows and (seconds >= SIZES / busiest).all() and (calibrated >= SIZES / busiest).all()):
+                wrong.append((name, collective))
+    assert wrong == []
+
+
+def test_a_large_message_comes_near_what_the_links_of_a_node_carry() -> None:
     """A sixth at least, through the host's memory and over sockets; a token rate for what fits no link is none."""
-    described = replace(load(name), nodes=1)
-    reached = (1 << 34) / predict(described, case(described.ranks, 1 << 34, collective)).seconds
-    bus = COLLECTIVES[collective].bus_factor(described.ranks)
-    assert reached * bus > described.to_next / 6
-    switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
-    assert reached * bus < described.pace * max(1.0, switched)
+    wrong = []
+    for name, described in machines(1):
+        described = replace(described, nodes=1)
+        switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
+        for collective in NAMES:
+            reached = (1 << 34) / predict(described, case(described.ranks, 1 << 34, collective)).seconds
+            bus = reached * COLLECTIVES[collective].bus_factor(described.ranks)
+            if not described.to_next / 6 < bus < described.pace * max(1.0, switched):
+                wrong.append((name, collective, bus))
+    assert wrong == []
 
 
 def test_bridged_pairs_meet_over_pcie_and_a_mesh_has_a_part_of_its_links_for_each() -> None:
@@ -114,9 +123,9 @@ def test_one_more_rank_or_node_changes_a_time_by_little(nbytes: int) -> None:
 def test_a_hundred_thousand_gpus_take_less_than_a_second() -> None:
     described = load("dgx-h100").of(12_500)
     cases = [case(described.ranks, 1 << power) for power in range(3, 35)]
-    start = time.perf_counter()
+    start = time.thread_time()  # of this thread, whatever else the machine does
     found = curve(described, cases)
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 1
     assert found[-1].seconds > 2 * (1 << 34) / (8 * 50e9)
 
 

@@ -134,8 +134,10 @@ def test_curves_hold_the_medians_and_intervals_but_no_samples(measured: str) -> 
 def test_the_same_runs_give_the_same_text(tmp_path: Path) -> None:
     """No clock and no order of a set is in it."""
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
-    script = f"import pathlib, sys; from collbench import report; from collbench.runs import file; p = pathlib.Path({str(place)!r}); "
-    script += "sys.stdout.buffer.write(report.build([file.read(p)]).encode())"
+    script = (
+        f"import pathlib, sys; from collbench import report; from collbench.runs import file; path = {str(place)!r}; "
+    )
+    script += "sys.stdout.buffer.write(report.build([file.read(pathlib.Path(path))]).encode())"
     seeds = [os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)} for seed in ("1", "2")]
     pages = [
         subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True) for seed in seeds

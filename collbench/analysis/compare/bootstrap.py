@@ -35,10 +35,10 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     levels = np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
     drawn = _drawn(blocks, stream)
     # Not `@`: the threads of a BLAS cost more than so small a product, and hundreds of times more on a busy machine.
-    counts = np.einsum("db,bl->dl", drawn, below[:, levels])
-    half = counts[:, -1:] / 2
+    counts = np.einsum("bd,bl->ld", drawn, below[:, levels])  # the long axis last: six times as fast as `dl`
+    half = counts[-1] / 2
     logs = np.log(samples[order][levels])
-    found = (logs[(counts >= half).argmax(axis=1)] + logs[(counts > half).argmax(axis=1)]) / 2
+    found = (logs[(counts >= half).argmax(axis=0)] + logs[(counts > half).argmax(axis=0)]) / 2
     centre = math.log(float(np.median(samples)))
     return centre + (found - centre) * math.sqrt(blocks / (blocks - 1)), blocks
 
@@ -66,6 +66,7 @@ def memory(samples: Floats) -> float:
 
 @lru_cache(maxsize=256)
 def _drawn(blocks: int, stream: int) -> Floats:
-    """How often each block is in each resample (DRAWS, blocks)."""
+    """How often each block is in each resample (blocks, DRAWS)."""
     generator = np.random.default_rng((_SEED, blocks, stream))
-    return generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float32)
+    drawn = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS)
+    return np.ascontiguousarray(drawn.T, np.float32)
