@@ -15,7 +15,7 @@ import click
 
 from collbench import __version__
 from collbench.errors import CollbenchError
-from collbench.measure.world import launched
+from collbench.launcher import launched
 
 
 class Commands(click.Group):

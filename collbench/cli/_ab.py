@@ -20,12 +20,12 @@ from collbench.cli._progress import Status
 from collbench.cli._sweep_table import draw_plots
 from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
 from collbench.errors import UsageError
+from collbench.launcher import launched
 from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.session import exit_status
-from collbench.measure.world import launched
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms import PLATFORMS
+from collbench.platforms import platforms
 from collbench.runs import file
 from collbench.runs.environment import Setting
 from collbench.runs.file import INTERRUPTED, Run
@@ -72,8 +72,9 @@ def _texts(options: Mapping[str, Any]) -> list[str]:
     texts = [" ".join(text.split()) for text in options["ab"]]
     if len(texts) > len(LETTERS):
         raise UsageError(f"--ab is given {len(texts)} times, but compares two settings; leave some out")
-    if options["on"] not in ("auto", *PLATFORMS):
-        raise UsageError(f"--ab measures, and on --on {options['on']} nothing runs; choose from: auto, gpu, cpu")
+    if options["on"] not in (places := ("auto", *platforms())):
+        choices = ", ".join(places)
+        raise UsageError(f"--ab measures, and on --on {options['on']} nothing runs; choose from: {choices}")
     if options["nodes"] is not None:
         raise UsageError("--nodes goes with a described system, on which --ab has nothing to measure; leave it out")
     if launched():

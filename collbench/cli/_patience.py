@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from collbench.measure.world import launched
+from collbench.launcher import launched
 
 SECONDS = 8.0  # without a word, after which a user wonders
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"

@@ -32,8 +32,8 @@ def command(**options: Any) -> int:
 
     from collbench.cli._options import default_folder, make_sweep
     from collbench.cli._patience import started
+    from collbench.launcher import launched
     from collbench.measure.session import Session, exit_status
-    from collbench.measure.world import launched
     from collbench.runs.file import INTERRUPTED
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does

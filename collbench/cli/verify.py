@@ -27,7 +27,7 @@ def command(**options: Any) -> int:
     """Check every implementation, collective, type, reduction and odd size; run it first on a new machine."""
     from collbench.analysis.conformance import Conformance
     from collbench.cli._options import make_sweep
-    from collbench.measure.world import launched
+    from collbench.launcher import launched
 
     platform, sweep = make_sweep(DEFAULTS | _FIXED | options, launched())
     sampling = replace(sweep.sampling, check_only=True)
@@ -44,8 +44,8 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
     from collbench.cli._patience import started
     from collbench.cli._progress import Status
     from collbench.cli._table import row, title
+    from collbench.launcher import launched
     from collbench.measure.session import Session
-    from collbench.measure.world import launched
 
     status = Status(len(list(sweep.cases())) * len(sweep.implementations))
     session = Session(platform, sweep, launched(), None)

@@ -22,7 +22,7 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.measure import cleanup, link, worker
 from collbench.measurement import Failed, Result
-from collbench.platforms import platform_module
+from collbench.platforms import find_platform
 from collbench.runs.environment import UNCHANGED, Setting
 from collbench.runs.records import case_fields, sweep_fields, to_result
 
@@ -108,7 +108,7 @@ class _Workers:
 
     def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
         self._sweep = sweep
-        self._patience: float = platform_module(platform).STARTUP
+        self._patience = find_platform(platform).startup
         self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
         self._log = self._folder / "log"
         self._page = link.Page(self._folder)
@@ -220,7 +220,7 @@ class _Workers:
 
 def _command(platform: str, ranks: int) -> list[str]:
     python = [sys.executable, "-m", worker.__name__]
-    return [mpiexec(), "-n", str(ranks), *python] if platform == "cpu" else python
+    return [mpiexec(), "-n", str(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
 def mpiexec() -> str:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from collbench import cost
 from collbench.cases import Case
 from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
+from collbench.platforms.gpu.hardware import gpus
 from collbench.topology.system import System
 
 MEMORY = {
@@ -32,9 +32,6 @@ NEWER = 282e9  # LL on Blackwell
 PCIE_HOP = 5.7 / 3.4  # a hop over PCIe against one over NVLink, Simple's in NCCL's tuner
 PCIE_PACKET = 1.0 / 0.6  # the same for LL
 
-NEIGHBOUR_ONLY = ("ring-host", "ring-events", "ring-flags", "ring-pipelined", "ring-ll")
-"""Rungs whose rank sends to one other: without a switch they have the links to that one only."""
-
 
 def copied(system: System) -> float:
     """Bytes/s that copies inside one of its GPUs load and store together."""
@@ -43,7 +40,7 @@ def copied(system: System) -> float:
 
 def described(system: System) -> Hardware:
     """What a rung finds inside one node of it, if it sends to all others at once."""
-    base = cost.gpus(system.gpus, system.gpus)
+    base = gpus(system.gpus, system.gpus)
     slower = PCIE_HOP if system.meets_over_pcie else 1.0
     packet = PCIE_PACKET if system.meets_over_pcie else 1.0
     waits = {wait: seconds * (packet if wait is Wait.PACKET else slower) for wait, seconds in base.waits.items()}
@@ -59,14 +56,14 @@ def _refuse(system: System, name: str) -> None:
         raise Unsupported(f"{name} reaches the GPUs of one node; {system.name} has {system.nodes} here")
     if not system.p2p and system.gpus > 1:
         raise Unsupported(f"{name} writes to other GPUs' memory, which those of {system.name} do not allow")
-    if name == "nvls" and not system.multicast:
-        raise Unsupported(f"nvls needs switches that add, and {system.name} has none")
+    if implementations()[name].multicast and not system.multicast:
+        raise Unsupported(f"{name} needs switches that add, and {system.name} has none")
 
 
 def _links(system: System, name: str) -> Hardware:
     """Where GPUs are joined pairwise, a rank that sends to one other has that pair's links."""
     found = described(system)
-    return replace(found, link=system.to_next) if name in NEIGHBOUR_ONLY and system.gpus > 1 else found
+    return replace(found, link=system.to_next) if implementations()[name].neighbours_only and system.gpus > 1 else found
 
 
 def ladder() -> dict[str, Implementation]:

@@ -15,7 +15,8 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.measure import link, worker
-from collbench.measure.world import OneProcess
+from collbench.platforms.layout import Needs
+from collbench.platforms.processes import Alone
 from collbench.runs.records import case_fields, sweep_fields
 from tests.conftest import case
 from tests.measure.test_runner import ToyPlatform, constant, ways
@@ -106,12 +107,12 @@ def test_one_process_serves_orders_as_they_are_given(monkeypatch: pytest.MonkeyP
     platform = Opened({"a": constant(1e-3)})
     monkeypatch.setattr(worker, "open_platform", lambda *ignored: platform)
     monkeypatch.setattr(worker, "implementations", lambda: {way.name: way for way in ways(platform)})
-    monkeypatch.setattr(worker, "fifo_bytes", lambda *ignored: {})
+    monkeypatch.setattr(worker, "needs", lambda *ignored: Needs())
     monkeypatch.setenv(worker.PLATFORM, "toy")
     monkeypatch.setenv("MINE", "1")
     ours, theirs = socket.socketpair()
     supervisor, ranks = link.Channel(ours), link.Channel(theirs)
-    serving = threading.Thread(target=worker._serve, args=(OneProcess(), ranks, link.Page(tmp_path)), daemon=True)
+    serving = threading.Thread(target=worker._serve, args=(Alone(), ranks, link.Page(tmp_path)), daemon=True)
     serving.start()
     supervisor.send({"sweep": sweep_fields(sweep(1024)), "named": ["MINE"], "pinned": True})
     greeting = supervisor.receive(5)
