@@ -80,7 +80,7 @@ class MadeUp:
         fields = {"multiprocessors": 16, "simulation": simulation} | machine
         self.environment = surroundings(folder) | {
             "MADE_UP_MACHINE": json.dumps(fields),
-            "PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "platforms" / "made_up"), str(ROOT))),
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "platforms" / "gpu" / "made_up"), str(ROOT))),
             "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
             "COLLBENCH_NCCL": str(extension.with_name("libnccl.so.2")),
             "NCCL_TESTS": str(folder / "nccl-tests"),

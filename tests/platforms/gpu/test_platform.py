@@ -16,7 +16,7 @@ from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.implementations import Implementation, implementations
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
-from collbench.platforms.gpu import cuda, launch, nccl, probe, timing
+from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.layout import Region, buffers
 from tests.gpu.bench import TARGETS, targets
@@ -194,8 +194,8 @@ def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(fault: str, o
 
 def test_probe_peers_reports_each_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(3, without_peers={(0, 1)}, losing_stores={(1, 0)}, losing_copies={(2, 0)})
-    monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
-    found = gpu.probe_peers(range(3))
+    monkeypatch.setattr(discover, "load_cupy", machine.cupy)
+    found = discover._probed(range(3))
     machine.stop()
     assert len(found) == 6
     assert found[0, 1] == (False, "the driver offers no peer access")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -192,7 +193,7 @@ def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
     """Once, after some seconds, and the GPUs are taken in the end."""
     monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
     monkeypatch.setattr(_patience, "SECONDS", 0.5 if told else 30)
-    monkeypatch.setattr(probe, "broken", lambda: "")
+    monkeypatch.setattr(probe, "broken", cache(lambda: ""))
     platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
     assert (platform, sweep.ranks) == ("gpu", 2)
     lines = capsys.readouterr().err.splitlines()
