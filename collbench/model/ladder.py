@@ -8,34 +8,17 @@ from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
 from collbench.platforms.gpu.hardware import gpus
+from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System
 
-MEMORY = {
-    "sm60": 0.73e12,
-    "sm70": 0.9e12,
-    "sm75": 0.62e12,
-    "sm80": 2.0e12,
-    "sm86": 0.7e12,
-    "sm89": 1.0e12,
-    "sm90": 3.35e12,
-    "sm100": 8.0e12,
-    "sm103": 8.0e12,
-    "sm120": 1.79e12,
-    "sm121": 0.27e12,
-}
-"""Bytes/s of a GPU's memory by its data sheet: P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300,
-RTX PRO 6000, GB10."""
-REACHED = 0.9  # of it by copies: 4.3 TB/s of an H200's 4.8
-PACKETS = {"sm70": 39e9, "sm75": 39e9, "sm80": 87.7e9, "sm86": 87.7e9, "sm89": 87.7e9, "sm90": 141e9}
-"""Bytes/s of data in packets within a node: the most that NCCL's tuner takes for LL (src/graph/tuning.cc)."""
-NEWER = 282e9  # LL on Blackwell
+REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8
 PCIE_HOP = 5.7 / 3.4  # a hop over PCIe against one over NVLink, Simple's in NCCL's tuner
 PCIE_PACKET = 1.0 / 0.6  # the same for LL
 
 
 def copied(system: System) -> float:
     """Bytes/s that copies inside one of its GPUs load and store together."""
-    return MEMORY.get(system.arch, MEMORY["sm80"]) * REACHED
+    return ARCHITECTURES[system.arch].memory * REACHED
 
 
 def described(system: System) -> Hardware:
@@ -46,7 +29,7 @@ def described(system: System) -> Hardware:
     waits = {wait: seconds * (packet if wait is Wait.PACKET else slower) for wait, seconds in base.waits.items()}
     memory = copied(system)
     link = system.pace if system.gpus > 1 else base.link
-    packets = min(PACKETS.get(system.arch, NEWER), link / 2 if system.gpus > 1 else memory)
+    packets = min(ARCHITECTURES[system.arch].packets, link / 2 if system.gpus > 1 else memory)
     return replace(base, waits=waits, link=link, memory=memory, packets=packets)
 
 

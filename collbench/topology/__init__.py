@@ -21,13 +21,25 @@ discovered.py     a Topology as a System
 diagram.py        text for `collbench topo PRESET`
 """
 
-from collbench.topology.devices import Cache, Driver, Fabric, Gpu, Host, Kind, Link, NumaNode, NvLink, Pcie, Socket
+from collbench.topology.devices import (
+    Cache,
+    DriverInfo,
+    FabricInfo,
+    Gpu,
+    Host,
+    Kind,
+    Link,
+    NumaNode,
+    NvLink,
+    Pcie,
+    Socket,
+)
 from collbench.topology.topology import Topology
 
 __all__ = [
     "Cache",
-    "Driver",
-    "Fabric",
+    "DriverInfo",
+    "FabricInfo",
     "Gpu",
     "Host",
     "Kind",

@@ -17,7 +17,6 @@ from collbench.implementations import Implementation, implementations
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
-from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.layout import Region, buffers
 from tests.gpu.bench import TARGETS, targets
 from tests.gpu.checks import LARGE, a_log_of_every_rank

@@ -239,7 +239,7 @@ class Told:
     """A process among others, which have told what is here."""
 
     def __init__(self, rank: int, nodes: list[tuple[str, str]]) -> None:
-        self.rank, self._nodes = rank, nodes
+        self.rank, self.size, self._nodes = rank, len(nodes), nodes
 
     def local(self, ranks: int) -> tuple[int, ...]:
         return (self.rank,)
