@@ -21,11 +21,13 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from collbench.platforms import open_platform
+from collbench.platforms.layout import Needs
+from collbench.platforms.processes import Processes
 from collbench.cases import Sweep
 comm = MPI.COMM_WORLD
 chosen = (COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],)
 sweep = Sweep(*chosen, comm.Get_size(), ("mpi",))
-platform = open_platform(sweep, {}, "cpu")
+platform = open_platform(sweep, Needs(), "cpu", Processes.of_world())
 prepared = implementations()["mpi"].prepare(next(sweep.cases()), platform)
 send, receive = np.ones(2, np.float32), np.empty(2, np.float32)
 def bare(launches):

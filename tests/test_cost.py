@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.cost import Cost, Hardware, Wait, cpus, gpus
+from collbench.cost import Cost, Hardware, Wait
 from collbench.datatypes import NONE
 from collbench.errors import Unsupported
-from collbench.implementations import Implementation, auto, fifo_bytes, implementations
+from collbench.implementations import Implementation, auto, implementations, needs
 from collbench.measurement import Measurement
-from collbench.platforms import Prepared
+from collbench.platforms.cpu.hardware import cpus
+from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.roles import Prepared
 from collbench.runs.file import read
 from tests.conftest import ROOT, case
 
@@ -182,11 +184,10 @@ def test_where_no_rung_can_the_best_ones_reason_is_told(monkeypatch: pytest.Monk
 
 def test_it_takes_every_collective_of_a_rung_and_windows_with_room_for_all() -> None:
     assert set(auto.IMPLEMENTATION.collectives) == {name for each in RUNGS for name in each.collectives}
-    alone = fifo_bytes(["auto"], 4, "gpu")
-    assert {name: alone[name] for name in fifo_bytes([each.name for each in RUNGS], 4, "gpu")} == fifo_bytes(
-        [each.name for each in RUNGS], 4, "gpu"
-    )
-    assert fifo_bytes(["auto", "ring-ll"], 4, "gpu") == alone
+    alone, rungs = needs(["auto"], 4, "gpu"), needs([rung.name for rung in RUNGS], 4, "gpu")
+    assert {name: alone.fifos[name] for name in rungs.fifos} == rungs.fifos
+    assert alone.multicast == rungs.multicast == ("nvls",)
+    assert needs(["auto", "ring-ll"], 4, "gpu") == alone
 
 
 @pytest.mark.parametrize("implementation", RUNGS, ids=lambda each: each.name)
@@ -196,7 +197,7 @@ def test_no_cost_is_below_what_the_collective_needs(implementation: Implementati
     for name in implementation.collectives:
         some = case(name, ranks=ranks, redop=case(name).redop if COLLECTIVES[name].reduces else NONE)
         cost = implementation.cost(some)  # type: ignore[misc]
-        least = 1 if implementation.name == "nvls" else some.collective.bus_factor(ranks)
+        least = 1 if implementation.multicast else some.collective.bus_factor(ranks)
         assert cost.link >= least - 1e-9 if ranks > 1 else cost.link == 0
         assert cost.memory >= 2
         assert cost.steps >= ranks - 1 if "ring" in implementation.name else 1 <= cost.steps <= 2

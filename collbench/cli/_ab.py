@@ -25,7 +25,7 @@ from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.session import exit_status
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms import PLATFORMS
+from collbench.platforms import platforms
 from collbench.runs import file
 from collbench.runs.environment import Setting
 from collbench.runs.file import INTERRUPTED, Run
@@ -72,8 +72,9 @@ def _texts(options: Mapping[str, Any]) -> list[str]:
     texts = [" ".join(text.split()) for text in options["ab"]]
     if len(texts) > len(LETTERS):
         raise UsageError(f"--ab is given {len(texts)} times, but compares two settings; leave some out")
-    if options["on"] not in ("auto", *PLATFORMS):
-        raise UsageError(f"--ab measures, and on --on {options['on']} nothing runs; choose from: auto, gpu, cpu")
+    if options["on"] not in (places := ("auto", *platforms())):
+        choices = ", ".join(places)
+        raise UsageError(f"--ab measures, and on --on {options['on']} nothing runs; choose from: {choices}")
     if of_described(options):
         raise UsageError(
             f"{of_described(options)} goes with a described system, on which --ab has nothing to measure; leave it out"

@@ -14,8 +14,9 @@ from collbench.cli._patience import DRIVER, leads, said_if_long
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
-from collbench.implementations import choose, fifo_bytes
-from collbench.platforms import PLATFORMS, Region, needed_memory, obstacle, on_auto, platform_module
+from collbench.implementations import choose, needs
+from collbench.platforms import find_platform, on_auto, platforms
+from collbench.platforms.layout import Layout
 from collbench.units import format_size, parse_size
 
 Named = TypeVar("Named")
@@ -64,7 +65,7 @@ def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[st
 
 def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
     """The default sweep, cut at what memory allows: the first command must work in a small container too."""
-    last: int = platform_module(platform).LAST
+    last = find_platform(platform).largest
     while last > SMALLEST_DEFAULT:
         sweep = sweep_to(last)
         try:
@@ -79,12 +80,8 @@ def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: 
 
 
 def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
-    platform_module(platform).refuse_too_large(_memory(sweep, platform, copies), sweep.ranks)
-
-
-def _memory(sweep: Sweep, platform: str, copies: int) -> dict[Region, int]:
-    need = needed_memory(sweep, fifo_bytes(sweep.implementations, sweep.ranks, platform))
-    return {region: copies * nbytes for region, nbytes in need.items()}
+    layout = Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform))
+    find_platform(platform).refuse_too_large(copies * layout.nbytes, sweep.ranks)
 
 
 def _refuse(options: Mapping[str, Any]) -> None:
@@ -104,15 +101,14 @@ def _refuse(options: Mapping[str, Any]) -> None:
 def _platform(name: str) -> str:
     if name == "auto":
         return on_auto()
-    if name not in PLATFORMS:
-        raise unknown("--on", name, ("auto", *PLATFORMS))
+    if name not in platforms():
+        raise unknown("--on", name, ("auto", *platforms()))
     return name
 
 
 def _ranks(wanted: int | None, platform: str, launched: tuple[int, int] | None) -> int:
     if launched is None:
-        ranks: int = wanted or platform_module(platform).default_ranks()
-        return ranks
+        return wanted or find_platform(platform).default_ranks()
     if wanted not in (None, launched[1]):
         raise UsageError(f"--ranks {wanted} although the launcher started {launched[1]}; leave --ranks out")
     return launched[1]
@@ -177,13 +173,16 @@ def of_described(options: Mapping[str, Any]) -> str:
 
 def left_aside(wanted: str, platform: str) -> str:
     """A line for the user if `auto` passed over hardware whose driver is there, else nothing."""
-    first = PLATFORMS[0]
-    reason = obstacle(first) if wanted == "auto" and platform != first else ""
-    return f"collbench: the {first} cannot be used, so this is the {platform}: {reason}" if reason else ""
+    for name, kind in platforms().items() if wanted == "auto" else ():
+        if name == platform:
+            break
+        if reason := kind.obstacle():
+            return f"collbench: the {name} cannot be used, so this is the {platform}: {reason}"
+    return ""
 
 
 def cut_short(sweep: Sweep, platform: str) -> str:
     """A sentence for the user if memory cut the default sweep short, else nothing."""
-    if sweep.sizes[-1] * 4 > platform_module(platform).LAST:
+    if sweep.sizes[-1] * 4 > find_platform(platform).largest:
         return ""
     return f"stopping at {format_size(sweep.sizes[-1])}: larger messages do not fit in memory here"

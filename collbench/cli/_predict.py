@@ -20,7 +20,7 @@ from collbench.measure.session import Session
 from collbench.measurement import Prediction, Result
 from collbench.model.network.on_network import network_effect
 from collbench.model.network.what_if import pattern_of
-from collbench.platforms import PLATFORMS
+from collbench.platforms import platforms
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_size
@@ -29,7 +29,7 @@ LAST = 8 * 2**30  # bytes: the largest size by default, where published sweeps e
 RANKS_ON = "gpu"  # a described system is one of GPUs
 
 
-def find_system(on: str, others: tuple[str, ...] = ("auto", *PLATFORMS)) -> System | None:
+def find_system(on: str, others: tuple[str, ...] = ("auto", *platforms())) -> System | None:
     """The system that `--on` names, or None for one of the `others`; UsageError with all choices if it is neither."""
     if on in others:
         return None

@@ -6,13 +6,18 @@ from typing import Any
 import click
 
 from collbench.cli import sweep
+from collbench.platforms import platforms
 
 _OPTIONS = {str(param.name): param for param in sweep.command.params if isinstance(param, click.Option)}
 DEFAULTS: dict[str, Any] = sweep.command.make_context("sweep", []).params
 """What a sweep is made of where a command has no option for it."""
 
 HERE = click.Option(
-    ["--on"], default="auto", metavar="auto|gpu|cpu", help="Where the ranks live.", show_default=True
+    ["--on"],
+    default="auto",
+    metavar="|".join(("auto", *platforms())),
+    help="Where the ranks live.",
+    show_default=True,
 )  # and not on a described system
 
 

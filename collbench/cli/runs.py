@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collbench.errors import UsageError
+from collbench.platforms import platforms
 
 if TYPE_CHECKING:
     from collbench.runs import Entry, Filter, History
 
 SLOW = 500  # files read without an index that are worth a word
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
+_PLACES = "|".join((*platforms(), PREDICTED))
 NAMED = 5  # broken files whose reasons are told; --json tells all
 
 
@@ -23,7 +25,7 @@ NAMED = 5  # broken files whose reasons are told; --json tells all
 @click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
 @click.option("--host", default="", metavar="HOST", help="Runs of this host, or of all that match, as in 'node*'.")
 @click.option("--op", default="", metavar="NAME[,NAME]", help="Runs with any of these collectives.")
-@click.option("--on", default="", metavar="gpu|cpu|model", help="Runs on this platform; model: predicted.")
+@click.option("--on", default="", metavar=_PLACES, help="Runs on this platform; model: predicted.")
 @click.option("--topology", default="", metavar="TEXT", help="Runs whose topology's name has this in it.")
 @click.option("--since", metavar="DATE", help="Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.")
 @click.option("--until", metavar="DATE", help="Runs up to then; a day counts to its end.")
@@ -96,12 +98,11 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
 def _filter(options: dict[str, Any]) -> "Filter":
     from collbench.collectives import find_collective
     from collbench.errors import unknown
-    from collbench.platforms import PLATFORMS
     from collbench.runs import Filter
     from collbench.runs.listing import first_second, last_second
 
-    if options["on"] not in ("", *PLATFORMS, PREDICTED):
-        raise unknown("--on", options["on"], (*PLATFORMS, PREDICTED))
+    if options["on"] not in ("", *platforms(), PREDICTED):
+        raise unknown("--on", options["on"], (*platforms(), PREDICTED))
     return Filter(
         host=options["host"],
         collectives=tuple(find_collective(word.strip()).name for word in options["op"].split(",") if word.strip()),

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from collbench.platforms import platforms
+
 MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "ab", "percentiles")
 """The options that say how to measure; they change no prediction."""
 
@@ -16,7 +18,7 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 @click.option(
     "--on",
     default="auto",
-    metavar="auto|gpu|cpu|SYSTEM|FILE.toml",
+    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
     help="Where the ranks live; on a described system (collbench predict --help) nothing runs, a model predicts.",
 )
 @click.option("--nodes", type=int, metavar="N", help="Nodes of a described system; default: as it says, mostly 1.")

@@ -1,7 +1,6 @@
 """Show what connects the ranks here, or in a system that a file describes."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.errors import CollbenchError, PlatformError, UsageError
+from collbench.errors import PlatformError, UsageError
+from collbench.platforms import find_platform, platforms
 
 if TYPE_CHECKING:
     from collbench.topology import Topology
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("system", required=False, metavar="[PRESET|FILE.toml]")
 @click.option(
     "--on",
-    type=click.Choice(["auto", "gpu", "cpu"]),
+    type=click.Choice(["auto", *platforms()]),
     default="auto",
     show_default=True,
     help="What ranks would run on here; auto: GPUs if the driver shows any, else the CPU.",
@@ -101,35 +101,20 @@ def _draw(system: "System", output: Path) -> None:
 
 
 def _discover(on: str, ranks: int | None) -> "Topology":
-    from collbench.platforms.gpu import probe
-    from collbench.topology import discover_cpu
-
-    if on == "cpu":
-        return discover_cpu.discover(ranks)
-    try:
-        return _gpus(ranks)
-    except PlatformError as error:
-        if on == "gpu":
-            raise
-        if probe.installed():
-            click.echo(f"collbench: showing the CPU only: {' '.join(str(error).split())}", err=True)
-        return discover_cpu.discover(ranks)
-
-
-def _gpus(ranks: int | None) -> "Topology":
-    """The GPUs in CUDA's order with peer access probed if CuPy is there to ask; else in NVML's order."""
-    from collbench.platforms.gpu import platform
-    from collbench.topology import discover_gpu
-
-    listed = found = discover_gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
-    if needed := platform.missing():
-        why = f"needs {needed}"
-    else:
+    """On auto the first platform that is here; what is installed and passed over is told."""
+    if on != "auto":
+        return _told(*find_platform(on).discover(ranks))
+    *preferred, last = platforms().values()
+    for kind in preferred:
         try:
-            found = discover_gpu.discover(ranks, *platform.visible())
-            return found.probed(platform.probe_peers(range(len(found.gpus))))
-        except (CollbenchError, RuntimeError) as error:  # CuPy's errors are RuntimeErrors
-            why = f"{error}"
-    if found is listed and os.environ.get("CUDA_VISIBLE_DEVICES"):
-        click.echo(f"collbench: CUDA_VISIBLE_DEVICES is not applied ({why})", err=True)
-    return found.probed({}, otherwise=why)
+            return _told(*kind.discover(ranks))
+        except PlatformError as error:
+            if kind.installed():
+                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
+    return _told(*last.discover(ranks))
+
+
+def _told(topology: "Topology", remark: str) -> "Topology":
+    if remark:
+        click.echo(f"collbench: {remark}", err=True)
+    return topology

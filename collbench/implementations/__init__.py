@@ -12,7 +12,8 @@ from functools import cache
 from collbench.cases import Case
 from collbench.cost import Cost
 from collbench.errors import Unsupported, UsageError, unknown
-from collbench.platforms import Platform, Prepared
+from collbench.platforms.layout import Needs
+from collbench.platforms.roles import Launching, Prepared
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class Implementation:
     summary: str  # one line for `collbench list`
     platforms: tuple[str, ...]
     collectives: tuple[str, ...]
-    prepare: Callable[[Case, Platform], Prepared]
+    prepare: Callable[[Case, Launching], Prepared]
     supports: Callable[[Case], None] = lambda case: None
     rung: int = 0  # place on the ladder; 0 for a library
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it wants in each rank's window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
+    neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
+    multicast: bool = False  # a switch must know the memory of all ranks
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 
     @property
@@ -62,11 +65,14 @@ def libraries() -> list[str]:
     return [name for name, each in implementations().items() if each.library]
 
 
-def fifo_bytes(names: Iterable[str], ranks: int, platform: str) -> dict[str, int]:
-    """Bytes that each wants in a window for its own: what one leaves there must not pass for another's packets."""
+def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
+    """What these want of memory, each a FIFO of its own: what one leaves there must not pass for another's packets."""
     known = implementations()
-    wanted = {each for name in names for each in (name, *known[name].uses())}
-    return {name: each.fifo(ranks, platform) for name, each in known.items() if name in wanted}
+    wanted = {used for name in names for used in (name, *known[name].uses())}
+    chosen = [way for name, way in known.items() if name in wanted and platform in way.platforms]
+    return Needs(
+        {way.name: way.fifo(ranks, platform) for way in chosen}, tuple(way.name for way in chosen if way.multicast)
+    )
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:

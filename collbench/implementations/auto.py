@@ -9,14 +9,14 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
 from collbench.implementations.ring_flags import COLLECTIVES
-from collbench.platforms import Platform, Prepared
+from collbench.platforms.roles import Launching, Prepared
 
 
 def _rungs() -> list[Implementation]:
     return [implementation for implementation in implementations().values() if implementation.cost]
 
 
-def expected(case: Case, platform: Platform) -> dict[str, float]:
+def expected(case: Case, platform: Launching) -> dict[str, float]:
     """Seconds that each rung which takes the case should need on this hardware, fastest first; equal ones by rung."""
     found = {}
     for rung in _rungs():
@@ -29,7 +29,7 @@ def expected(case: Case, platform: Platform) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     """The first that the hardware lets us prepare."""
     refused = []
     for name in expected(case, platform):

@@ -17,7 +17,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS, Reduction
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared, buffers, kernels, view
+from collbench.platforms import kernels
+from collbench.platforms.layout import buffers, view
+from collbench.platforms.roles import Launching, Prepared
 
 Action = Callable[[], Any]
 
@@ -115,7 +117,7 @@ def _bfloat16_operation(redop: Reduction) -> Any:
     return MPI.Op.Create(combine, commute=True)
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     from mpi4py import MPI
 
     (rank,) = platform.local
@@ -134,7 +136,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(_repeat(actions), note=note)
 
 
-def _division(case: Case, platform: Platform, rank: int) -> list[Action]:
+def _division(case: Case, platform: Launching, rank: int) -> list[Action]:
     """What turns the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []

@@ -13,7 +13,8 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared, buffers
+from collbench.platforms.layout import buffers
+from collbench.platforms.roles import Launching, Prepared
 
 Call = Callable[[], Any]
 
@@ -110,7 +111,7 @@ def _supports(case: Case) -> None:
         raise Unsupported("NCCL's all-to-all is made of sends and receives, which cannot share a buffer")
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     comm = platform.comm
     calls = [
         call

@@ -12,7 +12,8 @@ from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared, Region
+from collbench.platforms.layout import Region
+from collbench.platforms.roles import Launching, Prepared
 
 _SUMS, _EXTREMES = ("sum", "avg"), ("max", "min")
 REDUCES: Mapping[str, tuple[str, ...]] = {
@@ -39,7 +40,7 @@ def _supports(case: Case) -> None:
         raise Unsupported(f"the switch has no instruction for {redop} of {dtype}; it has for: {choices}")
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     results = platform.multicast(Region.RECEIVE)  # buffers of an all-reduce start where their region does
     inputs = results if case.in_place else platform.multicast(Region.SEND)
     kernel = platform.kernel("multimem.cu", "nvls", case.dtype, case.redop)
@@ -61,5 +62,6 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     supports=_supports,
     rung=9,
+    multicast=True,
     cost=_cost,
 )

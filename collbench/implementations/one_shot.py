@@ -6,7 +6,8 @@ from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import PACK, Platform, Prepared, grid
+from collbench.platforms.layout import PACK, grid
+from collbench.platforms.roles import Launching, Prepared
 
 BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
@@ -16,7 +17,7 @@ def _supports(case: Case) -> None:
         raise Unsupported("a rank's result would overwrite the input that others still read")
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("direct.cu", "one_shot", case.dtype, case.redop)
     threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
     return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, np.uint64(case.block)))

@@ -6,7 +6,8 @@ from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared, grid
+from collbench.platforms.layout import grid
+from collbench.platforms.roles import Launching, Prepared
 from collbench.units import format_size
 
 MOST = 256 * 1024  # bytes of a message: beyond, every other rung is faster
@@ -25,7 +26,7 @@ def _supports(case: Case) -> None:
         raise Unsupported(f"inboxes hold messages up to {format_size(longest(case.ranks))}")
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
     threads, blocks = grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
     fifo, room = np.uint64(platform.fifo("one-shot-ll")), np.uint64(longest(case.ranks) // PAYLOAD)

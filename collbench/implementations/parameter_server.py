@@ -5,12 +5,13 @@ import numpy as np
 from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.platforms import PACK, Platform, Prepared, grid
+from collbench.platforms.layout import PACK, grid
+from collbench.platforms.roles import Launching, Prepared
 
 BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("direct.cu", "parameter_server", case.dtype, case.redop)
     threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
     return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, np.uint64(case.block)))

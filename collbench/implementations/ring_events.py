@@ -26,7 +26,7 @@ from collbench.cost import Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.implementations.ring_host import Ring, Step, cost, under
-from collbench.platforms import Platform, Prepared, Watch
+from collbench.platforms.roles import Launching, Prepared, Watch
 
 
 def _supports(case: Case) -> None:
@@ -34,7 +34,7 @@ def _supports(case: Case) -> None:
         raise Unsupported("one rank in place has nothing to enqueue")
 
 
-def _enqueue(platform: Platform, steps: Sequence[Step], ranks: int) -> None:
+def _enqueue(platform: Launching, steps: Sequence[Step], ranks: int) -> None:
     """One operation."""
     behind: dict[int, Any] = {}  # each rank's event behind its last step
     for number, step in enumerate(steps):
@@ -49,7 +49,7 @@ def _enqueue(platform: Platform, steps: Sequence[Step], ranks: int) -> None:
         platform.after(rank, behind[(rank + 1) % ranks])
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     if len(platform.local) != case.ranks:
         raise Unsupported("events order streams of one process only")
     steps = Ring(case, platform).steps()
@@ -72,5 +72,6 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     supports=_supports,
     rung=2,
+    neighbours_only=True,
     cost=lambda case: cost(case, Wait.EVENT),
 )

@@ -9,7 +9,7 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared
+from collbench.platforms.roles import Launching, Prepared
 
 SLOTS = 2  # as in kernels/ring.cu: the fewest with which a ring can take and send in one hop
 SLOT_BYTES = 2**20  # a piece; docs/log.md has what other sizes give
@@ -39,7 +39,7 @@ def cost(case: Case, blocks: int = 1) -> Cost:
     return Cost(Wait.FLAG, others, link=others / ranks, memory=3 - 1 / ranks, blocks=blocks)
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop)
     fifo, slot = np.uint64(platform.fifo("ring-flags")), np.uint64(SLOT_BYTES // case.dtype.itemsize)
     return Prepared(platform.bind(kernel, case, 1, THREADS, fifo, slot, slot, *lengths(case)))
@@ -52,6 +52,7 @@ IMPLEMENTATION = Implementation(
     collectives=COLLECTIVES,
     prepare=_prepare,
     rung=3,
+    neighbours_only=True,
     cost=cost,
     fifo=lambda ranks, platform: SLOTS * SLOT_BYTES,
 )

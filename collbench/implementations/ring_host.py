@@ -17,7 +17,8 @@ from collbench.collectives import chunk_bounds
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.measurement import ADDED, MOVED
-from collbench.platforms import Platform, Prepared, Region, Watch, buffers
+from collbench.platforms.layout import Region, buffers
+from collbench.platforms.roles import Launching, Prepared, Watch
 
 
 class Action(NamedTuple):
@@ -36,7 +37,7 @@ class Ring:
     """The steps of one case; who must have finished what between them is the caller's business."""
 
     case: Case
-    platform: Platform
+    platform: Launching
 
     def steps(self) -> list[Step]:
         """All of them: the start, n - 1 that add and n - 1 that copy."""
@@ -121,7 +122,7 @@ def under(watch: Watch, steps: Sequence[Step]) -> list[Step]:
     return [{rank: [watched(rank, action) for action in actions] for rank, actions in step.items()} for step in steps]
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     steps = Ring(case, platform).steps()
 
     def once(steps: Sequence[Step]) -> None:
@@ -144,5 +145,6 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     rung=1,
+    neighbours_only=True,
     cost=cost,
 )

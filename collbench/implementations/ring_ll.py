@@ -6,7 +6,7 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.platforms import Platform, Prepared
+from collbench.platforms.roles import Launching, Prepared
 
 SLOT_BYTES = 32 * 1024  # of data in a piece, of all blocks of a rank together
 PACKET_BYTES = 2  # bytes sent for one of data
@@ -24,7 +24,7 @@ def slot_bytes(blocks: int) -> int:
     return SLOT_BYTES // blocks // 128 * 128
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("ring_ll.cu", "ring_ll_allreduce", case.dtype, case.redop)
     blocks = platform.blocks(BLOCKS)
     chunk = chunk_elements(case.block, case.ranks, case.dtype.itemsize) * case.dtype.itemsize
@@ -53,6 +53,7 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     rung=5,
+    neighbours_only=True,
     cost=_cost,
     fifo=lambda ranks, platform: slots(ranks) * SLOT_BYTES * PACKET_BYTES,
 )

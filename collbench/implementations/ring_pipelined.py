@@ -11,7 +11,8 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.implementations import Implementation
 from collbench.implementations.ring_flags import COLLECTIVES, cost, lengths
-from collbench.platforms import PACK, Platform, Prepared
+from collbench.platforms.layout import PACK
+from collbench.platforms.roles import Launching, Prepared
 
 BLOCKS = 64  # of a rank on a GPU with room for them
 THREADS = 512
@@ -41,7 +42,7 @@ class Pipe:
         return min(self.slot, -(-share // step) * step)
 
 
-def pipe(platform: Platform, blocks: int) -> Pipe:
+def pipe(platform: Launching, blocks: int) -> Pipe:
     """As many slots as fit into half of the cache, the other half being for what streams through.
 
     Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
@@ -56,7 +57,7 @@ def pipe(platform: Platform, blocks: int) -> Pipe:
     return Pipe(2, max(ROUND, cache // 2 // (2 * blocks) // ROUND * ROUND))
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     blocks, size = platform.blocks(BLOCKS), case.dtype.itemsize
     own = pipe(platform, blocks)
     options = f"-DSLOTS={own.slots}", "-DMERGED", f"-DIN_FLIGHT={own.in_flight}"
@@ -74,6 +75,7 @@ IMPLEMENTATION = Implementation(
     collectives=COLLECTIVES,
     prepare=_prepare,
     rung=4,
+    neighbours_only=True,
     cost=lambda case: cost(case, BLOCKS),
     fifo=lambda ranks, platform: FIFO_BYTES[platform],
 )

@@ -6,12 +6,13 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.platforms import PACK, Platform, Prepared, grid
+from collbench.platforms.layout import PACK, grid
+from collbench.platforms.roles import Launching, Prepared
 
 BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("direct.cu", "two_shot", case.dtype, case.redop)
     shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
     threads, blocks = grid(-(-shard * case.dtype.itemsize // PACK), THREADS, BLOCKS)

@@ -1,7 +1,7 @@
 """Two settings of the environment measured in turn, each by ranks of its own, so that drift cancels in their ratio.
 
 NCCL and MPI read most variables once in the life of a process, so a setting needs fresh processes.  Ranks that are not
-measured sleep (collbench/measure/world.py).  On a CPU both settings' ranks are kept on the same cores: left to the
+measured sleep (Processes.broadcast).  On a CPU both settings' ranks are kept on the same cores: left to the
 scheduler, each set would find its own place whenever it wakes, and what that changes is more than most settings do.
 """
 

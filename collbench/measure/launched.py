@@ -9,13 +9,14 @@ from typing import Any, Self
 
 from collbench.cases import Sweep
 from collbench.errors import CaseFailed, PlatformError
-from collbench.implementations import fifo_bytes, implementations
+from collbench.implementations import implementations, needs
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
-from collbench.measure.world import MpiProcesses
 from collbench.measurement import Failed, Result
-from collbench.platforms import Platform, open_platform
+from collbench.platforms import open_platform
+from collbench.platforms.processes import Processes
+from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
 from collbench.runs.records import sweep_fields, to_sweep
 
@@ -24,12 +25,8 @@ class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
     def __init__(self, platform: str, sweep: Sweep) -> None:
-        self._world = MpiProcesses()
-        if self._world.size != sweep.ranks:
-            raise PlatformError(
-                f"world size {self._world.size} although the launcher says {sweep.ranks}: "
-                "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
-            )
+        self._world = Processes.of_world()
+        self._world.local(sweep.ranks)  # refuses another number of processes
         self._refuse_others()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
@@ -39,7 +36,7 @@ class Joined:
 
     def _refuse_others(self) -> None:
         """PlatformError on all processes if they have different code, as nodes with installs of their own may."""
-        first, *others = self._world.gather(installation())
+        first, *others = self._world.exchange(installation())
         try:
             for rank, other in enumerate(others, 1):
                 refuse_other(f"rank {rank}", other, "rank 0", first)
@@ -48,8 +45,8 @@ class Joined:
             raise
 
     def __enter__(self) -> Self:
-        fifos = fifo_bytes(self._sweep.implementations, self._sweep.ranks, self._name)
-        self._platform = open_platform(self._sweep, fifos, self._name)
+        wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
+        self._platform = open_platform(self._sweep, wanted, self._name, self._world)
         self.greeting = {
             "topology": self._platform.topology(),
             "versions": self._platform.versions(),

@@ -11,7 +11,7 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.measurement import Measurement, Mismatch, Result, Skipped
-from collbench.platforms import Platform, Prepared
+from collbench.platforms.roles import Platform, Prepared
 from collbench.stats import relative_halfwidth
 
 Progress = Callable[[str], None]

@@ -24,7 +24,7 @@ from collbench.launcher import unlaunched
 from collbench.measure import cleanup, link, worker
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
-from collbench.platforms import platform_module
+from collbench.platforms import find_platform
 from collbench.runs.environment import UNCHANGED, Setting
 from collbench.runs.records import case_fields, sweep_fields, to_result
 
@@ -110,7 +110,7 @@ class _Workers:
 
     def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
         self._sweep = sweep
-        self._patience: float = platform_module(platform).STARTUP
+        self._patience = find_platform(platform).startup
         self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
         self._log = self._folder / "log"
         self._page = link.Page(self._folder)
@@ -223,7 +223,7 @@ class _Workers:
 
 def _command(platform: str, ranks: int) -> list[str]:
     python = [sys.executable, "-P", "-m", worker.__name__]  # -P: a copy in the working folder is not what was asked
-    return [mpiexec(), "-n", str(ranks), *python] if platform == "cpu" else python
+    return [mpiexec(), "-n", str(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
 def mpiexec() -> str:

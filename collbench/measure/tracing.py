@@ -13,7 +13,8 @@ from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
 from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Mismatch, Result, Skipped, Span, Track
-from collbench.platforms import Moment, Platform, Prepared, tracelog
+from collbench.platforms import tracelog
+from collbench.platforms.roles import Moment, Platform, Prepared
 
 _ROUNDS = 15  # of which the typical one is shown
 
@@ -35,8 +36,7 @@ def explain(
             implementation.refuse(case)
             with platform.agreeing():
                 plain = implementation.prepare(case, platform)
-                with _tracing(platform):
-                    traced = implementation.prepare(case, platform)
+                traced = implementation.prepare(case, platform.traced())
         except Unsupported as reason:
             yield Skipped(case, implementation.name, platform.name, str(reason))
             continue
@@ -45,16 +45,6 @@ def explain(
             yield _wrong(case, implementation, platform, plain, wrong)
         else:
             yield _explanation(case, implementation, platform, sampling, plain, traced)
-
-
-@contextmanager
-def _tracing(platform: Platform) -> Iterator[None]:
-    """Kernels that are prepared inside keep a log."""
-    platform.tracing = True
-    try:
-        yield
-    finally:
-        platform.tracing = False
 
 
 def _wrong(

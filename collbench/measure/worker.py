@@ -18,13 +18,14 @@ from typing import Any
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed, CollbenchError
-from collbench.implementations import fifo_bytes, implementations
+from collbench.implementations import implementations, needs
 from collbench.measure import cleanup, link
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
-from collbench.measure.world import MpiProcesses, OneProcess, World
-from collbench.platforms import Platform, open_platform
+from collbench.platforms import find_platform, open_platform
+from collbench.platforms.processes import Alone, Processes, Team
+from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
 from collbench.runs.records import to_case, to_line, to_sweep
 
@@ -40,8 +41,8 @@ def main() -> None:
     """Serve one supervisor until it says stop or is gone."""
     folder = Path(os.environ[FOLDER])
     ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
-    world: World = MpiProcesses() if os.environ[PLATFORM] == "cpu" else OneProcess()
-    ranks.extend(world.pids())
+    world: Team = Processes.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
+    ranks.extend(world.exchange(os.getpid()))
     channel = link.connect(folder) if world.leader else None
     try:
         _serve(world, channel, link.Page(folder))
@@ -59,12 +60,12 @@ def main() -> None:
         world.abort()
 
 
-def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
+def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     first = _next(world, channel)
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
-    fifos = fifo_bytes(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
-    platform = open_platform(sweep, fifos, os.environ[PLATFORM])
+    wanted = needs(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
+    platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
     cores = world.pin() if first["pinned"] else []
     _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
     while case := _next(world, channel).get("case"):
@@ -72,11 +73,11 @@ def _serve(world: World, channel: link.Channel | None, page: link.Page) -> None:
     platform.close()
 
 
-def _greeting(world: World, platform: Platform, named: Collection[str]) -> dict[str, Any]:
+def _greeting(world: Team, platform: Platform, named: Collection[str]) -> dict[str, Any]:
     """What the supervisor must know to write the header, and to clean up after ranks that were killed."""
     return {
         "installation": installation(),
-        "pids": world.pids(),
+        "pids": world.exchange(os.getpid()),
         "files": sorted(cleanup.shared_files()),
         "topology": platform.topology(),
         "versions": platform.versions(),
@@ -95,7 +96,7 @@ def _measure(order: dict[str, Any], platform: Platform, channel: link.Channel | 
     _send(channel, {"done": True})
 
 
-def _next(world: World, channel: link.Channel | None) -> dict[str, Any]:
+def _next(world: Team, channel: link.Channel | None) -> dict[str, Any]:
     message = world.broadcast(channel.receive() if channel else None)
     assert isinstance(message, dict)
     return message

@@ -7,6 +7,7 @@ machine with the same weight.  docs/model.md has what is left when a machine is 
 
 from dataclasses import dataclass, fields
 
+from collbench.topology.architectures import ARCHITECTURES, capability
 from collbench.topology.system import System
 
 
@@ -50,7 +51,7 @@ class Constants:
 
 CONSTANTS = Constants()
 
-OLD = ("sm60", "sm70", "sm75", "sm80", "sm86")
+OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and capability(arch) < 90)
 """Architectures before Hopper, of those with NVLink."""
 
 

@@ -3,53 +3,33 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from collbench import cost
 from collbench.cases import Case
 from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
+from collbench.platforms.gpu.hardware import gpus
+from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System
 
-MEMORY = {
-    "sm60": 0.73e12,
-    "sm70": 0.9e12,
-    "sm75": 0.62e12,
-    "sm80": 2.0e12,
-    "sm86": 0.7e12,
-    "sm89": 1.0e12,
-    "sm90": 3.35e12,
-    "sm100": 8.0e12,
-    "sm103": 8.0e12,
-    "sm120": 1.79e12,
-    "sm121": 0.27e12,
-}
-"""Bytes/s of a GPU's memory by its data sheet: P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300,
-RTX PRO 6000, GB10."""
-REACHED = 0.9  # of it by copies: 4.3 TB/s of an H200's 4.8
-PACKETS = {"sm70": 39e9, "sm75": 39e9, "sm80": 87.7e9, "sm86": 87.7e9, "sm89": 87.7e9, "sm90": 141e9}
-"""Bytes/s of data in packets within a node: the most that NCCL's tuner takes for LL (src/graph/tuning.cc)."""
-NEWER = 282e9  # LL on Blackwell
+REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8
 PCIE_HOP = 5.7 / 3.4  # a hop over PCIe against one over NVLink, Simple's in NCCL's tuner
 PCIE_PACKET = 1.0 / 0.6  # the same for LL
-
-NEIGHBOUR_ONLY = ("ring-host", "ring-events", "ring-flags", "ring-pipelined", "ring-ll")
-"""Rungs whose rank sends to one other: without a switch they have the links to that one only."""
 
 
 def copied(system: System) -> float:
     """Bytes/s that copies inside one of its GPUs load and store together."""
-    return MEMORY.get(system.arch, MEMORY["sm80"]) * REACHED
+    return ARCHITECTURES[system.arch].memory * REACHED
 
 
 def hardware(system: System) -> Hardware:
     """What a rung finds inside one node of it, if it sends to all others at once."""
-    base = cost.gpus(system.gpus, system.gpus)
+    base = gpus(system.gpus, system.gpus)
     slower = PCIE_HOP if system.meets_over_pcie else 1.0
     packet = PCIE_PACKET if system.meets_over_pcie else 1.0
     waits = {wait: seconds * (packet if wait is Wait.PACKET else slower) for wait, seconds in base.waits.items()}
     memory = copied(system)
     link = system.pace if system.gpus > 1 else base.link
-    packets = min(PACKETS.get(system.arch, NEWER), link / 2 if system.gpus > 1 else memory)
+    packets = min(ARCHITECTURES[system.arch].packets, link / 2 if system.gpus > 1 else memory)
     return replace(base, waits=waits, link=link, memory=memory, packets=packets)
 
 
@@ -59,14 +39,14 @@ def _refuse(system: System, name: str) -> None:
         raise Unsupported(f"{name} reaches the GPUs of one node; {system.name} has {system.nodes} here")
     if not system.p2p and system.gpus > 1:
         raise Unsupported(f"{name} writes to other GPUs' memory, which those of {system.name} do not allow")
-    if name == "nvls" and not system.multicast:
-        raise Unsupported(f"nvls needs switches that add, and {system.name} has none")
+    if implementations()[name].multicast and not system.multicast:
+        raise Unsupported(f"{name} needs switches that add, and {system.name} has none")
 
 
 def _links(system: System, name: str) -> Hardware:
     """Where GPUs are joined pairwise, a rank that sends to one other has that pair's links."""
     links = hardware(system)
-    return replace(links, link=system.to_next) if name in NEIGHBOUR_ONLY and system.gpus > 1 else links
+    return replace(links, link=system.to_next) if implementations()[name].neighbours_only and system.gpus > 1 else links
 
 
 def ladder() -> dict[str, Implementation]:

@@ -1,18 +1,23 @@
-"""What the processes of a run tell each other, and how they fail together.
+"""The processes of a run: who they are, what they tell each other, and how they fail together.
 
 Whatever one process finds out alone (no memory, a GPU that does not answer, an implementation that cannot run there)
 must reach all of them before anyone acts on it: the others would wait for ever for a process that took another way.
 So there is one way to speak, the exchange, and every exchange first asks whether somebody failed.  A process that fails
 inside `agreeing` takes part in one more exchange, whichever the others come to next, and all of them raise its error.
+Orders are apart from that: a process that waits for one sleeps.
 """
 
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from collbench.errors import CollbenchError, PlatformError
+
+_SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 
 Told = tuple[type[CollbenchError], str]
 
@@ -20,7 +25,8 @@ Told = tuple[type[CollbenchError], str]
 class Alone:
     """The one process of a run, which holds every rank; never imports MPI."""
 
-    rank = 0
+    rank, size = 0, 1
+    leader = True
 
     def local(self, ranks: int) -> Sequence[int]:
         """The ranks that this process holds."""
@@ -38,24 +44,51 @@ class Alone:
         """*Collective*: run what is inside; if it fails on any process, raise the same error on all of them."""
         yield
 
+    def broadcast(self, message: Any) -> Any:
+        """*Collective*: what the leader says."""
+        return message
+
+    def pin(self) -> list[int]:
+        """*Collective*: nothing; its ranks live on devices, which no scheduler moves."""
+        return []
+
+    def abort(self) -> None:
+        """End every process of the run at once."""
+        os._exit(1)
+
 
 class Processes:
     """Processes that hold one rank each, of an mpi4py communicator; only what the host knows passes through it."""
 
     def __init__(self, comm: Any) -> None:
-        self._comm = comm
+        self.comm = comm
         self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        self.leader = self.rank == 0
+        self._orders = comm.Dup()  # so that nothing else can take an order for its own
         self._failed = np.zeros(1, np.int32), np.zeros(1, np.int32)
 
+    @classmethod
+    def of_world(cls) -> Self:
+        """All that the launcher started; this starts MPI."""
+        from mpi4py import MPI
+
+        return cls(MPI.COMM_WORLD)
+
     def local(self, ranks: int) -> Sequence[int]:
-        """The rank of this process."""
+        """The rank of this process; PlatformError if there are not as many processes as ranks."""
+        if self.size != ranks:
+            raise PlatformError(
+                f"world size {self.size} although {ranks} ranks were asked for: "
+                "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
+            )
         return (self.rank,)
 
     def exchange(self, mine: Any) -> list[Any]:
         """What each process gives, by rank; the error of one that failed instead."""
         self.meet()
-        found: list[Any] = self._comm.allgather(mine)
-        return found
+        gathered: list[Any] = self.comm.allgather(mine)
+        return gathered
 
     def meet(self) -> None:
         """Come back once every process has come here; the error of one that failed instead."""
@@ -77,9 +110,44 @@ class Processes:
         """A number first, since nearly always nobody failed and some operations are timed with this in them."""
         mine, all_of_them = self._failed
         mine[0] = error is not None
-        self._comm.Allreduce(mine, all_of_them)
+        self.comm.Allreduce(mine, all_of_them)
         if all_of_them[0]:
-            raise _common(self._comm.allgather(_told(error))) from error
+            raise _common(self.comm.allgather(_told(error))) from error
+
+    def broadcast(self, message: Any) -> Any:
+        """What the leader says, on every process; who waits for it sleeps.
+
+        A broadcast of MPI would spin instead, and take its core from ranks of another setting that are measured now.
+        Each rank gets a message of its own, so that the wait is one nap long and not one for each step of a tree.
+        """
+        if self.leader:
+            for rank in range(1, self.size):
+                self._orders.send(message, rank)
+            return message
+        pause = _SHORTEST_NAP
+        while not self._orders.iprobe(0):
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_NAP)
+        return self._orders.recv(source=0)
+
+    def pin(self) -> list[int]:
+        """Keep the calling thread of each rank on one core, in turn; the cores by rank.
+
+        Nothing is done, and the list is empty, where ranks may run on different cores: somebody has bound them already.
+        """
+        allowed = self.exchange(sorted(os.sched_getaffinity(0)))
+        if any(cores != allowed[0] for cores in allowed):
+            return []
+        cores = [allowed[0][rank % len(allowed[0])] for rank in range(self.size)]
+        os.sched_setaffinity(0, {cores[self.rank]})
+        return cores
+
+    def abort(self) -> None:
+        """End every process of the run at once."""
+        self.comm.Abort(1)
+
+
+Team = Alone | Processes
 
 
 def _told(error: Exception | None) -> Told | None:
@@ -93,20 +161,7 @@ def _told(error: Exception | None) -> Told | None:
 
 def _common(told: Sequence[Told | None]) -> CollbenchError:
     """What all raise: the lowest rank's error, with its rank unless everyone says the same."""
-    rank, (kind, text) = next((rank, each) for rank, each in enumerate(told) if each)
+    rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(told) if failure)
     error = kind(text if len(set(told)) == 1 else f"rank {rank}: {text}")
     error.agreed = True
     return error
-
-
-Team = Alone | Processes
-
-
-def of_launcher(ranks: int) -> Processes:
-    """The processes that an outside launcher started; PlatformError if they are not as many as the ranks."""
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    if comm.Get_size() != ranks:
-        raise PlatformError(f"world size {comm.Get_size()} although {ranks} ranks were asked for")
-    return Processes(comm)

@@ -11,20 +11,6 @@ from collbench.topology.devices import Gpu, Kind, Link
 from collbench.topology.system import CUBE, System
 from collbench.topology.topology import Topology
 
-PRODUCTS = {
-    "sm103": r"[GB]B?300",
-    "sm100": r"G?B[12]00",
-    "sm120": r"RTX 50\d\d|RTX PRO \d000",
-    "sm90": r"G?H[12]00|H800|H20\b",
-    "sm89": r"RTX 40\d\d|L4\b|L40|Ada",
-    "sm86": r"RTX 30\d\d|RTX A\d000|A40\b|A10\b|A16\b|A2\b",
-    "sm80": r"A100|A800|A30\b",
-    "sm75": r"RTX 20\d\d|Quadro RTX|T4\b",
-    "sm70": r"V100|TITAN V",
-    "sm60": r"P100",
-}
-"""Architectures by what is in a GPU's name, where the driver does not say its compute capability."""
-
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
 FILE = "write a system's file, or choose a preset (`collbench list`)"
 
@@ -87,8 +73,8 @@ class _Machine:
             if arch not in ARCHITECTURES:
                 raise UsageError(f"{gpu.name} is {arch}, which no system may be; choices: {', '.join(ARCHITECTURES)}")
             return arch
-        for arch, pattern in PRODUCTS.items():
-            if re.search(pattern, gpu.name):
+        for arch, known in ARCHITECTURES.items():
+            if known.products and re.search(known.products, gpu.name):
                 self._guesses.append(f"{arch}, from the name {gpu.name}")
                 return arch
         raise UsageError(f"what {gpu.name} is cannot be told, and its driver does not say; {FILE}")

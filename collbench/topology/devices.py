@@ -110,7 +110,7 @@ SLICE = "MIG-"  # what the UUID of a MIG slice begins with
 
 
 @dataclass(frozen=True)
-class Fabric:
+class FabricInfo:
     """A GPU's place among the GPUs that one NVSwitch fabric joins."""
 
     state: str  # "not started", "in progress" or "completed"
@@ -133,7 +133,7 @@ class Gpu:
     nvlink: NvLink | None = None  # its active links, wherever they lead
     switch_links: int = 0  # how many of them lead to an NVSwitch
     mig: bool | None = None
-    fabric: Fabric | None = None
+    fabric: FabricInfo | None = None
     host: str = ""  # the node that it is in, where a run may span several
 
     @property
@@ -143,7 +143,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverInfo:
     """The NVIDIA driver, and the CUDA version that it brings."""
 
     version: str | None = None

@@ -8,10 +8,10 @@ from itertools import combinations, zip_longest
 from typing import Any
 
 from collbench.errors import PlatformError
-from collbench.topology.devices import SLICE, Driver, Fabric, Gpu, Kind, Link, NvLink, Pcie
+from collbench.topology.devices import SLICE, DriverInfo, FabricInfo, Gpu, Kind, Link, NvLink, Pcie
 from collbench.topology.nvml import (
-    ARCHITECTURES,
     FABRIC_STATES,
+    GENERATIONS,
     NVLINK_GENERATIONS,
     P2P_NVLINK,
     P2P_READ,
@@ -56,7 +56,7 @@ def discover(
             ranks or len(seen),
             gpus=tuple(device.gpu for device in seen),
             links=tuple(_link(library, seen, a, b) for a, b in combinations(range(len(seen)), 2)),
-            driver=Driver(
+            driver=DriverInfo(
                 ask(library, "nvmlSystemGetDriverVersion"),
                 f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
             ),
@@ -95,7 +95,7 @@ def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
         name=nvml.nvmlDeviceGetName(handle),
         bus_id=normalize(nvml.nvmlDeviceGetPciInfo(handle).busId),
         uuid=ask(nvml, "nvmlDeviceGetUUID", handle) or "",
-        architecture=ARCHITECTURES.get(ask(nvml, "nvmlDeviceGetArchitecture", handle)),
+        architecture=GENERATIONS.get(ask(nvml, "nvmlDeviceGetArchitecture", handle)),
         capability=".".join(map(str, capability)) if capability else None,
         memory=memory.total if memory else None,
         numa=_numa(nvml, handle),
@@ -156,7 +156,7 @@ def _nvlink(nvml: Any, handle: Any, links: list[int]) -> NvLink | None:
     return NvLink(NVLINK_GENERATIONS.get(version), len(links), line_rate or None)
 
 
-def _fabric(nvml: Any, handle: Any) -> Fabric | None:
+def _fabric(nvml: Any, handle: Any) -> FabricInfo | None:
     structure = getattr(nvml, "c_nvmlGpuFabricInfoV_t", None)
     if structure is None:
         return None
@@ -164,7 +164,7 @@ def _fabric(nvml: Any, handle: Any) -> Fabric | None:
     if ask(nvml, "nvmlDeviceGetGpuFabricInfoV", handle, byref(answer)) is None:
         return None
     state = FABRIC_STATES.get(answer.state)
-    return Fabric(state, bytes(answer.clusterUuid).hex(), answer.cliqueId) if state else None
+    return FabricInfo(state, bytes(answer.clusterUuid).hex(), answer.cliqueId) if state else None
 
 
 def _link(nvml: Any, seen: Sequence[_Seen], a: int, b: int) -> Link:

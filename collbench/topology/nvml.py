@@ -9,22 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from collbench.errors import PlatformError
+from collbench.topology.architectures import ARCHITECTURES
 
 NVLINK_GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
 """NVLink generation for NVML_NVLINK_VERSION_*, an enumeration: an A100 answers 5 and means NVLink 3.1."""
 
-ARCHITECTURES = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
+GENERATIONS = {2: "Kepler", 3: "Maxwell", 13: "Rubin"} | {gpus.nvml: gpus.name for gpus in ARCHITECTURES.values()}
 """NVML_DEVICE_ARCH_*."""
 
 PATHS = {

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from collbench.errors import RunFileError
-from collbench.topology.devices import Driver, Gpu, Host, Kind, Link, Socket
+from collbench.topology.devices import DriverInfo, Gpu, Host, Kind, Link, Socket
 
 Probed = Mapping[tuple[int, int], tuple[bool, str]]
 """For a pair of devices, in one direction: whether one could use the other's memory, and why (not)."""
@@ -31,7 +31,7 @@ class Topology:
     sockets: tuple[Socket, ...] = ()
     links: tuple[Link, ...] = ()  # one for each pair of devices
     host: Host | None = None
-    driver: Driver | None = None
+    driver: DriverInfo | None = None
     places: tuple[int, ...] = ()  # each rank's device, where they are not dealt in turn
 
     @property

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from collbench.topology.caveats import caveats
-from collbench.topology.devices import Driver, Gpu, Host, Kind, Link, Socket
+from collbench.topology.devices import DriverInfo, Gpu, Host, Kind, Link, Socket
 from collbench.topology.topology import Topology
 from collbench.units import format_rate, format_size
 
@@ -130,7 +130,7 @@ def _gpu(gpu: Gpu) -> str:
     return ", ".join(facts)
 
 
-def _driver(driver: Driver) -> str:
+def _driver(driver: DriverInfo) -> str:
     return f"{driver.version or 'unknown version'}, CUDA {driver.cuda or 'unknown'}"
 
 

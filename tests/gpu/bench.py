@@ -14,9 +14,10 @@ from collbench.cases import Case, Sampling
 from collbench.errors import CollbenchError
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms import Platform, Prepared, Region
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
+from collbench.platforms.layout import Region
+from collbench.platforms.roles import Platform, Prepared
 from collbench.units import format_rate, format_size
 from tests.gpu import refusals, said
 from tests.gpu.checks import ON_GPU, SCALE, Place, case, nccl_settings, opened

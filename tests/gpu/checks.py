@@ -15,13 +15,15 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.implementations import Implementation, fifo_bytes, implementations
+from collbench.implementations import Implementation, implementations, needs
 from collbench.measure.tracing import explain
 from collbench.measurement import PHASES, Explanation, Skipped
-from collbench.platforms import Platform, fifo_starts, needed_memory, tracelog
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import launch, nccl, simulate
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.layout import Layout
+from collbench.platforms.processes import Alone
+from collbench.platforms.roles import Platform
 from tests.gpu import refusals, scale
 
 SCALE = scale.chosen()
@@ -74,8 +76,7 @@ def opened(place: Place, largest: int = LARGE) -> Iterator[gpu.GpuPlatform]:
         implementations=tuple(each.name for each in ON_GPU),
         sampling=Sampling(graph=place.graph, traced=True),
     )
-    fifos = {tracelog.FIFO: tracelog.NBYTES, **fifo_bytes(sweep.implementations, ranks, "gpu")}
-    platform = gpu.GpuPlatform(cuda, sweep, needed_memory(sweep, fifos), fifo_starts(fifos))
+    platform = gpu.set_up(cuda, sweep, Layout.of(sweep, needs(sweep.implementations, ranks, "gpu")), Alone())
     try:
         yield platform
     finally:
@@ -238,7 +239,7 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
     if implementation.name != "ring-flags" or platform.ranks < 3:
         raise Unsupported("once is enough")
     assert isinstance(platform, gpu.GpuPlatform)
-    here, compiled = -(-platform.ranks // len(platform._devices)), platform.kernel
+    here, compiled = -(-platform.ranks // len(platform._places.devices)), platform.kernel
     if here == 1:
         raise Unsupported("needs ranks that share a GPU")
     platform.kernel = lambda *which: gpu_cuda.GpuKernel(  # type: ignore[method-assign]

@@ -86,10 +86,8 @@ def carry_out(work: Work) -> str:
 
 def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
     """With or without a log, as the case will be asked for; a refusal is for the checks to judge."""
-    platform.tracing = work.traced
     with suppress(Unsupported):
-        implementations()[work.implementation].prepare(wanted, platform)
-    platform.tracing = False
+        implementations()[work.implementation].prepare(wanted, platform.traced() if work.traced else platform)
 
 
 _open = ExitStack()  # until the process ends

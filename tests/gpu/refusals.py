@@ -79,7 +79,7 @@ def unjust_of(results: Iterable[Result], here: Here) -> list[str]:
 
 def here_of(platform: gpu.GpuPlatform) -> Here:
     """The machine under an open platform, by what CUDA and NCCL say of themselves."""
-    cuda, devices = platform._cuda, platform._devices
+    cuda, devices = platform._cuda, platform._places.devices
     reaches = cuda.runtime.deviceCanAccessPeer
     return Here(
         ranks=platform.ranks,

@@ -12,9 +12,10 @@ from collbench.cases import Sampling
 from collbench.errors import CollbenchError
 from collbench.implementations import implementations
 from collbench.measure.runner import calibrate
-from collbench.platforms import MAX_RANKS, Prepared, world_type
 from collbench.platforms.gpu import launch, probe
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.layout import MAX_RANKS, world_type
+from collbench.platforms.roles import Prepared
 from tests.gpu import said, scale
 from tests.gpu.checks import Place, case, opened
 

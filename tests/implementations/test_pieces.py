@@ -7,7 +7,8 @@ import pytest
 
 from collbench.implementations import ring_ll, ring_pipelined
 from collbench.implementations.ring_pipelined import BLOCKS, FIFO_BYTES, PIECE, ROUND, THREADS, TILE, Pipe, pipe
-from collbench.platforms import LINE, PLATFORMS, grid
+from collbench.platforms import platforms
+from collbench.platforms.layout import LINE, grid
 
 EVERY_NUMBER_OF_BLOCKS = range(1, BLOCKS + 1)
 CACHES = {"H200": 60 * 2**20, "H100": 50 * 2**20, "A100": 40 * 2**20, "V100": 6 * 2**20, "T4": 4 * 2**20}
@@ -77,5 +78,5 @@ def test_a_cpu_has_the_fifo_that_was_measured_to_be_best_there() -> None:
 
 
 def test_every_platform_with_the_rung_has_its_fifo() -> None:
-    assert set(ring_pipelined.IMPLEMENTATION.platforms) == set(PLATFORMS) == set(FIFO_BYTES)
+    assert set(ring_pipelined.IMPLEMENTATION.platforms) == set(platforms()) == set(FIFO_BYTES)
     assert TILE == THREADS * ring_pipelined.IN_FLIGHT * 16

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 import pytest
 
 from collbench.implementations import ring_pipelined
-from collbench.platforms import kernels, world_type
+from collbench.platforms import kernels
 from collbench.platforms.gpu import launch
+from collbench.platforms.layout import world_type
 from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels import facts, sass

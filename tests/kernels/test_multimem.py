@@ -8,7 +8,8 @@ import pytest
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array
 from collbench.implementations.nvls import REDUCES
-from collbench.platforms import WINDOW_HEAD, WORLD, kernels
+from collbench.platforms import kernels
+from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from tests.conftest import case
 from tests.kernels import nvrtc, sass
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain

@@ -6,7 +6,8 @@ import pytest
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array
-from collbench.platforms import WINDOW_HEAD, WORLD, kernels
+from collbench.platforms import kernels
+from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from tests.conftest import case
 
 GRID = "-DHOST_GRID"

@@ -13,7 +13,7 @@ from collbench.errors import CaseFailed, Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Mismatch, Skipped
-from collbench.platforms import Prepared
+from collbench.platforms.roles import Prepared
 from tests.conftest import case
 
 MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from collbench.measure import cleanup, supervisor
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement
-from collbench.platforms import cpu
+from collbench.platforms import platforms
 from collbench.runs.environment import UNCHANGED, Setting, variables
 from tests.cli.test_sweep import alive, wait_for
 from tests.conftest import ROOT, case
@@ -73,7 +74,7 @@ def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.M
 
 def test_ranks_that_are_not_ready_in_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how long they had; how long that is, each platform knows."""
-    monkeypatch.setattr(cpu, "STARTUP", 0.05)
+    monkeypatch.setitem(platforms(), "cpu", replace(platforms()["cpu"], startup=0.05))
     ranks = Supervisor("cpu", sweep(1024))
     with pytest.raises(PlatformError, match=r"did not start within 0\.05 s"):
         ranks.__enter__()

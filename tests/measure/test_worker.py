@@ -17,7 +17,8 @@ from collbench.cases import Sampling
 from collbench.errors import PlatformError
 from collbench.measure import link, worker
 from collbench.measure.installation import UNKNOWN, installation
-from collbench.measure.world import OneProcess
+from collbench.platforms.layout import Needs
+from collbench.platforms.processes import Alone
 from collbench.runs.records import case_fields, sweep_fields
 from tests.conftest import case
 from tests.measure.test_runner import ToyPlatform, constant, ways
@@ -108,12 +109,12 @@ def test_one_process_serves_orders_as_they_are_given(monkeypatch: pytest.MonkeyP
     platform = Opened({"a": constant(1e-3)})
     monkeypatch.setattr(worker, "open_platform", lambda *ignored: platform)
     monkeypatch.setattr(worker, "implementations", lambda: {way.name: way for way in ways(platform)})
-    monkeypatch.setattr(worker, "fifo_bytes", lambda *ignored: {})
+    monkeypatch.setattr(worker, "needs", lambda *ignored: Needs())
     monkeypatch.setenv(worker.PLATFORM, "toy")
     monkeypatch.setenv("MINE", "1")
     ours, theirs = socket.socketpair()
     supervisor, ranks = link.Channel(ours), link.Channel(theirs)
-    serving = threading.Thread(target=worker._serve, args=(OneProcess(), ranks, link.Page(tmp_path)), daemon=True)
+    serving = threading.Thread(target=worker._serve, args=(Alone(), ranks, link.Page(tmp_path)), daemon=True)
     serving.start()
     mine = {"installation": installation(), "named": ["MINE"], "pinned": True}
     supervisor.send({"sweep": sweep_fields(sweep(1024)), **mine})
@@ -150,7 +151,7 @@ def test_a_rank_refuses_a_command_of_another_copy(theirs: dict[str, Any], tmp_pa
     ours, ranks = map(link.Channel, socket.socketpair())
     ours.send(theirs)
     with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
-        worker._serve(OneProcess(), ranks, link.Page(tmp_path))
+        worker._serve(Alone(), ranks, link.Page(tmp_path))
     assert f"a rank runs {installation()}, but its command runs collbench" in str(error.value)
     assert ("/other/collbench" if theirs else UNKNOWN.folder) in str(error.value)
     ours.close()

@@ -1,56 +1,80 @@
-"""Which platform `--on auto` takes."""
+"""What is known of platforms before any is opened, and which one `--on auto` takes."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from collbench.cli._options import left_aside
-from collbench.platforms import PLATFORMS, on_auto, platform_module
-from collbench.platforms.gpu import platform
+from collbench.errors import UsageError
+from collbench.platforms import find_platform, on_auto, platforms
+from collbench.platforms.gpu import probe
+from tests.conftest import ROOT
+
+
+def known(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """A GPU platform of which this is known."""
+    monkeypatch.setitem(platforms(), "gpu", replace(platforms()["gpu"], **fields))
 
 
 def test_without_gpus_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing more is said."""
-    monkeypatch.setattr(platform, "available", lambda: False)
+    known(monkeypatch, available=lambda: False, obstacle=lambda: "")
     assert on_auto() == "cpu"
     assert left_aside("auto", "cpu") == ""
 
 
 def test_gpus_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are what collbench is for."""
-    monkeypatch.setattr(platform, "available", lambda: True)
-    monkeypatch.setattr(platform, "missing", lambda: "")
-    monkeypatch.setattr(platform, "broken", lambda: "")
+    known(monkeypatch, available=lambda: True, obstacle=lambda: "")
     assert on_auto() == "gpu"
+    assert left_aside("auto", "gpu") == ""
 
 
-def test_gpus_without_cupy_are_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first command measures something, and says what to install."""
-    monkeypatch.setattr(platform, "available", lambda: True)
-    monkeypatch.setattr(platform, "missing", lambda: "CuPy: pip install it")
+@pytest.mark.parametrize(
+    ("doubt", "words", "reason"),
+    [
+        ("missing", "CuPy: pip install it", "install CuPy: pip install it"),
+        ("refusal", "it says so", "it says so"),
+        ("broken", "it says so", "it says so"),
+    ],
+)
+def test_gpus_that_do_not_work_are_passed_over_with_a_word(
+    monkeypatch: pytest.MonkeyPatch, doubt: str, words: str, reason: str
+) -> None:
+    """Whether CuPy is not there, the driver refuses or CuPy does; the line is one."""
+    for name in ("refusal", "missing", "broken"):
+        monkeypatch.setattr(probe, name, lambda name=name: words if name == doubt else "")
+    monkeypatch.setattr(probe, "available", lambda: True)
     assert on_auto() == "cpu"
-    assert left_aside("auto", "cpu").endswith("install CuPy: pip install it")
+    assert left_aside("auto", "cpu") == f"collbench: the gpu cannot be used, so this is the cpu: {reason}"
     assert left_aside("cpu", "cpu") == ""
 
 
-@pytest.mark.parametrize("doubt", ["refusal", "broken"])
-def test_gpus_that_do_not_work_are_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, doubt: str) -> None:
-    """Whether the driver refuses or CuPy does; the line is one."""
-    monkeypatch.setattr(platform, "available", lambda: True)
-    monkeypatch.setattr(platform, "missing", lambda: "")
-    monkeypatch.setattr(platform, "broken", lambda: "")
-    monkeypatch.setattr(platform, doubt, lambda: "it says so")
-    assert on_auto() == "cpu"
-    assert left_aside("auto", "cpu") == "collbench: the gpu cannot be used, so this is the cpu: it says so"
-
-
-@pytest.mark.parametrize("name", PLATFORMS)
+@pytest.mark.parametrize("name", platforms())
 def test_every_platform_answers_before_it_is_opened(name: str) -> None:
     """What the command line asks while nothing has been started."""
-    module = platform_module(name)
-    assert isinstance(module.available(), bool)
-    assert isinstance(module.missing(), str)
-    assert isinstance(module.refusal(), str)
-    assert isinstance(module.broken(), str)
-    assert module.STARTUP >= 60
-    assert module.default_ranks() >= 2
-    assert module.LAST >= 2**20
-    module.refuse_too_large({}, 2)
+    kind = find_platform(name)
+    assert kind.name == name
+    assert isinstance(kind.available(), bool)
+    assert isinstance(kind.installed(), bool)
+    assert isinstance(kind.obstacle(), str)
+    assert kind.startup >= 60
+    assert kind.default_ranks() >= 2
+    assert kind.largest >= 2**20
+    kind.refuse_too_large(0, 2)
+
+
+def test_an_unknown_platform_lists_the_choices() -> None:
+    with pytest.raises(UsageError, match="unknown platform 'moon'; choose from: gpu, cpu"):
+        find_platform("moon")
+
+
+def test_the_records_need_no_hardware_library() -> None:
+    """Neither CuPy nor MPI, nor NumPy: every command's help names the platforms."""
+    script = "import sys; from collbench.platforms import platforms; platforms(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert not {"cupy", "mpi4py", "numpy"} & set(done.stdout.split())
+    assert {"collbench.platforms.cpu", "collbench.platforms.gpu"} <= set(done.stdout.split())

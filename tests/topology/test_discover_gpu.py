@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.topology import Driver, Fabric, Kind, NvLink, Pcie, nvml
+from collbench.topology import DriverInfo, FabricInfo, Kind, NvLink, Pcie, nvml
 from collbench.topology import discover_gpu as gpu
 from collbench.topology.discover_gpu import discover, normalize
 from tests.topology import conftest
@@ -34,12 +34,12 @@ def test_gpu_facts(dgx_h100):
     assert first.pcie == Pcie(1, 16, 5, 16)
     assert first.nvlink == NvLink(4, 18, 26.562e9)
     assert first.switch_links == 18
-    assert first.fabric == Fabric("completed", "00" * 16, 0)
+    assert first.fabric == FabricInfo("completed", "00" * 16, 0)
 
 
 def test_driver_and_cuda_version(h200):
     """CUDA's number 12080 is version 12.8."""
-    assert discover(nvml=h200).driver == Driver("570.86.15", "12.8")
+    assert discover(nvml=h200).driver == DriverInfo("570.86.15", "12.8")
 
 
 def test_direct_links_join_only_the_gpus_at_their_ends(pairs):
@@ -241,6 +241,6 @@ def test_generations_are_those_in_the_name_of_each_version():
 def test_architectures_are_those_in_the_name_of_each_number():
     """Every name in the table is NVML's own."""
     known = constants("NVML_DEVICE_ARCH_")
-    assert {name: known[name.upper()] for name in nvml.ARCHITECTURES.values()} == {
-        name: number for number, name in nvml.ARCHITECTURES.items()
+    assert {name: known[name.upper()] for name in nvml.GENERATIONS.values()} == {
+        name: number for number, name in nvml.GENERATIONS.items()
     }

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from collbench.cli.topo import command
 from collbench.errors import PlatformError
-from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import discover, probe
 from collbench.topology import Topology
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.topology.conftest import FakeGpu, FakeNvml, bus
@@ -37,8 +37,8 @@ def cuda(nvml, monkeypatch):
 
     def show(**changes):
         machines.append(Machine(**changes))
-        monkeypatch.setattr(gpu, "missing", lambda: "")
-        monkeypatch.setattr(gpu, "load_cupy", machines[-1].cupy)
+        monkeypatch.setattr(probe, "missing", lambda: "")
+        monkeypatch.setattr(discover, "load_cupy", machines[-1].cupy)
         return machines[-1]
 
     yield show

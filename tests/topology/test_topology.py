@@ -4,21 +4,34 @@ from dataclasses import replace
 import pytest
 
 from collbench.errors import RunFileError
-from collbench.topology import Cache, Driver, Fabric, Gpu, Host, Kind, Link, NumaNode, NvLink, Pcie, Socket, Topology
+from collbench.topology import (
+    Cache,
+    DriverInfo,
+    FabricInfo,
+    Gpu,
+    Host,
+    Kind,
+    Link,
+    NumaNode,
+    NvLink,
+    Pcie,
+    Socket,
+    Topology,
+)
 
 H100 = Gpu(
     "NVIDIA H100 80GB HBM3",
     "0000:0a:00.0",
     pcie=Pcie(1, 16, 5, 16),
     nvlink=NvLink(4, 18, 26.562e9),
-    fabric=Fabric("completed", "00", 1),
+    fabric=FabricInfo("completed", "00", 1),
 )
 TWO_GPUS = Topology(
     "gpu",
     2,
     gpus=(H100, H100),
     links=(Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it"),),
-    driver=Driver("570.86.15", "12.8"),
+    driver=DriverInfo("570.86.15", "12.8"),
 )
 ONE_SOCKET = Topology(
     "cpu",

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from collbench import stats
 from collbench.analysis.fit.curve import CurveFit, Unfit, fit
-from collbench.cost import cpus
 from collbench.errors import Unsupported
 from collbench.implementations import implementations
 from collbench.measurement import Observed
+from collbench.platforms import platforms
 from collbench.units import format_seconds, format_size
 
 WIDE = 0.10  # half the interval of a median, relative
@@ -56,11 +56,11 @@ def _rate(own: CurveFit) -> str:
 
 def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
     """Hand-written rungs on CPUs, by counts of waits and bytes and the constants of one CPU."""
-    way, first = implementations().get(rows[0].implementation), rows[0]
-    if first.platform != "cpu" or not way or not way.cost or any("oversubscribed" in row.note for row in rows):
+    way, kind = implementations().get(rows[0].implementation), platforms().get(rows[0].platform)
+    if not kind or not kind.fitted or not way or not way.cost or any("oversubscribed" in row.note for row in rows):
         return
     try:
-        ratios = [row.typical / cpus(False).seconds(way.cost(row.case), row.case.nbytes) for row in rows]
+        ratios = [row.typical / kind.fitted.seconds(way.cost(row.case), row.case.nbytes) for row in rows]
     except (Unsupported, TypeError):
         return
     typical = stats.percentile(ratios, 50)

@@ -7,36 +7,38 @@ import numpy as np
 from collbench.cases import Case
 from collbench.datatypes import Array
 from collbench.measurement import Mismatch
-from collbench.platforms import Platform, Region, buffers, checking
+from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.launch import KernelCache, Launcher
+from collbench.platforms.gpu.memory import RankMemory
+from collbench.platforms.layout import Region, buffers
 
 
 class Checker:
-    """Fills and compares the local ranks' buffers; `verdicts` is where each has room for one verdict a piece."""
+    """Fills and compares the local ranks' buffers."""
 
     def __init__(
-        self, cuda: Cuda, platform: Platform, queues: Mapping[int, Queue], verdicts: Mapping[int, int]
+        self, cuda: Cuda, memory: RankMemory, kernels: KernelCache, launcher: Launcher, queues: Mapping[int, Queue]
     ) -> None:
         self._runtime = cuda.runtime
-        self._platform = platform
+        self._memory, self._kernels, self._launcher = memory, kernels, launcher
         self._queues = queues
-        self._verdicts = verdicts
 
     def fill(self, case: Case, seed: int) -> None:
         """Enqueue a pattern that is no result over every receive buffer, and the input into every send buffer."""
-        kernel = self._platform.kernel("check.cu", "fill", case.dtype, case.redop)
+        kernel = self._kernels.get("check.cu", "fill", case.dtype, case.redop)
         how = checking.packed_recipe(case, seed)
         count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
-        for rank in self._platform.local:
-            home, stream = self._platform.address(Region.RECEIVE, rank), self._queues[rank].enter()
+        for rank in self._memory.local:
+            home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()
             self._runtime.memsetAsync(home, checking.POISON, count * case.dtype.itemsize, stream.ptr)
-            send, _ = buffers(self._platform, case, rank)
+            send, _ = buffers(self._memory, case, rank)
             arguments = np.uint64(send), np.uint64(case.send_count), how, np.uint32(rank), np.uint64(0)
-            self._platform.bind_one(kernel, rank, case.send_count, *arguments)()
+            self._launcher.bind_one(kernel, rank, case.send_count, *arguments)()
 
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """The first mismatch of the local ranks: lowest rank, lowest index."""
-        receivers = [rank for rank in self._platform.local if any(case.pieces(rank))]
+        receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank) for rank in receivers]
         for queue in self._queues.values():
             queue.enter().synchronize()
@@ -45,25 +47,25 @@ class Checker:
 
     def _compare(self, case: Case, seed: int, rank: int) -> Array:
         """Enqueue the comparison of every piece; the array that it returns must live until that is done."""
-        kernel = self._platform.kernel("check.cu", "compare", case.dtype, case.redop)
+        kernel = self._kernels.get("check.cu", "compare", case.dtype, case.redop)
         pieces = list(case.pieces(rank))
         clean = np.full(len(pieces), checking.CLEAN, checking.VERDICT)
-        stream, there = self._queues[rank].enter(), self._verdicts[rank]
+        stream, there = self._queues[rank].enter(), self._memory.verdicts(rank)
         runtime = self._runtime
         runtime.memcpyAsync(there, clean.ctypes.data, clean.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         for number, piece in enumerate(pieces):
-            got = buffers(self._platform, case, rank)[1] + piece[0] * case.dtype.itemsize
+            got = buffers(self._memory, case, rank)[1] + piece[0] * case.dtype.itemsize
             place = there + number * checking.VERDICT.itemsize
             arguments = checking.comparison(case, seed, piece, got, place)
-            self._platform.bind_one(kernel, rank, case.block, *arguments)()
+            self._launcher.bind_one(kernel, rank, case.block, *arguments)()
         return clean
 
     def _mismatches(self, case: Case, seed: int, ranks: Sequence[int]) -> Iterator[Mismatch]:
         for rank in ranks:
             queue, pieces = self._queues[rank], list(case.pieces(rank))
-            found = queue.fetch(self._verdicts[rank], np.zeros(len(pieces), checking.VERDICT))
+            found = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
             for piece, (wrong, index) in zip(pieces, found.tolist(), strict=True):
                 if wrong:
-                    got = buffers(self._platform, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
+                    got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
                     element = queue.fetch(got, np.zeros(1, case.dtype.storage))
                     yield checking.describe(case, seed, rank, piece, (wrong, index), element)

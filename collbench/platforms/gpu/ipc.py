@@ -13,7 +13,7 @@ from collbench.platforms import checking
 from collbench.platforms.gpu import driver
 from collbench.platforms.gpu.cuda import Cuda, Memory
 from collbench.platforms.gpu.peers import NBYTES, Hand, Kernels
-from collbench.platforms.gpu.ranks import Ranks
+from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 
 Exported = tuple[bytes, int] | str
@@ -26,7 +26,7 @@ class Reach:
     Making and closing one is *collective*, and `refusal`, why other ranks' memory is out of reach, the same everywhere.
     """
 
-    def __init__(self, cuda: Cuda, team: Team, places: Ranks, bases: Sequence[int]) -> None:
+    def __init__(self, cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> None:
         self._cuda, self._team, self._places = cuda, team, places
         self.base = dict(zip(places.local, bases, strict=True))
         self.refusal = ""
@@ -94,7 +94,7 @@ class Reach:
         self.base = {rank: at for rank, at in self.base.items() if rank in self._places.local}
 
 
-def reach(cuda: Cuda, team: Team, places: Ranks, bases: Sequence[int]) -> Reach:
+def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Reach:
     """*Collective*: every rank's memory, of which this process holds that at `bases`.
 
     Others' only once a trial on a small piece has shown that it can be trusted.
@@ -105,7 +105,7 @@ def reach(cuda: Cuda, team: Team, places: Ranks, bases: Sequence[int]) -> Reach:
     return reached
 
 
-def _tried(cuda: Cuda, team: Team, places: Ranks) -> str:
+def _tried(cuda: Cuda, team: Team, places: Placement) -> str:
     """What is wrong with the memory of other processes, or nothing."""
     memory = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
     reached = Reach(cuda, team, places, memory.base)

@@ -1,4 +1,4 @@
-"""How kernels are launched: those whose ranks wait for each other as one cooperative grid a device, others alone."""
+"""How kernels are compiled for a run and launched: if ranks wait for each other, as one cooperative grid a device."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from collbench.cases import Case
-from collbench.datatypes import Array
+from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import PlatformError, Unsupported
-from collbench.platforms import MAX_RANKS, Platform, Region, buffers, world_type
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue
+from collbench.platforms import kernels, tracelog
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, compile_kernel
+from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.peers import Probed
-from collbench.platforms.gpu.ranks import Ranks
+from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type
 
 SPINS = 2**23
 """Tries before a wait gives up.  A try is a load that must miss the caches, half a microsecond to one: 4 to 8 seconds,
@@ -26,20 +28,37 @@ _THREADS = 256  # in a block of the kernels that take any grid
 _WAVES = 4  # such blocks for each multiprocessor
 
 
+class KernelCache:
+    """The kernels of a run, each compiled once for the devices of this process."""
+
+    def __init__(self, cuda: Cuda, places: Placement) -> None:
+        self._cuda, self._places = cuda, places
+        self._compiled: dict[tuple[str, ...], GpuKernel] = {}
+
+    def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
+        """An entry of `kernels/<file>`; one that is told of other ranks is compiled for those of the run."""
+        if kernels.knows_ranks(file):
+            options = (*defines(len(self._places.places), self._places.one_device), *options)
+        key = file, entry, dtype.name, redop.name, *options
+        if key not in self._compiled:
+            devices = self._places.devices
+            self._compiled[key] = compile_kernel(self._cuda, devices, file, entry, dtype, redop, options)
+        return self._compiled[key]
+
+
 class Launcher:
-    """Launches on the devices of this process; `trace` is where in the windows kernels keep their logs."""
+    """Launches on the devices of this process."""
 
     def __init__(
         self,
         cuda: Cuda,
-        platform: Platform,
-        places: Ranks,
+        memory: RankMemory,
+        places: Placement,
         queues: Mapping[int, Queue],
         probed: Probed,
-        trace: int,
     ) -> None:
-        self._cuda, self._platform, self._places = cuda, platform, places
-        self._queues, self._probed, self._trace = queues, probed, trace
+        self._cuda, self._memory, self._places = cuda, memory, places
+        self._queues, self._probed = queues, probed
         self.waits = False  # whether a kernel that may give up was launched
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
@@ -97,11 +116,11 @@ class Launcher:
         """What the kernel on a device is to know."""
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
-            world["window"][rank] = self._platform.address(Region.WINDOW, rank)
-            world["send"][rank], world["receive"][rank] = buffers(self._platform, case, rank)
+            world["window"][rank] = self._memory.address(Region.WINDOW, rank)
+            world["send"][rank], world["receive"][rank] = buffers(self._memory, case, rank)
         world["ranks"], world["first"] = case.ranks, self._places.on(device)[0]
         world["stride"], world["blocks"] = len(self._places.devices), blocks
-        world["spins"], world["trace"] = SPINS, self._trace
+        world["spins"], world["trace"] = SPINS, self._memory.layout.fifos.get(tracelog.FIFO, 0)
         return world
 
 

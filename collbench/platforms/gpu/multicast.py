@@ -13,10 +13,9 @@ from collbench.errors import PlatformError, Unsupported
 from collbench.platforms.gpu import driver as gpu_driver
 from collbench.platforms.gpu.cuda import Cuda, Memory
 from collbench.platforms.gpu.driver import Driver
+from collbench.topology.architectures import ADDING, capability
 
-USERS = ("nvls",)  # implementations for which memory is made so; others would pay the coarser sizes for nothing
-
-OLDEST = 90  # sm_90: multimem instructions, as of kernels/multimem.cu
+OLDEST = min(map(capability, ADDING))  # multimem instructions, as of kernels/multimem.cu
 _OLDEST_COMPILER = (12, 2)  # NVRTC with PTX 8.2: sums of 16-bit types in fp32
 
 
@@ -90,10 +89,13 @@ class SwitchMemory:
 def allocate(
     cuda: Cuda, devices: Sequence[int], ranks: int, nbytes: int, users: Sequence[str]
 ) -> tuple[Memory | SwitchMemory, Multicast]:
-    """Zeroed memory on the device of each rank of this process; with a multicast address, where `users` need one."""
+    """Zeroed memory on the device of each rank of this process; with a multicast address, if implementations use one.
+
+    Others would pay the coarser sizes for nothing.
+    """
     failures: tuple[type[Exception], ...] = (Unsupported, PlatformError, *cuda.errors)
-    reason = f"memory was not made for {', '.join(USERS)}"
-    if set(users) & set(USERS):
+    reason = "memory was made without a multicast address: no implementation of the sweep was known to use one"
+    if users:
         try:
             memory = SwitchMemory(cuda, _driver(cuda, devices, ranks), devices, nbytes)
             return memory, Multicast(memory.multicast)

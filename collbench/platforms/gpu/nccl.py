@@ -15,7 +15,7 @@ from typing import Any
 from collbench.errors import CaseFailed, Unsupported
 from collbench.platforms.gpu import simulate
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
-from collbench.platforms.gpu.ranks import Ranks
+from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import Stopwatch
 from collbench.platforms.processes import Team
 
@@ -34,7 +34,7 @@ class Communicators:
         self,
         cuda: Cuda,
         team: Team,
-        places: Ranks,
+        places: Placement,
         queues: Mapping[int, Queue],
         stopwatch: Stopwatch,
         patience: float,
@@ -182,6 +182,13 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
         "NCCL_CGA_CLUSTER_SIZE": "0",
         "NCCL_NVLS_ENABLE": "0",
     }
+
+
+def environment(places: Placement) -> dict[str, str]:
+    """What NCCL needs for ranks placed so."""
+    if places.note:
+        return sharing(places.multiprocessors, places.most_sharing)
+    return SLICED if places.sliced else {}
 
 
 def apply(settings: dict[str, str]) -> None:

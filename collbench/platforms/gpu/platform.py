@@ -3,129 +3,87 @@
 Started alone, one process holds all ranks, and rank r lives on device r modulo their number.  The ranks of one device
 run a hand-written kernel together, as one cooperative grid: the only arrangement in which CUDA promises that blocks
 which wait for each other all get to run.  Under an outside launcher each process holds one rank.  What differs lies
-behind three objects: `Team` (how processes agree), `Ranks` (who lives where) and `Reach` (whose memory is where).
+behind three objects: `Team` (how processes agree), `Placement` (who lives where) and `Reach` (whose memory is where).
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
 from collbench.cases import Case, Sweep
-from collbench.cost import gpus
+from collbench.cost import Hardware
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
-from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.launcher import launched
+from collbench.errors import CaseFailed, PlatformError
 from collbench.measurement import Mismatch
-from collbench.platforms import WINDOW_HEAD, Moment, Prepared, Region, checking, kernels, processes, tracelog
-from collbench.platforms.gpu import ipc, launch, nccl, peers, report
-from collbench.platforms.gpu import multicast as gpu_multicast
+from collbench.platforms import tracelog
+from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, compile_kernel, load_cupy
-from collbench.platforms.gpu.launch import Launcher
-from collbench.platforms.gpu.probe import STARTUP, available, broken, default_ranks, missing, refusal, refuse_too_large
-from collbench.platforms.gpu.ranks import place_ranks
-from collbench.platforms.gpu.timing import Gate, Stopwatch
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, load_cupy
+from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.gpu.launch import KernelCache, Launcher
+from collbench.platforms.gpu.memory import RankMemory
+from collbench.platforms.gpu.placement import Placement, place_ranks
+from collbench.platforms.gpu.probe import STARTUP
+from collbench.platforms.gpu.timing import StartGate, Stopwatch
+from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
+from collbench.platforms.roles import Moment, Prepared
 
-__all__ = [
-    "LAST",
-    "STARTUP",
-    "available",
-    "broken",
-    "default_ranks",
-    "missing",
-    "open_platform",
-    "probe_peers",
-    "refusal",
-    "refuse_too_large",
-    "visible",
-]
-
-LAST = 128 * 2**20  # bytes: the largest message of a default sweep
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
 
+@dataclass(eq=False)
 class GpuPlatform:
-    """The ranks of the run that this process holds, and where all others are; to be made inside `team.agreeing()`."""
+    """The ranks of the run that this process holds, and where all others are; `set_up` makes one."""
 
-    name = "gpu"
-    region = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
-
-    def __init__(
-        self,
-        cuda: Cuda,
-        sweep: Sweep,
-        need: Mapping[Region, int],
-        fifos: Mapping[str, int],
-        team: Team | None = None,
-    ) -> None:
-        self._cuda, self._sampling, self._fifos = cuda, sweep.sampling, fifos
-        self._team = team = team or Alone()
-        self.ranks, self.local = sweep.ranks, team.local(sweep.ranks)
-        self._kernels: dict[tuple[str, str, str, str, tuple[str, ...]], GpuKernel] = {}
-        self.tracing = False
-        with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
-            self._places = place_ranks(cuda, team, sweep.ranks)
-            self._devices, self.note = self._places.devices, self._places.note
-            if self.note:
-                nccl.apply(nccl.sharing(self._places.multiprocessors, self._places.most_sharing))
-            elif self._places.sliced:
-                nccl.apply(nccl.SLICED)
-            self._places.refuse_too_large(cuda, sum(need.values()))
-            team.meet()  # all have looked at what is free before anyone takes of it
-            self.hardware = gpus(sweep.ranks, len(self._places.gpus))
-            self._queues = {rank: Queue(cuda, self._places.device[rank]) for rank in self.local}
-            self._allocate(need, tuple(fifos))
-            gate = self.kernel("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
-            self._gate = Gate(cuda, gate, self._devices[0])
-            self._stopwatch = Stopwatch(cuda, team, list(self._queues.values()), self._gate)
-            self._probed = peers.probe(cuda, self._devices)
-            self._reach = ipc.reach(cuda, team, self._places, self._memory.base)
-        trace = fifos.get(tracelog.FIFO, 0)
-        self._launcher = Launcher(cuda, self, self._places, self._queues, self._probed, trace)
-        patience = nccl_patience(team, sweep.sampling.timeout)
-        self.comm: Any = nccl.Communicators(cuda, team, self._places, self._queues, self._stopwatch, patience)
+    ranks: int
+    local: Sequence[int]
+    note: str
+    hardware: Hardware
+    comm: Any  # nccl.Communicators
+    _cuda: Cuda
+    _team: Team
+    _places: Placement
+    _queues: Mapping[int, Queue]
+    _memory: RankMemory
+    _probed: peers.Probed
+    _kernels: KernelCache
+    _launcher: Launcher
+    _checker: Checker
+    _gate: StartGate
+    _stopwatch: Stopwatch
+    _graph: bool  # whether operations are replayed from graphs
+    _options: tuple[str, ...] = ()  # of every kernel
+    name: str = "gpu"
+    region: float = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
 
     def agreeing(self) -> AbstractContextManager[None]:
         """Run what is inside; if it fails on any process, raise the same error on all of them."""
         return self._team.agreeing()
 
-    def _allocate(self, need: Mapping[Region, int], users: Sequence[str]) -> None:
-        """The regions one after the other, and behind them the verdicts of a check."""
-        *starts, end = np.cumsum([0, *need.values()]).tolist()
-        self._starts = dict(zip(need, starts, strict=True))
-        nbytes = end + self.ranks * checking.VERDICT.itemsize
-        devices = [queue.device for queue in self._queues.values()]
-        self._memory, self._multicast = gpu_multicast.allocate(self._cuda, devices, self.ranks, nbytes, users)
-        verdicts = {rank: base + end for rank, base in zip(self.local, self._memory.base, strict=True)}
-        self._checker = Checker(self._cuda, self, self._queues, verdicts)
-
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts, by the same number on each device; Unsupported if its process shares no memory."""
-        return int(self._reach.at(rank) + self._starts[region])
+        return self._memory.address(region, rank)
 
     def multicast(self, region: Region) -> int:
         """Where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
-        if not self._multicast.base:
-            raise Unsupported(self._multicast.reason)
-        return int(self._multicast.base + self._starts[region])
+        return self._memory.multicast(region)
 
     def fifo(self, implementation: str) -> int:
         """Where an implementation's own FIFO starts behind the flags."""
-        return self._fifos[implementation]
+        return self._memory.fifo(implementation)
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """A kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
-        one_device = self._places.one_device
-        world = launch.defines(self.ranks, one_device) if kernels.knows_ranks(file) else ()
-        options = (*((tracelog.TRACED,) if self.tracing else ()), *world, *options)
-        key = file, entry, dtype.name, redop.name, options
-        if key not in self._kernels:
-            self._kernels[key] = compile_kernel(self._cuda, self._devices, file, entry, dtype, redop, options)
-        return self._kernels[key]
+        return self._kernels.get(file, entry, dtype, redop, *self._options, *options)
+
+    def traced(self) -> Self:
+        """Itself, but for an option of the compiler."""
+        return replace(self, _options=(tracelog.TRACED,))
 
     def blocks(self, most: int) -> int:
         """One on each multiprocessor that is a rank's share of the most crowded GPU: as many for every rank."""
@@ -172,7 +130,7 @@ class GpuPlatform:
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             if prepared.host_driven:
                 seconds = self._stopwatch.on_host(prepared, launches)
-            elif self._sampling.graph:
+            elif self._graph:
                 seconds = self._stopwatch.of_graph(prepared, launches)
             else:
                 seconds = self._stopwatch.of_launches(prepared, launches)
@@ -196,8 +154,8 @@ class GpuPlatform:
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """Every rank compares on its own stream; the lowest one with a mismatch speaks."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
-            found = self._team.exchange(self._checker.check(case, seed))
-        return next((each for each in found if each), None)
+            mismatches = self._team.exchange(self._checker.check(case, seed))
+        return next(filter(None, mismatches), None)
 
     def take_logs(self, rank: int) -> Array:
         """From the rank's device."""
@@ -213,12 +171,12 @@ class GpuPlatform:
 
     def gather(self, mine: list[Any]) -> list[Any]:
         """From every process."""
-        return [each for part in self._team.exchange(mine) for each in part]
+        return [item for part in self._team.exchange(mine) for item in part]
 
     def topology(self) -> dict[str, Any]:
         """Every rank's GPU and node, and what joins them."""
         with self._team.agreeing(), self._cuda.failing_as(PlatformError, "the GPUs could not be described"):
-            return report.topology(self._team, self._places, self._reach, self._probed)
+            return report.topology(self._team, self._places, self._memory.refusal, self._probed)
 
     def versions(self) -> dict[str, str]:
         """CuPy and what it found."""
@@ -239,9 +197,41 @@ class GpuPlatform:
                 if together:  # NCCL lets go of a communicator once all processes of a node do
                     self.comm.destroy()
                 self._gate.free()
-            self._reach.close()
-            with suppress(*self._cuda.errors):
-                self._memory.free()
+            self._memory.close()
+
+
+def set_up(cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> GpuPlatform:
+    """The platform; to be called inside `team.agreeing()`."""
+    with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
+        places = place_ranks(cuda, team, sweep.ranks)
+        nccl.apply(nccl.environment(places))
+        memory = RankMemory(cuda, team, places, layout)
+        queues = {rank: Queue(cuda, places.device[rank]) for rank in places.local}
+        kernels = KernelCache(cuda, places)
+        gate = StartGate(cuda, kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0], places.devices[0])
+        probed = peers.probe(cuda, places.devices)
+    stopwatch = Stopwatch(cuda, team, list(queues.values()), gate)
+    launcher = Launcher(cuda, memory, places, queues, probed)
+    patience = nccl_patience(team, sweep.sampling.timeout)
+    return GpuPlatform(
+        ranks=sweep.ranks,
+        local=places.local,
+        note=places.note,
+        hardware=gpus(sweep.ranks, len(places.gpus)),
+        comm=nccl.Communicators(cuda, team, places, queues, stopwatch, patience),
+        _cuda=cuda,
+        _team=team,
+        _places=places,
+        _queues=queues,
+        _memory=memory,
+        _probed=probed,
+        _kernels=kernels,
+        _launcher=launcher,
+        _checker=Checker(cuda, memory, kernels, launcher, queues),
+        _gate=gate,
+        _stopwatch=stopwatch,
+        _graph=sweep.sampling.graph,
+    )
 
 
 def nccl_patience(team: Team, timeout: float) -> float:
@@ -249,29 +239,11 @@ def nccl_patience(team: Team, timeout: float) -> float:
     return _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
 
 
-def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> GpuPlatform:
+def open_platform(sweep: Sweep, layout: Layout, team: Team) -> GpuPlatform:
     """All ranks on the GPUs of this machine; under an outside launcher, this process's rank on one of them."""
-    team = processes.of_launcher(sweep.ranks) if launched() else Alone()
     with team.agreeing():
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise PlatformError(
                 "with CUDA_LAUNCH_BLOCKING a rank would wait for ever for one not yet launched: unset it"
             )
-        return GpuPlatform(Cuda(load_cupy()), sweep, need, fifos, team)
-
-
-def visible() -> tuple[list[str], list[str]]:
-    """Bus ids and UUIDs of the GPUs, in CUDA's order and as CUDA_VISIBLE_DEVICES has it; PlatformError if none."""
-    cuda = Cuda(load_cupy())
-    with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
-        devices = range(cuda.count())
-        return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(device) for device in devices]
-
-
-def probe_peers(devices: Sequence[int]) -> peers.Probed:
-    """For each ordered pair of devices, whether the first can use the second's memory, and why (not)."""
-    if len(devices) < 2:
-        return {}
-    cuda = Cuda(load_cupy())
-    with cuda.failing_as(PlatformError, "peer access could not be probed"):
-        return peers.probe(cuda, devices)
+        return set_up(Cuda(load_cupy()), sweep, layout, team)

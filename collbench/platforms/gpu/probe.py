@@ -9,7 +9,6 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from collbench.errors import PlatformError
 from collbench.launcher import launched
-from collbench.platforms import Region
 from collbench.platforms.gpu.cuda_extra import ask
 from collbench.units import format_size
 
@@ -120,6 +118,13 @@ def broken() -> str:
     return _child(_PATIENCE, "-P", "-c", _TRIAL, str(Path(__file__).parents[3])).refusal
 
 
+def obstacle() -> str:
+    """Why the GPUs cannot be used although a driver is installed, in one line; nothing if they can be."""
+    if (reason := refusal()) or not available():
+        return reason
+    return f"install {what}" if (what := missing()) else broken()
+
+
 @cache
 def _driver(library: str, patience: float) -> Answer:
     if _unloadable(library):
@@ -154,7 +159,7 @@ def default_ranks() -> int:
     return max(2, len(memories()))
 
 
-def refuse_too_large(need: Mapping[Region, int], ranks: int) -> None:
+def refuse_too_large(nbytes: int, ranks: int) -> None:
     """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free.
 
     Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
@@ -162,7 +167,7 @@ def refuse_too_large(need: Mapping[Region, int], ranks: int) -> None:
     if launched():
         ranks = min(ranks, len(memories()))
     for device, has in enumerate(memories()):
-        wanted = len(range(device, ranks, len(memories()))) * sum(need.values())
+        wanted = len(range(device, ranks, len(memories()))) * nbytes
         if wanted > has:
             raise too_large(device, wanted, f"has {format_size(has)}")
 

@@ -7,31 +7,30 @@ from typing import Any
 from collbench.errors import PlatformError
 from collbench.platforms.gpu import nccl
 from collbench.platforms.gpu.cuda import Cuda
-from collbench.platforms.gpu.ipc import Reach
 from collbench.platforms.gpu.peers import VERIFIED, Probed
-from collbench.platforms.gpu.ranks import Ranks
+from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 from collbench.topology import Gpu, Topology
 from collbench.topology.discover_gpu import discover
 from collbench.topology.topology import join
 
 
-def topology(team: Team, places: Ranks, reach: Reach, probed: Probed) -> dict[str, Any]:
+def topology(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[str, Any]:
     """*Collective*: from NVML, asked on every node by its first process; where it is missing, the names of the GPUs.
 
-    `probed` is what this process found out of its own GPUs, `reach` of those of other processes.
+    `probed` is what this process found out of its own GPUs, `refusal` why other processes' memory is out of reach.
     """
     mine = places.places[places.local[0]].node
     leads = places.local[0] == next(rank for rank, place in enumerate(places.places) if place.node == mine)
     nodes = [each for each in team.exchange(_of_node(places, mine) if leads else None) if each]
     order = [place.gpu for place in places.gpus]
     found = join(nodes, [order.index(place.gpu) for place in places.places])
-    if places.processes > 1 and not reach.refusal:
+    if places.processes > 1 and not refusal:
         probed = dict.fromkeys(permutations(range(len(order)), 2), VERIFIED)
-    return found.probed(probed, reach.refusal).to_json() | {"nodes": places.nodes}
+    return found.probed(probed, refusal).to_json() | {"nodes": places.nodes}
 
 
-def _of_node(places: Ranks, node: tuple[str, str]) -> Topology:
+def _of_node(places: Placement, node: tuple[str, str]) -> Topology:
     here = [place for place in places.gpus if place.node == node]
     try:
         found = discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
@@ -41,7 +40,7 @@ def _of_node(places: Ranks, node: tuple[str, str]) -> Topology:
     return replace(found, gpus=tuple(replace(gpu, host=host) for gpu in found.gpus))
 
 
-def versions(cuda: Cuda, places: Ranks) -> dict[str, str]:
+def versions(cuda: Cuda, places: Placement) -> dict[str, str]:
     """CuPy and what it found; `cuda` is the runtime CuPy was built with, `driver` the newest CUDA it can run."""
     found = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(dict.fromkeys(place.name for place in places.gpus))}
     for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from collbench.errors import CaseFailed
-from collbench.platforms import Moment, Prepared
 from collbench.platforms.gpu.cuda import Cuda, Queue
 from collbench.platforms.processes import Team
+from collbench.platforms.roles import Moment, Prepared
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
@@ -32,7 +32,7 @@ _PAUSE = 1e-3  # seconds between two looks at streams that may never be done
 Captured = list[tuple[Queue, Any]]
 
 
-class Gate:
+class StartGate:
     """A kernel that waits for a word in host memory, and an event behind it that streams wait for.
 
     Should the host take too long, it opens by itself and says so in a second word.
@@ -76,7 +76,7 @@ class Stopwatch:
     Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
     """
 
-    def __init__(self, cuda: Cuda, team: Team, queues: Sequence[Queue], gate: Gate) -> None:
+    def __init__(self, cuda: Cuda, team: Team, queues: Sequence[Queue], gate: StartGate) -> None:
         self._cuda, self._team = cuda, team
         self._queues = queues
         self._gate = gate

@@ -1,9 +1,8 @@
 """Which implementations run on GPUs that several processes hold, and which need all ranks in one."""
 
 from collbench.implementations import implementations
-from collbench.platforms.gpu import multicast
 
-ONE_PROCESS = ("ring-events", *multicast.USERS)
+ONE_PROCESS = ("ring-events", *(name for name, each in implementations().items() if each.multicast))
 ON_GPU = [
     implementation
     for implementation in implementations().values()

@@ -45,7 +45,8 @@ from typing import Any
 import numpy as np
 
 from collbench.measure.cleanup import shared_files
-from collbench.platforms import kernels, view
+from collbench.platforms import kernels
+from collbench.platforms.layout import view
 from tests.platforms.gpu.fake_errors import (
     ALREADY_ENABLED,
     BAD_HANDLE,

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from collbench.platforms import view
 from collbench.platforms.gpu import driver
+from collbench.platforms.layout import view
 from tests.platforms.gpu.fake_cuda import Machine
 
 GRAIN, TEAM_GRAIN = 2**16, 2**17  # bytes

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array, Datatype
-from collbench.platforms import view
+from collbench.platforms.layout import view
 
 ELEMENTS = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
 SHARING_SINCE = 23000

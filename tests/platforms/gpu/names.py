@@ -103,6 +103,7 @@ class Reader:
     roots: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     followed: set[str] = field(default_factory=set)
+    ours: set[str] = field(default_factory=set)  # modules of this project, which mypy knows
     inside: str = ""  # the function that is being read
 
     def read(self, text: str) -> list[str]:
@@ -135,6 +136,10 @@ class Reader:
     def _statement(self, node: ast.stmt, names: dict[str, Thing]) -> None:
         """By a method for each kind that binds names; of all others the parts are read."""
         getattr(self, f"_{type(node).__name__.lower()}", self._parts)(node, names)
+
+    def _importfrom(self, node: ast.ImportFrom, names: dict[str, Thing]) -> None:
+        if node.module and node.module.split(".")[0] in ("collbench", "tests"):
+            self.ours |= {alias.asname or alias.name for alias in node.names if alias.name.islower()}
 
     def _functiondef(self, node: ast.FunctionDef, names: dict[str, Thing]) -> None:
         self._function(node, dict(names))
@@ -241,7 +246,7 @@ class Reader:
         """What an expression stands for, if it is a thing of these modules; its parts are read on the way."""
         match node:
             case ast.Name(name):
-                return names.get(name) or self._root(name)
+                return names.get(name) or (None if name in self.ours else self._root(name))
             case ast.Attribute(value, name):
                 return self._attribute(node, self._value(value, names), name)
             case ast.Call():

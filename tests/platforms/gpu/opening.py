@@ -8,16 +8,17 @@ import pytest
 from collbench.cases import Case, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.implementations import Implementation, fifo_bytes, implementations
+from collbench.implementations import Implementation, implementations, needs
 from collbench.platforms import open_platform
-from collbench.platforms.gpu import cuda, multicast, nccl
+from collbench.platforms.gpu import cuda, nccl
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Machine
 
 ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
     implementation
     for implementation in implementations().values()
-    if "gpu" in implementation.platforms and implementation.name not in multicast.USERS
+    if "gpu" in implementation.platforms and not implementation.multicast
 ]
 SIZES = (4, 1000, 70000)
 
@@ -42,8 +43,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         machines.append(machine)
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         wanted = sweep(**changes)
-        fifos = fifo_bytes(wanted.implementations, wanted.ranks, "gpu")
-        platforms.append(open_platform(wanted, fifos, "gpu"))
+        needed = needs(wanted.implementations, wanted.ranks, "gpu")
+        platforms.append(open_platform(wanted, needed, "gpu", Alone()))
         return platforms[-1]
 
     yield open_on

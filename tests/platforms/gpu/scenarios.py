@@ -20,15 +20,16 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.implementations import fifo_bytes, implementations
+from collbench.implementations import implementations, needs
 from collbench.measure.launched import Joined
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
 from collbench.measurement import Measurement, Skipped
-from collbench.platforms import Prepared, buffers, fifo_starts, needed_memory, tracelog
-from collbench.platforms.gpu import launch, nccl, ranks, timing
+from collbench.platforms.gpu import launch, nccl, placement, timing
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.layout import Layout, buffers
 from collbench.platforms.processes import Processes
+from collbench.platforms.roles import Prepared
 from tests.platforms.gpu.among_processes import ON_GPU, ONE_PROCESS
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, CUDARuntimeError
@@ -54,9 +55,9 @@ def opened(devices: int = 2, traced: bool = False, **faults: Any) -> Iterator[An
     for name in nccl.sharing(1, 1):
         os.environ.pop(name, None)
     machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
-    ranks.node_name = lambda: (machine.node, "")
+    placement.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
-    platform = gpu.open_platform(*wanted(traced))
+    platform = gpu.open_platform(*wanted(traced), Processes(COMM))
     platform.machine = machine
     yield platform
     platform.close()
@@ -71,9 +72,9 @@ def wanted(traced: bool = False) -> tuple[Any, ...]:
         (REDUCTIONS["sum"],),
         RANKS,
         tuple(each.name for each in ON_GPU),
+        sampling=Sampling(traced=traced),
     )
-    fifos = ({tracelog.FIFO: tracelog.NBYTES} if traced else {}) | fifo_bytes(sweep.implementations, RANKS, "gpu")
-    return sweep, needed_memory(sweep, fifos), fifo_starts(fifos)
+    return sweep, Layout.of(sweep, needs(sweep.implementations, RANKS, "gpu"))
 
 
 def a_case(collective: str = "allreduce", nbytes: int = 1000, **changes: Any) -> Case:

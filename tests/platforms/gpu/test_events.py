@@ -18,7 +18,8 @@ from collbench.errors import Unsupported
 from collbench.implementations import implementations, ring_events
 from collbench.implementations.ring_host import Action
 from collbench.measurement import MOVED
-from collbench.platforms import Prepared, Region, buffers
+from collbench.platforms.layout import Region, buffers
+from collbench.platforms.roles import Prepared
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_errors import (
     CAPTURED_EVENT,

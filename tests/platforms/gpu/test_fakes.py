@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.platforms import view
 from collbench.platforms.kernels import source
+from collbench.platforms.layout import view
 from tests.platforms.gpu import fake_errors, real_names
 from tests.platforms.gpu.fake_cuda import Graph, Machine
 from tests.platforms.gpu.fake_driver import WORDS, Library

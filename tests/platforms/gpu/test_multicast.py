@@ -9,15 +9,17 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.implementations import fifo_bytes, implementations
+from collbench.implementations import implementations, needs
 from collbench.implementations.nvls import REDUCES
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Skipped
-from collbench.platforms import Region, cpu, fifo_starts, needed_memory
+from collbench.platforms.cpu.platform import CpuPlatform
 from collbench.platforms.gpu import driver
 from collbench.platforms.gpu import multicast as gpu_multicast
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
+from collbench.platforms.layout import Layout, Region
+from collbench.platforms.processes import Alone
 from tests.gpu.checks import CHECKS
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_driver import UNDOING, Library
@@ -41,8 +43,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         dtypes, redops = (DATATYPES["double"],), (REDUCTIONS["sum"],)
         wanted = Sweep((COLLECTIVES["allreduce"],), (NBYTES,), dtypes, redops, ranks, names)
-        fifos = fifo_bytes(names, ranks, "gpu")
-        platforms.append(gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos)))
+        platforms.append(gpu.open_platform(wanted, Layout.of(wanted, needs(names, ranks, "gpu")), Alone()))
         return platforms[-1]
 
     yield open_on
@@ -102,7 +103,7 @@ def test_it_shares_windows_and_buffers_with_other_implementations(opened: Open) 
 def test_the_ranks_memory_starts_as_zeros(opened: Open) -> None:
     platform = opened(2, 2)
     assert platform.multicast(Region.SEND)
-    for base in platform._memory.base:
+    for base in platform._memory._own.base:
         assert not platform._cuda.cupy.cuda.runtime._machine.blocks[base][1].any()
 
 
@@ -123,7 +124,7 @@ def test_each_region_has_an_address_of_its_own(opened: Open) -> None:
         (2, 2, {"capability": (8, 0)}, "GPU 0 is an sm_80, and multimem instructions need sm_90 or newer"),
         (2, 2, {"without_multicast": {1}}, "GPU 1 has no multicast, which needs an NVSwitch"),
         (2, 2, {"missing": {"cuMulticastCreate"}}, "the driver is too old to have cuMulticastCreate: update it"),
-        (2, 2, {"names": ("two-shot",)}, "memory was not made for nvls"),
+        (2, 2, {"names": ("two-shot",)}, "memory was made without a multicast address"),
     ],
 )
 def test_where_there_is_no_switch_it_is_skipped_with_the_reason(
@@ -170,7 +171,7 @@ def test_without_a_driver_or_with_several_processes_memory_is_ordinary(here: int
 
 def test_a_cpu_has_no_switch() -> None:
     with pytest.raises(Unsupported, match="CPUs have no switch between them"):
-        cpu.CpuPlatform.multicast(None, Region.SEND)  # type: ignore[arg-type]
+        CpuPlatform.multicast(None, Region.SEND)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

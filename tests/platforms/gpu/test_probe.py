@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ from collbench import cli
 from collbench.cli import _options, _patience
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError
-from collbench.platforms import Region, obstacle, on_auto
-from collbench.platforms.gpu import platform as gpu
+from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
 from collbench.platforms.kernels import compiler
 from tests.conftest import Command
@@ -72,7 +72,7 @@ def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
     """Nothing is missing on a machine that has none."""
     assert probe.memories() == ()
     assert not probe.installed()
-    assert obstacle("gpu") == ""
+    assert probe.obstacle() == ""
     assert on_auto() == "cpu"
 
 
@@ -100,8 +100,8 @@ def test_a_driver_that_shows_no_gpu_says_why(
 ) -> None:
     """In the driver's words, if it has any, and never in more than a line."""
     monkeypatch.setattr(probe, "_DRIVER", str(build(**how)))
-    assert reason in obstacle("gpu")
-    assert "\n" not in obstacle("gpu")
+    assert reason in probe.obstacle()
+    assert "\n" not in probe.obstacle()
     assert on_auto() == "cpu"
 
 
@@ -118,8 +118,8 @@ def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatc
 def test_a_kernel_driver_without_its_library_is_told(tmp_path: Path) -> None:
     """As in a container that was given the devices only."""
     (tmp_path / "nvidiactl").touch()
-    assert f"{tmp_path}/nvidiactl is there, but libnosuchdriver.so.1: cannot open" in obstacle("gpu")
-    assert "NVIDIA_DRIVER_CAPABILITIES" in obstacle("gpu")
+    assert f"{tmp_path}/nvidiactl is there, but libnosuchdriver.so.1: cannot open" in probe.obstacle()
+    assert "NVIDIA_DRIVER_CAPABILITIES" in probe.obstacle()
 
 
 def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
@@ -129,10 +129,10 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
     monkeypatch.setattr(probe, "_DRIVER", str(build(1, delay=60_000)))
     monkeypatch.setattr(probe, "_PATIENCE", 0.5)
     begun = time.monotonic()
-    assert "did not answer within 0.5 s" in obstacle("gpu")
+    assert "did not answer within 0.5 s" in probe.obstacle()
     assert on_auto() == "cpu"
     with pytest.raises(PlatformError, match=r"did not answer within 0\.5 s: check nvidia-smi, or use --on cpu"):
-        gpu.refuse_too_large({Region.SEND: 1}, 2)
+        probe.refuse_too_large(1, 2)
     assert time.monotonic() - begun < 20
 
 
@@ -140,12 +140,12 @@ def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, m
     """The real CuPy finds no GPU behind a driver that has few functions; a made-up one cannot be imported."""
     monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert "no GPU found (" in obstacle("gpu")
+    assert "no GPU found (" in probe.obstacle()
     probe.broken.cache_clear()
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy" / "__init__.py").write_text("raise ImportError('\\n  first\\nlibnvrtc is too old')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert "CuPy cannot be imported (libnvrtc is too old)" in obstacle("gpu")
+    assert "CuPy cannot be imported (libnvrtc is too old)" in probe.obstacle()
     assert on_auto() == "cpu"
 
 
@@ -161,7 +161,7 @@ def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypa
     (tmp_path / "cupy" / "cuda" / "nccl.py").write_text("available = False\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
-    assert obstacle("gpu") == ""
+    assert probe.obstacle() == ""
     assert on_auto() == "gpu"
 
 
@@ -193,7 +193,7 @@ def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
     """Once, after some seconds, and the GPUs are taken in the end."""
     monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
     monkeypatch.setattr(_patience, "SECONDS", 0.5 if told else 30)
-    monkeypatch.setattr(gpu, "broken", lambda: "")
+    monkeypatch.setattr(probe, "broken", cache(lambda: ""))
     platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
     assert (platform, sweep.ranks) == ("gpu", 2)
     lines = capsys.readouterr().err.splitlines()

@@ -19,7 +19,7 @@ from collbench.implementations import implementations
 from collbench.measure.supervisor import mpiexec
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import cuda as gpu_cuda
-from collbench.platforms.gpu import ranks as gpu_ranks
+from collbench.platforms.gpu import placement
 from collbench.runs.file import read
 from tests.conftest import ROOT
 from tests.platforms.gpu import among_processes
@@ -239,7 +239,7 @@ class Told:
     """A process among others, which have told what is here."""
 
     def __init__(self, rank: int, nodes: list[tuple[str, str]]) -> None:
-        self.rank, self._nodes = rank, nodes
+        self.rank, self.size, self._nodes = rank, len(nodes), nodes
 
     def local(self, ranks: int) -> tuple[int, ...]:
         return (self.rank,)
@@ -263,24 +263,24 @@ def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(
     machine = Machine(3)
     cuda = gpu_cuda.Cuda(machine.cupy())
     for rank, device in enumerate(devices):
-        monkeypatch.setattr(gpu_ranks, "node_name", lambda rank=rank: (nodes[rank], ""))
+        monkeypatch.setattr(placement, "node_name", lambda rank=rank: (nodes[rank], ""))
         team: Any = Told(rank, [(node, "") for node in nodes])
-        placed = gpu_ranks.place_ranks(cuda, team, len(nodes))
+        placed = placement.place_ranks(cuda, team, len(nodes))
         assert placed.device == {rank: device}
         assert placed.nodes == len(set(nodes))
 
 
 ALONE = """
 import sys
-from collbench.platforms import fifo_starts, needed_memory
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.layout import Layout
+from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.opening import fifo_bytes, sweep
+from tests.platforms.gpu.opening import needs, sweep
 
 gpu.load_cupy = Machine(2).cupy
 wanted = sweep(ranks=2)
-fifos = fifo_bytes(wanted.implementations, 2, "gpu")
-platform = gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos))
+platform = gpu.open_platform(wanted, Layout.of(wanted, needs(wanted.implementations, 2, "gpu")), Alone())
 print(list(platform.local), "mpi4py" in sys.modules)
 platform.close()
 """
@@ -299,7 +299,7 @@ def mpirun(tmp_path: Path) -> Mpirun:
 
     def run(*arguments: str, **machine: Any) -> subprocess.CompletedProcess[str]:
         build_driver(tmp_path, machine["devices"])
-        cupy = str(ROOT / "tests" / "platforms" / "made_up")
+        cupy = str(ROOT / "tests" / "platforms" / "gpu" / "made_up")
         environment = surroundings(tmp_path) | {"MADE_UP_MACHINE": json.dumps({"multiprocessors": 8} | machine)}
         environment["PYTHONPATH"] = os.pathsep.join((cupy, str(ROOT)))
         command = [mpiexec(), "-n", "2", sys.executable, "-m", "collbench", *arguments]

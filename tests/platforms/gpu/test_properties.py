@@ -14,16 +14,16 @@ from collbench.cases import Case, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.implementations import fifo_bytes, implementations
-from collbench.platforms import fifo_starts, needed_memory
-from collbench.platforms.gpu import multicast
+from collbench.implementations import implementations, needs
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.layout import Layout
+from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Machine
 
 LADDER = [  # without what needs a switch: test_multicast.py
     implementation
     for implementation in implementations().values()
-    if not implementation.library and "gpu" in implementation.platforms and implementation.name not in multicast.USERS
+    if not implementation.library and "gpu" in implementation.platforms and not implementation.multicast
 ]
 ARITHMETIC = [("float", "sum"), ("half", "avg"), ("bfloat16", "max"), ("uint8", "prod"), ("int64", "min")]
 MOST = 5000  # elements: several laps of nothing, but packs, tails and empty chunks of all kinds
@@ -51,8 +51,7 @@ def platform(request: pytest.FixtureRequest) -> Iterator[Any]:
     wanted = Sweep(
         tuple(COLLECTIVES.values()), (MOST * 8 * 4,), (DATATYPES["int64"],), (REDUCTIONS["sum"],), request.param, names
     )
-    fifos = fifo_bytes(names, request.param, "gpu")
-    opened = gpu.open_platform(wanted, needed_memory(wanted, fifos), fifo_starts(fifos))
+    opened = gpu.open_platform(wanted, Layout.of(wanted, needs(names, request.param, "gpu")), Alone())
     yield opened
     opened.close()
     machine.stop()

@@ -16,7 +16,7 @@ import pytest
 from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.implementations import fifo_bytes, implementations
+from collbench.implementations import implementations
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
 from collbench.platforms import open_platform
@@ -24,6 +24,8 @@ from collbench.platforms.gpu import nccl as gpu_nccl
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import simulate
 from collbench.platforms.kernels import compiler
+from collbench.platforms.layout import Needs, Region
+from collbench.platforms.processes import Alone
 from tests.gpu import checks
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_simulate import Simulation, build_extension
@@ -53,7 +55,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         dtypes, redops = (DATATYPES["float"],), (REDUCTIONS["sum"],)
         sweep = Sweep(tuple(COLLECTIVES.values()), (1000,), dtypes, redops, ranks, ("nccl",))
-        held.append((open_platform(sweep, fifo_bytes(sweep.implementations, ranks, "gpu"), "gpu"), machine))
+        held.append((open_platform(sweep, Needs(), "gpu", Alone()), machine))
         return held[-1][0]
 
     yield open_on
@@ -100,7 +102,7 @@ def test_simulating_carries_nothing_out(extension: Path, opened: Open) -> None:
     platform.fill(case, 1)
     streams = [platform.comm.stream(rank) for rank in platform.local]
     send, receive = (
-        [platform.address(region, rank) for rank in platform.local] for region in (gpu.Region.SEND, gpu.Region.RECEIVE)
+        [platform.address(region, rank) for rank in platform.local] for region in (Region.SEND, Region.RECEIVE)
     )
     calls = [
         lambda rank=rank: platform.comm.ranks[rank].allReduce(send[rank], receive[rank], 240, 7, 0, streams[rank])

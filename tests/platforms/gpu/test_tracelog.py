@@ -13,8 +13,8 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from collbench.measure.tracing import explain
 from collbench.measurement import ADDED, MOVED, PHASES, PUBLISHED, WAITED, Explanation, Skipped
-from collbench.platforms import Platform, kernels, tracelog
-from collbench.platforms.gpu import multicast
+from collbench.platforms import kernels, tracelog
+from collbench.platforms.roles import Platform
 from tests.conftest import case
 from tests.platforms.gpu.fake_cuda import Machine
 
@@ -22,7 +22,7 @@ TRACED = Sampling(traced=True, region=1e-6)
 LADDER = [
     implementation
     for implementation in implementations().values()
-    if "gpu" in implementation.platforms and not implementation.library and implementation.name not in multicast.USERS
+    if "gpu" in implementation.platforms and not implementation.library and not implementation.multicast
 ]
 
 

@@ -10,10 +10,10 @@ from collbench.cases import Sampling
 from collbench.errors import CaseFailed
 from collbench.implementations import implementations
 from collbench.measure.runner import calibrate
-from collbench.platforms import Region
 from collbench.platforms.gpu import launch, nccl, timing
 from collbench.platforms.gpu import platform as gpu
-from collbench.platforms.gpu.ranks import Place, Ranks
+from collbench.platforms.gpu.placement import Place, Placement
+from collbench.platforms.layout import Region
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.opening import ON_GPU, Open, a_case, prepare
@@ -199,4 +199,4 @@ def test_the_scope_of_one_device_is_for_ranks_of_one_process(
 ) -> None:
     """Processes that share a GPU are two programs, for which nothing promises it."""
     places = tuple(Place(("node", ""), f"0000:{each:02x}:00.0", "GPU", 64, 2**20) for each in (0, 0)[:processes])
-    assert Ranks(tuple(device), device, places, processes).one_device == alone
+    assert Placement(tuple(device), device, places, processes).one_device == alone

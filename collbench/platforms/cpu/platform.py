@@ -4,46 +4,68 @@ Nothing here needs a GPU or an installed MPI: the `mpich` wheel brings the libra
 Under an outside launcher ranks may be on several nodes; then only the library can carry anything out.
 """
 
+import copy
 import ctypes
 import os
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from collbench.cases import Case, Sweep
-from collbench.cost import cpus
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.errors import CaseFailed, PlatformError, Unsupported
+from collbench.errors import CaseFailed, Unsupported
 from collbench.measurement import Mismatch
-from collbench.platforms import (
-    LINE,
-    MAX_RANKS,
-    WINDOW_HEAD,
-    WORLD,
-    Moment,
-    Prepared,
-    Region,
-    buffers,
-    checking,
-    kernels,
-    tracelog,
-    view,
-)
-from collbench.platforms.processes import Processes
-from collbench.units import format_size
-
-LAST = 128 * 2**20  # bytes: the largest message of a default sweep
-STARTUP = 60.0  # seconds for ranks to get ready: kernels are compiled once for each machine
-SHARED_MEMORY = "/dev/shm"  # where MPI puts a shared window on Linux
+from collbench.platforms import checking, kernels, tracelog
+from collbench.platforms.cpu.hardware import cpus
+from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
+from collbench.platforms.processes import Processes, Team
+from collbench.platforms.roles import Moment, Prepared
 
 _YIELDS = {"yield": 1, "busy": 0}
 _RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
+
+
+class _Node:
+    """One window of memory for all ranks of a machine."""
+
+    def __init__(self, comm: Any, nbytes: int) -> None:
+        from mpi4py import MPI
+
+        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self.window = MPI.Win.Allocate_shared(nbytes + LINE, 1, comm=node)
+        neighbours = node.allgather(comm.Get_rank())
+        self.bases = {  # where the memory of each of them starts
+            rank: -(-self.window.Shared_query(place)[0].address // LINE) * LINE for place, rank in enumerate(neighbours)
+        }
+        self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
+
+
+class _Clock:
+    """Each rank's own clock, from a common start; the slowest counts."""
+
+    def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self._comm, self._maximum = comm, MPI.MAX
+        self._slowest = np.zeros(1), np.zeros(1)
+
+    def time(self, launch: Callable[[int], None], launches: int, failed: Callable[[], bool]) -> float:
+        """Seconds of that many launches; CaseFailed if `failed` says so afterwards on any rank."""
+        mine, slowest = self._slowest
+        self._comm.Barrier()
+        start = time.perf_counter()
+        launch(launches)
+        mine[0] = time.perf_counter() - start
+        if failed():
+            mine[0] = np.inf
+        self._comm.Allreduce(mine, slowest, self._maximum)
+        if np.isinf(slowest[0]):
+            raise CaseFailed("a rank waited in vain for another's flag")
+        return float(slowest[0])
 
 
 class CpuPlatform:
@@ -52,36 +74,22 @@ class CpuPlatform:
     name = "cpu"
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
 
-    def __init__(self, comm: Any, sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> None:
-        from mpi4py import MPI
-
-        self.comm = comm
-        self._team = Processes(comm)
-        self._fifos = fifos
-        self.tracing = False
-        self.ranks = comm.Get_size()
-        self.rank = comm.Get_rank()
-        self.local: Sequence[int] = (self.rank,)
-        self._slowest = np.zeros(1), np.zeros(1)
-        self._maximum = MPI.MAX
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self._starts = dict(zip(need, np.cumsum([0, *need.values()]).tolist(), strict=False))
-        self._sizes = dict(need)
-        self._window = MPI.Win.Allocate_shared(sum(need.values()) + LINE, 1, comm=node)
-        neighbours = node.allgather(self.rank)
-        self._bases = {
-            rank: -(-self._window.Shared_query(place)[0].address // LINE) * LINE
-            for place, rank in enumerate(neighbours)
-        }
-        view(self.address(Region.WINDOW, self.rank), need[Region.WINDOW])[:] = 0
-        self._cores = set().union(*node.allgather(os.sched_getaffinity(0)))
-        crowded = node.Get_size() > len(self._cores)
+    def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
+        self.local: Sequence[int] = team.local(sweep.ranks)
+        self.comm, self.ranks, self.rank = team.comm, team.size, team.rank
+        self._team, self._layout = team, layout
+        self._options: tuple[str, ...] = ()  # of every kernel
+        self._clock = _Clock(team.comm)
+        node = _Node(team.comm, layout.nbytes)
+        self._window, self._bases, self._cores = node.window, node.bases, node.cores
+        self._nodes = len(set(team.exchange(min(node.bases))))
+        view(self.address(Region.WINDOW, self.rank), layout.sizes[Region.WINDOW])[:] = 0
+        crowded = len(node.bases) > len(node.cores)
         self.hardware = cpus(crowded)
         spinning = "" if sweep.spin == "auto" else f"--spin {sweep.spin}"
         self.note = ", ".join(filter(None, ["oversubscribed" if crowded else "", spinning]))
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
-        self._nodes = len(set(comm.allgather(min(neighbours))))
-        node.Barrier()
+        team.meet()  # every window is zeroed before anyone's kernel writes into it
 
     def agreeing(self) -> AbstractContextManager[None]:
         """Run what is inside; if it fails on any process, raise the same error on all of them."""
@@ -91,7 +99,7 @@ class CpuPlatform:
         """Where a region starts; Unsupported if that rank is on another node."""
         if rank not in self._bases:
             raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
-        return int(self._bases[rank] + self._starts[region])
+        return int(self._bases[rank] + self._layout.starts[region])
 
     def multicast(self, region: Region) -> int:
         """There is none."""
@@ -99,12 +107,17 @@ class CpuPlatform:
 
     def fifo(self, implementation: str) -> int:
         """Where an implementation's own FIFO starts behind the flags."""
-        return self._fifos[implementation]
+        return self._layout.fifos[implementation]
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
         """A kernel compiled as C++."""
-        traced = (tracelog.TRACED,) if self.tracing else ()
-        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *traced, *options))
+        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *self._options, *options))
+
+    def traced(self) -> Self:
+        """Itself, but for an option of the compiler."""
+        other = copy.copy(self)
+        other._options = (tracelog.TRACED,)
+        return other
 
     def blocks(self, most: int) -> int:
         """A process is one block of one thread."""
@@ -128,7 +141,7 @@ class CpuPlatform:
             world["send"][rank], world["receive"][rank] = buffers(self, case, rank)
         world["ranks"], world["first"], world["stride"], world["blocks"] = case.ranks, self.rank, 1, 1
         world["spins"], world["yield_after"] = _SPINS, self._yield_after
-        world["trace"] = self._fifos.get(tracelog.FIFO, 0)
+        world["trace"] = self._layout.fifos.get(tracelog.FIFO, 0)
         return world
 
     def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
@@ -152,17 +165,7 @@ class CpuPlatform:
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """Between two readings of each rank's own clock, after a common start."""
-        mine, slowest = self._slowest
-        self.comm.Barrier()
-        start = time.perf_counter()
-        prepared.launch(launches)
-        mine[0] = time.perf_counter() - start
-        if self._gave_up():
-            mine[0] = np.inf
-        self.comm.Allreduce(mine, slowest, self._maximum)
-        if np.isinf(slowest[0]):
-            raise CaseFailed("a rank waited in vain for another's flag")
-        return float(slowest[0]) / launches
+        return self._clock.time(prepared.launch, launches, self._gave_up) / launches
 
     def _gave_up(self) -> bool:
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
@@ -181,19 +184,19 @@ class CpuPlatform:
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
-        mine = next((found for piece in case.pieces(self.rank) if (found := self._compare(case, seed, piece))), None)
-        everyone: list[Mismatch | None] = self.comm.allgather(mine)
-        return next((found for found in everyone if found), None)
+        own = filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank)))
+        mismatches: list[Mismatch | None] = self.comm.allgather(next(own, None))
+        return next(filter(None, mismatches), None)
 
     def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
         size = case.dtype.itemsize
         got = buffers(self, case, self.rank)[1] + piece[0] * size
-        found = checking.CLEAN.copy()
+        verdict = checking.CLEAN.copy()
         compare = self.kernel("check.cu", "compare", case.dtype, case.redop)
-        compare(*checking.comparison(case, seed, piece, got, found.ctypes.data))
-        if not found["wrong"]:
+        compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
+        if not verdict["wrong"]:
             return None
-        where = int(found["wrong"]), int(found["first"])
+        where = int(verdict["wrong"]), int(verdict["first"])
         element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
         return checking.describe(case, seed, self.rank, piece, where, element)
 
@@ -211,7 +214,7 @@ class CpuPlatform:
 
     def gather(self, mine: list[Any]) -> list[Any]:
         """Through MPI."""
-        return [each for part in self.comm.allgather(mine) for each in part]
+        return [item for part in self.comm.allgather(mine) for item in part]
 
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""
@@ -235,57 +238,7 @@ class CpuPlatform:
         self._window.Free()
 
 
-def open_platform(sweep: Sweep, need: Mapping[Region, int], fifos: Mapping[str, int]) -> CpuPlatform:
+def open_platform(sweep: Sweep, layout: Layout, team: Team) -> CpuPlatform:
     """Make this process one of the ranks that mpiexec started."""
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    if comm.Get_size() != sweep.ranks:
-        raise PlatformError(f"world size {comm.Get_size()} although {sweep.ranks} ranks were asked for")
-    return CpuPlatform(comm, sweep, need, fifos)
-
-
-def available() -> bool:
-    """Every machine has a CPU."""
-    return True
-
-
-def refusal() -> str:
-    """Nothing: no driver could refuse."""
-    return ""
-
-
-def missing() -> str:
-    """Nothing: what it needs was installed with the package."""
-    return ""
-
-
-def broken() -> str:
-    """Nothing: what does not work is said when the platform is opened, since there is no other to choose."""
-    return ""
-
-
-def default_ranks() -> int:
-    """The same on every machine, so that default sweeps compare; the fewest that communicate."""
-    return 2
-
-
-def available_memory() -> int:
-    """Bytes that shared windows may take on this machine."""
-    free = shutil.disk_usage(SHARED_MEMORY).free
-    try:
-        with Path("/proc/meminfo").open(encoding="ascii") as lines:
-            fields = dict(line.split(":") for line in lines)
-        return min(free, int(fields["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError):
-        return free
-
-
-def refuse_too_large(need: Mapping[Region, int], ranks: int) -> None:
-    """PlatformError if the windows of all ranks do not fit, before anything is started."""
-    wanted, free = ranks * sum(need.values()), available_memory()
-    if wanted > free:
-        raise PlatformError(
-            f"{ranks} ranks need {format_size(wanted)} of shared memory and {SHARED_MEMORY} has {format_size(free)}: "
-            "lower -e or --ranks, or enlarge it (docker: --shm-size)"
-        )
+    assert isinstance(team, Processes), "mpiexec starts a process for each rank"
+    return CpuPlatform(sweep, layout, team)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
-from collbench.platforms.processes import Alone, Team
+from collbench.platforms.processes import Team
 from collbench.units import format_size
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
@@ -41,7 +41,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class Placement:
     """Every rank's place, the same on every process, and the ranks that this process holds."""
 
     local: Sequence[int]
@@ -121,7 +121,7 @@ class Ranks:
         return f"{len(self.places)} {who} share {gpus} GPU" + ("s" if gpus > 1 else "")
 
 
-def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Ranks:
+def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
     """*Collective*: deal the GPUs."""
     local, node = team.local(ranks), node_name()
     nodes = team.exchange(node)
@@ -140,7 +140,7 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Ranks:
         for gpu in device.values()
     ]
     places = tuple(chain.from_iterable(team.exchange(mine)))
-    return Ranks(local, device, places, 1 if isinstance(team, Alone) else ranks)
+    return Placement(local, device, places, team.size)
 
 
 def node_name() -> tuple[str, str]:

@@ -1,0 +1,132 @@
+"""What lies in the memory of each rank, and what kernels are told of it; kernels/world.cuh has the same numbers."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from collbench.cases import Case, Sweep
+from collbench.collectives import chunk_elements
+from collbench.platforms import tracelog
+
+MAX_RANKS = 128  # of one World, unless it is compiled for fewer
+WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window
+LINE = 128  # bytes: regions start at multiples of it
+PACK = 16  # bytes of a kernel's widest access
+_WARP = 32  # threads
+
+
+def world_type(most: int = MAX_RANKS) -> np.dtype[np.void]:
+    """`struct World` of kernels/world.cuh, field by field, as compiled with -DMAX_RANKS=most."""
+    return np.dtype(
+        [
+            ("window", np.uint64, most),
+            ("send", np.uint64, most),
+            ("receive", np.uint64, most),
+            ("spins", np.uint64),
+            ("trace", np.uint64),
+            ("ranks", np.uint32),
+            ("first", np.uint32),
+            ("stride", np.uint32),
+            ("blocks", np.uint32),
+            ("yield_after", np.uint32),
+            ("reserved", np.uint32),
+        ]
+    )
+
+
+WORLD = world_type()
+
+
+class Region(Enum):
+    """The memory of one rank; every region but SEND and RECEIVE is private to the hand-written implementations."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+    STAGING = "staging"  # one chunk: where host-driven rungs copy to before they add
+    WINDOW = "window"  # flags, then FIFOs; peers write into it
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the implementations of a sweep want besides the buffers of its cases."""
+
+    fifos: Mapping[str, int] = field(default_factory=dict)  # bytes that each wants in a window for its own
+    multicast: Sequence[str] = ()  # those for which a switch must know the memory of all ranks
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The regions of a rank, one behind the other, the same on every rank."""
+
+    sizes: Mapping[Region, int]  # bytes, whole lines
+    fifos: Mapping[str, int] = field(default_factory=dict)  # where each starts in a window, in bytes behind the flags
+    multicast: Sequence[str] = ()  # as in Needs
+
+    @classmethod
+    def of(cls, sweep: Sweep, needs: Needs) -> Self:
+        """For the cases of a sweep, and for what its implementations need."""
+        fifos = {tracelog.FIFO: tracelog.NBYTES} if sweep.sampling.traced else {}
+        fifos |= needs.fifos
+        sizes = dict.fromkeys(Region, LINE)
+        sizes[Region.WINDOW] = WINDOW_HEAD + sum(fifos.values())
+        for case in sweep.cases():
+            for region, nbytes in _sizes(case).items():
+                sizes[region] = max(sizes[region], nbytes)
+        lines = {region: -(-nbytes // LINE) * LINE for region, nbytes in sizes.items()}
+        return cls(lines, dict(zip(fifos, accumulate(fifos.values(), initial=0), strict=False)), needs.multicast)
+
+    @cached_property
+    def starts(self) -> Mapping[Region, int]:
+        """Where each region starts, in bytes."""
+        return dict(zip(self.sizes, accumulate(self.sizes.values(), initial=0), strict=False))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Of all regions of a rank."""
+        return sum(self.sizes.values())
+
+
+def _sizes(case: Case) -> Mapping[Region, int]:
+    """Bytes of each region that a case needs."""
+    size = case.dtype.itemsize
+    send, receive = case.send_count * size, case.receive_count * size
+    return {
+        Region.SEND: LINE if case.in_place else send,
+        Region.RECEIVE: max(send, receive) if case.in_place else receive,
+        Region.STAGING: chunk_elements(case.block, case.ranks, size) * size,
+    }
+
+
+class Addresses(Protocol):
+    """Where regions of ranks start."""
+
+    def address(self, region: Region, rank: int) -> int:
+        """Where a region of any rank starts, as this process's kernels may load and store it."""
+
+
+def buffers(memory: Addresses, case: Case, rank: int) -> tuple[int, int]:
+    """Where the send and the receive buffer of a rank start; in place, both lie in the receive region."""
+    send, receive = case.places(rank)
+    home = memory.address(Region.RECEIVE, rank)
+    origin = home if case.in_place else memory.address(Region.SEND, rank)
+    return origin + send * case.dtype.itemsize, home + receive * case.dtype.itemsize
+
+
+def view(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The bytes at an address of this process as an array, shape (nbytes,); the owner must outlive it."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
+def grid(units: int, threads: int, blocks: int) -> tuple[int, int]:
+    """Threads of a block, in whole warps, and blocks: no more of either than there are units of work, but one warp.
+
+    Each block more is one more that must be started, counted and waited for.
+    """
+    wanted = max(1, min(blocks, -(-units // threads)))
+    return (threads if wanted > 1 else min(threads, max(1, -(-units // _WARP)) * _WARP)), wanted

@@ -1,0 +1,151 @@
+"""What a platform must bring: memory, launches, clocks, checks and logs of the ranks that one process holds.
+
+An implementation is written once against `Launching`; whether a process holds one rank (cpu) or all of them (gpu) is
+the platform's business, which is why everything here is said "for every local rank".  Methods marked *collective* are
+called by every process of the run and return the same on each.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from collbench.cases import Case
+from collbench.cost import Hardware
+from collbench.datatypes import Array, Datatype, Reduction
+from collbench.measurement import Mismatch
+from collbench.platforms.layout import Addresses, Region
+
+Watch = Callable[[int, str], AbstractContextManager[None]]
+"""`with watch(rank, phase):` around what is enqueued for that rank."""
+
+Moment = Callable[[], float]
+"""When something was reached on a rank's queue, in seconds of a clock that all ranks share; asked once it was."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case ready to run: `launch(n)` carries out n operations back to back, or enqueues them.
+
+    `host_driven` operations wait on the host between their steps, so they can't be captured in a graph.  Those in
+    `one_graph` wait for each other's events, and CUDA has no such wait between one graph and another: the queues of
+    all ranks are captured together.  All others must not be: their kernels wait for each other while they run, and
+    CUDA may put two branches of a graph into one hardware queue, one after the other.
+    """
+
+    launch: Callable[[int], None]
+    host_driven: bool = False
+    one_graph: bool = False
+    note: str = ""
+    estimate: float | None = None  # seconds that a library itself expects of an operation
+    watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
+
+
+class Memory(Addresses, Protocol):
+    """Regions of memory on every rank, which kernels load and store."""
+
+    ranks: int
+    local: Sequence[int]  # the ranks that this process holds
+
+    def multicast(self, region: Region) -> int:
+        """Where a region of all ranks starts for a switch that loads and stores them at once; Unsupported without."""
+
+    def fifo(self, implementation: str) -> int:
+        """Where in every window an implementation's own FIFO starts, in bytes behind the flags."""
+
+
+class Launching(Memory, Protocol):
+    """How kernels and copies get to the ranks: all that an implementation needs."""
+
+    name: str
+    hardware: Hardware  # what the model of costs takes it for; the same on every process
+    comm: Any  # what the library implementation talks to: an mpi4py communicator, or NCCL's
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        """*Collective*: run what is inside; if it fails on any process, raise the same error on all of them."""
+
+    def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> Any:
+        """An entry of `kernels/<file>`, compiled for these ranks, this hardware, dtype and reduction, with more -D."""
+
+    def blocks(self, most: int) -> int:
+        """How many blocks a rank gets of a kernel that would use so many: what surely is co-resident."""
+
+    def cache(self) -> int | None:
+        """Bytes of a device's last cache that each rank can count on; None where that is not known."""
+
+    def bind(self, kernel: Any, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
+        """A function that enqueues `kernel(world, *arguments)` n times for every local rank.
+
+        A device's ranks run together, `blocks` blocks each, all of them co-resident; Unsupported if they can't be.
+        Arguments are NumPy scalars.
+        """
+
+    def bind_one(self, kernel: Any, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
+        """A function that enqueues `kernel(*arguments)` on a local rank's queue, with threads for `count` elements."""
+
+    def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
+        """Enqueue a copy on the queue of a local rank, by whatever copies fastest here (copy engine, memcpy)."""
+
+    def mark(self, rank: int) -> Any:
+        """A token for everything enqueued on a local rank's queue so far; good for `after`, in the same launch only."""
+
+    def after(self, rank: int, token: Any) -> None:
+        """What is enqueued on a local rank's queue from now on waits for that; the host does not."""
+
+    def synchronize(self) -> None:
+        """*Collective*: wait until everything enqueued by every rank is done."""
+
+
+class Timing(Protocol):
+    """A clock for operations."""
+
+    region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        """*Collective*: seconds per operation of the slowest rank, over that many operations back to back.
+
+        CaseFailed if a kernel gave up waiting, or the hardware failed.
+        """
+
+
+class Checking(Protocol):
+    """Inputs that are known, and results held against what they must be."""
+
+    def fill(self, case: Case, seed: int) -> None:
+        """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer."""
+
+    def check(self, case: Case, seed: int) -> Mismatch | None:
+        """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must."""
+
+
+class Logging(Protocol):
+    """What ranks did when, for explanations."""
+
+    local: Sequence[int]
+
+    def traced(self) -> Self:
+        """The same ranks and memory, for kernels that keep a log; opened for a sweep that is traced."""
+
+    def take_logs(self, rank: int) -> Array:
+        """The logs that traced kernels left in a local rank's window, which are cleared: shape (blocks,), dtype LOG."""
+
+    def moment(self, rank: int) -> Moment:
+        """Note the time on a local rank's queue."""
+
+    def gather(self, mine: list[Any]) -> list[Any]:
+        """*Collective*: the lists of all processes, one behind the other."""
+
+
+class Platform(Launching, Timing, Checking, Logging, Protocol):
+    """Ranks on one kind of hardware, as one process sees them."""
+
+    note: str  # what a reader of any number from here must know, such as "oversubscribed"
+
+    def topology(self) -> dict[str, Any]:
+        """*Collective*: what connects the ranks, for the run file's header and the plots (collbench.topology)."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the libraries that are measured here, for the run file's header."""
+
+    def close(self) -> None:
+        """*Collective*: give the memory back."""
