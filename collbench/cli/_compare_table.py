@@ -42,7 +42,7 @@ def _table(found: Sequence[Comparison]) -> None:
 def _head(found: Comparison) -> Iterator[str]:
     """The runs, and what differs but for the times."""
     for word, run in (("BASE", found.base), ("NEW", found.new)):
-        started = printable(str(run.header.get("started", "")))
+        started = printable(run.header.started)
         cut = "" if run.complete else ", cut off"
         yield f"{word:<4}  {run.path}" + (f", {started}" if started else "") + cut
     for name, one, other in found.differences[:_DIFFERENCES]:

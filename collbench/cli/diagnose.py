@@ -32,7 +32,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     """
     from collbench.analysis.diagnose.diagnose import Facts, diagnose, settings
     from collbench.analysis.fit.runs import measured
-    from collbench.analysis.machine import remarks, sized, variables
+    from collbench.analysis.machine import remarks, sized
     from collbench.measurement import Observed
     from collbench.runs.file import read, why_none
 
@@ -43,7 +43,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
     whole, why = _system(measured_run, name)
-    facts = Facts(variables(measured_run), remarks(measured_run), why)
+    facts = Facts(measured_run.header.environment.variables, remarks(measured_run), why)
     for remark in (*facts.caveats, *(f"{setting} was set" for setting in settings(facts))):
         click.echo(f"note: {remark}")
     for rows in curves.values():

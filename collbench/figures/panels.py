@@ -176,17 +176,17 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
 
 
 def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]) -> Panel:
-    topology, tool = run.part("topology"), str(run.part("imported").get("tool", ""))
+    topology = run.header.topology
     return Panel(
-        topology=str(topology.get("name", "unknown topology")),
+        topology=topology.name or "unknown topology",
         ranks=ranks,
         origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
         factor=0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks),
-        platform=str(topology.get("platform", right[0].platform)),
+        platform=topology.platform or right[0].platform,
         results=right,
         wrong=wrong,
         libraries=tuple(result for result in right if result.implementation in libraries()),
-        tools=frozenset(filter(None, [tool])),
+        tools=frozenset(filter(None, [run.header.imported.tool])),
     )
 
 
@@ -223,4 +223,4 @@ def _wrong(result: Drawn) -> bool:
 def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:
     """Whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
     noted = any(result.platform == "gpu" and "share" in result.note for result in results)
-    return noted or run.part("topology").get("shared") is True
+    return noted or run.header.topology.shared

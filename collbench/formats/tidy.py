@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
@@ -12,6 +12,7 @@ from collbench.formats.exported import Exported, Selection, wrong
 from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
 from collbench.measurement import Measurement, Prediction, Reported
+from collbench.runs.header import ForeignTest
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
@@ -29,10 +30,10 @@ def recognises(source: Source) -> bool:
 
 def write(selection: Selection) -> str:
     """Every result with a time or a wrong one, predictions too, a row each."""
-    text, name = io.StringIO(), clean(selection.fact("topology", "name") or "")
+    text, name = io.StringIO(), clean(selection.header.topology.name)
     rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     rows.writeheader()
-    tests = selection.tests()
+    tests = selection.header.imported.tests
     for result in selection.results:
         own = _line(result, tests)
         if own:
@@ -42,13 +43,13 @@ def write(selection: Selection) -> str:
     return text.getvalue()
 
 
-def _line(result: Exported, tests: list[Mapping[str, Any]]) -> str:
+def _line(result: Exported, tests: Sequence[ForeignTest]) -> str:
     """The row that such a file had, if its columns are these; else nothing."""
     printed = result.printed if isinstance(result, Reported) else {}
     test = printed.get("test")
-    known = isinstance(test, int) and 0 <= test < len(tests) and tests[test].get("format") == NAME
-    header = tests[test].get("layout", {}).get("header") if known and isinstance(test, int) else None
-    return str(printed.get("line", "")) if header == ",".join(COLUMNS) else ""
+    of = tests[test] if isinstance(test, int) and 0 <= test < len(tests) else ForeignTest()
+    alike = of.format == NAME and of.layout.get("header") == ",".join(COLUMNS)
+    return str(printed.get("line", "")) if alike else ""
 
 
 def _fields(result: Exported) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def _kind(seen: Seen) -> str:
 
 
 def _about(seen: Seen) -> Markup:
-    started = seen.run.run.header.get("started")
+    started = seen.run.run.header.started
     facts = [f"{len(seen.run.every):,} rows", *([f"started {plain(started, 40)}"] if started else [])]
     facts += [] if seen.run.run.complete else ["not finished: the run was stopped, or its file was cut"]
     return joined([tag("strong", seen.run.label), f": {seen.run.machine}; {', '.join(facts)}"])

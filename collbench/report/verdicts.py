@@ -8,7 +8,7 @@ from collbench.analysis.diagnose.diagnose import Diagnosis, Facts, Verdict, diag
 from collbench.analysis.diagnose.own_shape import remarks as own_remarks
 from collbench.analysis.fit.curve import CurveFit
 from collbench.analysis.fit.runs import Curve, curves
-from collbench.analysis.machine import remarks, sized, variables
+from collbench.analysis.machine import remarks, sized
 from collbench.cases import Case
 from collbench.cli._table import title
 from collbench.errors import CollbenchError
@@ -54,7 +54,7 @@ def judge(run: Sound, system: System | None, why_not: str, fitted: Sequence[Curv
     for result in observed(run.run.results):
         found.setdefault((replace(result.case, nbytes=0), result.implementation), []).append(result)
     try:
-        facts = Facts(variables(run.run), remarks(run.run), why_not)
+        facts = Facts(run.run.header.environment.variables, remarks(run.run), why_not)
         notes = (*facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     except Exception:  # any type may stand in a foreign header
         facts, notes = Facts({}, (), why_not), ()

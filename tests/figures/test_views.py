@@ -16,6 +16,7 @@ from collbench.figures.curves import Wanted
 from collbench.measure.predicted import describe
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from collbench.topology.devices import Gpu, Kind, Link, NvLink
 from collbench.topology.files import load
 from collbench.topology.topology import Topology
@@ -38,7 +39,7 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
     for of in (case(size, collective, ranks=ranks) for size in FEW):
         seconds = 10e-6 + of.nbytes / 50e9
         found.append(Prediction(of, "nccl", seconds, seconds / 2, seconds * 2))
-    return Run(Path(f"runs/{name}/run.jsonl"), {"topology": describe(system)}, tuple(found), True)
+    return Run(Path(f"runs/{name}/run.jsonl"), Header.from_json({"topology": describe(system)}), tuple(found), True)
 
 
 def discovered(ranks: int, gpus: int = 8) -> Run:
@@ -46,7 +47,7 @@ def discovered(ranks: int, gpus: int = 8) -> Run:
     links = tuple(Link(a, b, Kind.NVSWITCH, p2p="yes") for a, b in combinations(range(gpus), 2))
     topology = Topology("gpu", ranks, gpus=(H100,) * gpus, links=links)
     results = tuple(measured("nccl", case(size, ranks=ranks), platform="gpu") for size in FEW)
-    return Run(Path("runs/a/run.jsonl"), {"topology": topology.to_json()}, results, True)
+    return Run(Path("runs/a/run.jsonl"), Header.from_json({"topology": topology.to_json()}), results, True)
 
 
 @pytest.mark.parametrize("quantity", views.QUANTITIES, ids=lambda each: each.name)
@@ -280,7 +281,9 @@ def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], re
     """By which tool, and of which lines where others were measured here."""
     words = "mean of 20 operations"
     rows = tuple(Reported(each.case, "nccl", "gpu", each.typical, words) for each in sweep("nccl"))
-    imported = Run(Path("log.jsonl"), {"topology": {"name": "DGX", "platform": "gpu"}, **header}, rows, True)
+    imported = Run(
+        Path("log.jsonl"), Header.from_json({"topology": {"name": "DGX", "platform": "gpu"}, **header}), rows, True
+    )
     figure = drawn("latency", imported)
     assert lines(figure.axes[0])["nccl"][1] == [row.seconds for row in rows]
     assert figure.axes[0].get_title(loc="left") == f"DGX, 4 ranks\n{remark}"

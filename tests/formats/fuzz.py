@@ -22,6 +22,7 @@ from collbench.formats.exported import select
 from collbench.formats.imported import Hints, grouped, remarks
 from collbench.formats.source import decode
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from collbench.runs.records import to_line, to_result
 
 LONGEST = 2.0  # seconds for one input
@@ -91,11 +92,11 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
     return "results" if runs else "nothing kept"
 
 
-def as_run(header: dict[str, object], results: list[object]) -> Run:
+def as_run(header: Header, results: list[object]) -> Run:
     """What a run file would say, by way of its JSON."""
     lines = [json.dumps(to_line(result), allow_nan=False) for result in results]  # type: ignore[arg-type]
     read = [to_result(json.loads(line)) for line in lines]
-    stored = json.loads(json.dumps(header, allow_nan=False))
+    stored = Header.from_json(json.loads(json.dumps(header.to_json(), allow_nan=False)))
     return Run(Path("run.jsonl"), stored, tuple(each for each in read if each), True)
 
 

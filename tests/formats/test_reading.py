@@ -61,8 +61,8 @@ def test_an_import_is_a_run_file_again(name: str, golden: Golden) -> None:
     tests = golden_tests(name)
     run = run_of(tests)
     assert [result.seconds for result in run.results] == [each.seconds for each in reported(tests)]  # type: ignore[union-attr]
-    assert run.header["topology"]["ranks"] == golden.ranks
-    assert run.header["imported"]["complete"] is golden.complete
+    assert run.header.topology.ranks == golden.ranks
+    assert run.header.imported.complete is golden.complete
 
 
 def test_log_lines_between_and_inside_rows_are_taken_out() -> None:
@@ -113,8 +113,8 @@ def test_rows_below_a_damaged_header_are_named() -> None:
 def test_the_environment_of_a_report_is_not_copied() -> None:
     """It holds tokens; what changes measurements is kept."""
     run = run_of(golden_tests("json_v3_percentiles.json"))
-    assert "made-up-secret" not in json.dumps(run.header)
-    assert run.header["environment"]["variables"] == {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7", "NCCL_ALGO": "Ring"}
+    assert "made-up-secret" not in json.dumps(run.header.to_json())
+    assert run.header.environment.variables == {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7", "NCCL_ALGO": "Ring"}
 
 
 def test_ranks_are_never_those_of_the_listed_devices() -> None:

@@ -14,6 +14,7 @@ from collbench.formats.nccl_tests.write_text import shrunk
 from collbench.formats.source import decode
 from collbench.measurement import Failed, Measurement, Mismatch, Observed, Prediction, Result
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, Golden, golden_tests, parsed, reported, run_of
 
@@ -33,7 +34,7 @@ def own_run(*results: Result, **header: object) -> Run:
     """As a sweep leaves it."""
     topology = {"name": "2 ranks on 1 x AMD EPYC, 2 cores", "platform": "cpu", "ranks": 2, "gpus": []}
     facts = {"topology": topology | {"sockets": [{"name": "AMD EPYC"}]}, "environment": {"host": "vm"}}
-    return Run(Path("run.jsonl"), facts | header, results, True)
+    return Run(Path("run.jsonl"), Header.from_json(facts | header), results, True)
 
 
 def measured(nbytes: int, *seconds: float, name: str = "ring-flags", **changes: object) -> Measurement:
@@ -128,7 +129,7 @@ def test_every_import_can_be_written_as_every_format(golden: str, facts: Golden,
     """And read again to the same times, where the other format has room for the row."""
     run = run_of(golden_tests(golden))
     for implementation in dict.fromkeys(result.implementation for result in run.results):
-        if name == "nccl-tests-json" and len(run.header["imported"]["tests"]) > 1:
+        if name == "nccl-tests-json" and len(run.header.imported.tests) > 1:
             with pytest.raises(UsageError, match="one test a file"):
                 export(run, name, implementation)
             continue

@@ -25,6 +25,7 @@ from collbench.report import data, lesson
 from collbench.report.markup import data_block, tag
 from collbench.report.sanitize import oddity, plain, sound
 from collbench.runs.file import NAME, Writer, read
+from collbench.runs.header import Header
 from tests.conftest import ROOT, case, measurement
 from tests.runs.test_file import RESULTS
 
@@ -43,7 +44,7 @@ def times(latency: float, rate: float, name: str) -> Iterator[Measurement]:
 def write(folder: Path, *results: Result, header: dict[str, object] | None = None) -> Path:
     """A run file."""
     with Writer(folder) as writer:
-        writer.header({"topology": {"name": "here"}, **(header or {})})
+        writer.header(Header.from_json({"topology": {"name": "here"}, **(header or {})}))
         for result in results:
             writer.append(result)
         writer.end("2026-01-01T00:00:00+00:00", 0)

@@ -23,6 +23,7 @@ from collbench.measurement import (
     Track,
 )
 from collbench.runs.file import FORMAT, NAME, TornLine, Writer, read
+from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
@@ -52,7 +53,7 @@ RESULTS: list[Result] = [
 def written(folder: Path, *results: Result, whole: bool = True) -> Path:
     """A run file with these results."""
     with Writer(folder) as writer:
-        writer.header({"topology": {"name": "here"}})
+        writer.header(Header.from_json({"topology": {"name": "here"}}))
         for result in results:
             writer.append(result)
         if whole:
@@ -65,7 +66,7 @@ def test_results_read_back_as_they_were(tmp_path: Path) -> None:
     run = read(written(tmp_path, *RESULTS))
     assert list(run.results) == RESULTS
     assert run.complete
-    assert run.header["topology"] == {"name": "here"}
+    assert run.header.topology.name == "here"
 
 
 def test_a_wrong_result_keeps_where_it_is_wrong() -> None:
@@ -95,7 +96,7 @@ def test_a_folder_stands_for_its_run_file(tmp_path: Path) -> None:
 def test_each_result_is_on_disk_before_the_next(tmp_path: Path) -> None:
     """A reader sees it while the run goes on."""
     with Writer(tmp_path) as writer:
-        writer.header({})
+        writer.header(Header())
         writer.append(RESULTS[0])
         run = read(tmp_path)
         assert run.results == (RESULTS[0],)

@@ -72,7 +72,7 @@ def compare(
         rows=tuple(rows),
         together=tuple(wholes),
         unmatched=tuple(unmatched(base, new, selected)),
-        differences=tuple(differences(base.header, new.header)),
+        differences=tuple(differences(base.header.to_json(), new.header.to_json())),
         margin=margin,
         confidence=confidence,
         remarks=(*remarks, *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
@@ -90,8 +90,8 @@ def _timed(result: object) -> bool:
 
 def _interleaved(base: Run, new: Run) -> bool:
     """Whether they are the halves of one run."""
-    one, other = (run.part("interleaved").get("id") for run in (base, new))
-    return one is not None and one == other
+    one, other = base.header.interleaved.id, new.header.interleaved.id
+    return bool(one) and one == other
 
 
 def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:

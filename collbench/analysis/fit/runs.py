@@ -57,7 +57,7 @@ class Curve:
 
 def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
     """Every curve of the runs, fitted without the sizes that are held back; UsageError if they are of two machines."""
-    machines = dict.fromkeys(str(run.part("topology").get("name", "?")) for run in runs)
+    machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
     groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}

@@ -23,14 +23,14 @@ def write(selection: Selection) -> str:
         names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in found)
         raise UsageError(f"{NAME} holds one test a file, and this run has {len(found)} ({names}); export nccl-tests")
     (part,) = found
-    made = _own(part) if part.test.get("format") == NAME else _made(part, selection)
+    made = _own(part) if part.test.format == NAME else _made(part, selection)
     return dump(made)
 
 
 def _own(part: Part) -> dict[str, Any]:
-    values = mapping(restored(part.layout.get("values")))
+    values = mapping(restored(part.test.layout.get("values")))
     entries = [_entry(line) for line in part.lines]
-    keys = texts(part.layout.get("keys"))
+    keys = texts(part.test.layout.get("keys"))
     return {key: entries if key == "results" else values.get(key) for key in keys} | {"results": entries}
 
 
@@ -53,10 +53,10 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
     ranks = first.case.ranks
     return {
         "version": 3,
-        "start_time": str(selection.fact("started") or "")[:19].replace("T", " "),
+        "start_time": selection.header.started[:19].replace("T", " "),
         "args": [program(first.case.collective)],
-        "env": [f"{name}={value}" for name, value in mapping(selection.fact("environment", "variables")).items()],
-        "nccl_version": code(str(selection.fact("environment", "versions", "nccl") or "")),
+        "env": [f"{name}={value}" for name, value in selection.header.environment.variables.items()],
+        "nccl_version": code(selection.header.environment.versions.get("nccl", "")),
         "collbench": {
             "version": __version__,
             "implementation": first.implementation,
