@@ -12,8 +12,8 @@ def reported(**fields: object) -> Reported:
 
 def test_what_another_tool_reported_has_a_time_unless_it_found_it_wrong() -> None:
     """Not checked is not wrong; a row that was found wrong, or has no time, is no result."""
-    good = [reported(), reported(wrong=0), measurement(), Prediction(case(), "nccl", 1e-6, 1e-6, 1e-6)]
-    bad = [reported(wrong=3), reported(seconds=0.0), measurement(seconds=())]
+    good = [reported(), reported(wrong_elements=0), measurement(), Prediction(case(), "nccl", 1e-6, 1e-6, 1e-6)]
+    bad = [reported(wrong_elements=3), reported(seconds=0.0), measurement(seconds=())]
     assert list(timed([*good, *bad])) == good
     assert list(observed([*good, *bad])) == good[:3]
 

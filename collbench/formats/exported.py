@@ -149,11 +149,11 @@ def mean_seconds(result: Observed) -> float:
     return fmean(result.times) if result.times else 0.0
 
 
-def wrong(result: Observed) -> int | None:
+def wrong_elements(result: Observed) -> int | None:
     """Wrong elements; None if nobody looked."""
     if isinstance(result, Measurement):
         return result.mismatch.wrong if result.mismatch else 0
-    return result.wrong if isinstance(result, Reported) else None
+    return result.wrong_elements if isinstance(result, Reported) else None
 
 
 def signature(result: Observed) -> str:

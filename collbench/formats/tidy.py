@@ -8,10 +8,11 @@ from typing import Any
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.csv_rows import Row, table
-from collbench.formats.exported import Exported, Selection, wrong
+from collbench.formats.exported import Exported, Selection, wrong_elements
 from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
 from collbench.measurement import Measurement, Prediction, Reported
+from collbench.runs.format_1 import note_of
 from collbench.runs.header import ForeignTest
 
 NAME = "csv"
@@ -56,7 +57,7 @@ def _fields(result: Exported) -> dict[str, Any]:
     case = result.case
     timed = isinstance(result, Prediction) or min(result.times, default=0) > 0
     low, high = result.band if timed else (float("nan"), float("nan"))
-    elements = None if isinstance(result, Prediction) else wrong(result)
+    elements = None if isinstance(result, Prediction) else wrong_elements(result)
     return {
         "implementation": result.implementation,
         "platform": result.platform,
@@ -76,7 +77,7 @@ def _fields(result: Exported) -> dict[str, Any]:
         "wrong": "" if elements is None else elements,
         "algbw": f"{result.algbw:.6g}" if timed else "",
         "busbw": f"{result.busbw:.6g}" if timed else "",
-        "note": result.note,
+        "note": str(result.note),
     }
 
 
@@ -125,7 +126,7 @@ def _result(at: int, row: Row, platform: str, ranks: int) -> Reported | Predicti
         raise Unfit("its collective or size is not known")
     place = words["in_place"].lower() in ("1", "true")
     case = make_case(collective, nbytes, words["dtype"], words["redop"], root or 0, ranks, place)
-    name, note = clean(words["implementation"], 40), clean(words.get("note", ""))
+    name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds, low, high = (_time(words.get(each, "")) for each in ("seconds", "low", "high"))
     if words.get("kind") == "prediction":
         if not seconds or not low or not high:

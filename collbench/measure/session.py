@@ -11,7 +11,7 @@ from collbench.cases import Sweep
 from collbench.measure.launched import Joined
 from collbench.measure.predicted import Modelled
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Failed, Measurement, Result
+from collbench.measurement import Result
 from collbench.runs.environment import describe
 from collbench.runs.file import INTERRUPTED, Writer
 from collbench.runs.header import Header, Interleaved, SweepPart, TopologyPart
@@ -98,8 +98,7 @@ def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joi
 
 def exit_status(results: Sequence[Result]) -> int:
     """0 if everything measured is right, 1 if something is wrong or failed."""
-    bad = any(isinstance(result, Failed) or (isinstance(result, Measurement) and result.mismatch) for result in results)
-    return int(bad)
+    return int(any(result.outcome.bad for result in results))
 
 
 def _now() -> str:

@@ -12,6 +12,7 @@ from collbench.model import calibrate as calibration_file
 from collbench.model import choice, ladder
 from collbench.model.calibrate import calibrate as fit
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
+from collbench.note import Note
 from collbench.topology.system import System
 
 SMALL, LARGE = 64 << 10, 64 << 20
@@ -100,7 +101,7 @@ def _library(system: System, cases: Sequence[Case], calibration: Calibration | N
 
 def _rung(system: System, case: Case, name: str) -> Prediction:
     seconds, floor, rung = ladder.expected(system, case, name)
-    note = f"picked {rung}" if name == "auto" else ""
+    note = Note(picked=rung) if name == "auto" else Note()
     return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
 
 

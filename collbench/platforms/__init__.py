@@ -21,6 +21,7 @@ from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import unknown
 from collbench.measurement import Mismatch
+from collbench.note import Note
 from collbench.platforms import tracelog
 
 PLATFORMS = ("gpu", "cpu")
@@ -99,7 +100,7 @@ class Prepared:
     launch: Callable[[int], None]
     host_driven: bool = False
     one_graph: bool = False
-    note: str = ""
+    note: Note = Note()
     estimate: float | None = None  # seconds that a library itself expects of an operation
     watched: Callable[["Watch"], None] | None = None  # one operation, with each action of a rank inside a watch
 
@@ -120,7 +121,7 @@ class Platform(Protocol):
     name: str
     ranks: int
     local: Sequence[int]  # the ranks that this process holds
-    note: str  # what a reader of any number from here must know, such as "oversubscribed"
+    note: Note  # what a reader of any number from here must know
     hardware: Hardware  # what the model of costs takes it for; the same on every process
     region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
     comm: Any  # what the library implementation talks to: an mpi4py communicator, or None

@@ -20,6 +20,7 @@ from collbench.cost import cpus
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.measurement import Mismatch
+from collbench.note import Note
 from collbench.platforms import (
     LINE,
     MAX_RANKS,
@@ -77,8 +78,7 @@ class CpuPlatform:
         self._cores = set().union(*node.allgather(os.sched_getaffinity(0)))
         crowded = node.Get_size() > len(self._cores)
         self.hardware = cpus(crowded)
-        spinning = "" if sweep.spin == "auto" else f"--spin {sweep.spin}"
-        self.note = ", ".join(filter(None, ["oversubscribed" if crowded else "", spinning]))
+        self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         self._nodes = len(set(comm.allgather(min(neighbours))))
         node.Barrier()

@@ -6,8 +6,10 @@ What cannot be a time, a size or a text is set aside with the reason; nothing be
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from collbench.measurement import PARTS, Explanation, Failed, Measurement, Observed, Prediction, Result, Skipped
+from collbench.measurement import PARTS, Explanation, Measurement, Observed, Outcome, Prediction, Result, Timed
+from collbench.note import Note
 from collbench.runs.file import NAME, Run
 from collbench.runs.header import Header
 from collbench.units import visible
@@ -67,11 +69,18 @@ def _sound(run: Run, label: str) -> Sound:
 
 def _shown(result: Result) -> Result:
     """With texts that can be shown."""
-    changed: dict[str, str] = {"implementation": plain(result.implementation, 60) or "(no name)"}
-    for name in ("reason", "note", "statistic", "algorithm", "protocol"):
+    changed: dict[str, Any] = {"implementation": plain(result.implementation, 60) or "(no name)"}
+    for name in ("reason", "statistic", "algorithm", "protocol"):
         if hasattr(result, name):
             changed[name] = plain(getattr(result, name))
-    return replace(result, **changed)  # type: ignore[arg-type]
+    if isinstance(result, Timed | Explanation):
+        changed["note"] = _note(result.note)
+    return replace(result, **changed)
+
+
+def _note(note: Note) -> Note:
+    remarks = Note.of(plain("; ".join(note.remarks)))
+    return replace(note, spin=plain(note.spin, 60), picked=plain(note.picked, 60), remarks=()) | remarks
 
 
 def oddity(result: Result) -> str:
@@ -81,7 +90,7 @@ def oddity(result: Result) -> str:
         return f"no size and number of ranks: {plain(case.nbytes, 24)} bytes, {plain(case.ranks, 24)} ranks"
     if not 0 <= case.root < case.ranks:
         return f"no rank to be the root: {plain(case.root, 24)}"
-    if isinstance(result, Skipped | Failed) or (isinstance(result, Measurement) and result.mismatch):
+    if result.outcome in (Outcome.SKIPPED, Outcome.FAILED) or (isinstance(result, Measurement) and result.wrong):
         return ""
     if isinstance(result, Measurement) and not result.seconds:
         return "it was checked, and not timed"

@@ -2,6 +2,8 @@
 
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
 1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
+2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks; a header leaves out what
+   is empty or not known
 """
 
 import contextlib
@@ -15,10 +17,11 @@ from typing import Any, Self
 
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.measurement import Prediction, Result, Skipped
+from collbench.runs.format_1 import upgraded
 from collbench.runs.header import Header
 from collbench.runs.records import to_line, to_result
 
-FORMAT = 1
+FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells count it
 
@@ -115,7 +118,8 @@ def read(path: Path) -> Run:
     number = first.get("format")
     if not isinstance(number, int) or number > FORMAT:
         raise RunFileError(f"{place} has format {number}, this collbench reads up to {FORMAT}: upgrade collbench")
-    results = [_result(place, number, fields) for number, fields in lines[1:]]
+    rows = [(place, at, upgraded(fields) if number < FORMAT else fields) for at, fields in lines[1:]]
+    results = [_result(*row) for row in rows]
     last = lines[-1][1]
     return Run(
         path=place,

@@ -20,7 +20,8 @@ class Part:
     def from_json(cls, record: object) -> Self:
         """The part that a JSON value stands for; never an error."""
         values = record if isinstance(record, dict) else {}
-        typed = {name: _typed(wanted, values[name]) for name, wanted in _types(cls) if name in values}
+        part: Any = cls
+        typed = {name: _typed(wanted, values[name]) for name, wanted in _types(part) if name in values}
         written = cls(**typed).to_json()
         return cls(**typed, rest={name: value for name, value in values.items() if not _same(written, name, value)})
 

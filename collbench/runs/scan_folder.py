@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.errors import RunFileError
-from collbench.measurement import Failed, Measurement, Reported, Result, Skipped, Timed, timed
+from collbench.measurement import Outcome, Result, Timed, timed
 from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
 from collbench.runs.records import case_fields
 from collbench.units import visible
@@ -95,9 +95,9 @@ def facts_of(run: Run) -> Facts:
         dtypes=_words(result.case.dtype.name for result in results) or _words(header.sweep.dtypes),
         implementations=_words(result.implementation for result in results) or _words(header.sweep.implementations),
         rows=len(results),
-        wrong=sum(map(_wrong, results)),
-        failed=sum(isinstance(result, Failed) for result in results),
-        skipped=sum(isinstance(result, Skipped) for result in results),
+        wrong=sum(result.outcome is Outcome.WRONG for result in results),
+        failed=sum(result.outcome is Outcome.FAILED for result in results),
+        skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
         complete=run.complete and run.status != INTERRUPTED,
     )
 
@@ -128,9 +128,3 @@ def shown(path: Path) -> str:
 def _words(texts: Iterable[str]) -> tuple[str, ...]:
     """Each word once, in the order of the file."""
     return tuple(dict.fromkeys(filter(None, map(word, texts))))
-
-
-def _wrong(result: Result) -> bool:
-    if isinstance(result, Measurement):
-        return bool(result.mismatch)
-    return isinstance(result, Reported) and bool(result.wrong)

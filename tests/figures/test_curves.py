@@ -19,6 +19,7 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.figures import axes as scales
 from collbench.figures import curves, styles
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
+from collbench.note import Note, Sharing
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 
@@ -196,7 +197,7 @@ def test_far_slower_topology_keeps_its_own_bandwidth_scale() -> None:
 @pytest.mark.parametrize(
     "shared",
     [
-        run(*sweep("nccl", platform="gpu", note="4 ranks share 1 GPU")),
+        run(*sweep("nccl", platform="gpu", note=Note(shared=Sharing(4, 1)))),
         run(*sweep("nccl", platform="gpu"), shared=True),
         run(*(measured("nccl", case(size, ranks=1)) for size in SIZES)),
     ],
@@ -212,15 +213,15 @@ def test_without_a_bus_the_bandwidth_is_the_algorithms(shared: Run) -> None:
 
 def test_ranks_that_share_cores_still_have_a_bus() -> None:
     """Oversubscribed processors are slow, but messages pass between ranks."""
-    axes = figure("bandwidth", run(*sweep("mpi", note="oversubscribed: 4 ranks share 2 cores"))).axes[0]
+    axes = figure("bandwidth", run(*sweep("mpi", note=Note.of("oversubscribed: 4 ranks share 2 cores")))).axes[0]
     assert axes.get_ylabel() == "bus bandwidth (GB/s)"
 
 
 def test_notes_stand_above_their_panel() -> None:
     """A note on every line stands alone, one on some names them; long ones are wrapped, not cut off."""
     plain, noted = (
-        sweep("mpi", note="oversubscribed"),
-        sweep("ring-ll", note="yields " + "after many spins " * 5),
+        sweep("mpi", note=Note(oversubscribed=True)),
+        sweep("ring-ll", note=Note.of("yields " + "after many spins " * 5)),
     )
     assert figure("latency", run(*plain)).axes[0].get_title(loc="left").endswith("\noversubscribed")
     title = figure("latency", run(*plain, *noted)).axes[0].get_title(loc="left")

@@ -15,6 +15,7 @@ from collbench.figures import curves, overlay, styles, views
 from collbench.figures.curves import Wanted
 from collbench.measure.predicted import describe
 from collbench.measurement import Measurement, Prediction, Reported
+from collbench.note import Note
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 from collbench.topology.devices import Gpu, Kind, Link, NvLink
@@ -202,7 +203,7 @@ def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_impleme
 
 def test_an_overlay_of_one_topology_goes_by_the_names_of_the_runs() -> None:
     """The title says the topology once, and of which run a remark is."""
-    before, after = run(*sweep("mpi"), name="before"), run(*sweep("mpi", note="oversubscribed"), name="after")
+    before, after = run(*sweep("mpi"), name="before"), run(*sweep("mpi", note=Note(oversubscribed=True)), name="after")
     figure = drawn("overlay-latency", before, after, overlay=True)
     assert labels(figure)[:2] == ["before", "after"]
     assert figure.axes[0].get_title(loc="left") == "2 sockets, 4 ranks\nafter: oversubscribed"
@@ -264,10 +265,10 @@ def test_colours_of_topologies_differ_in_grey_print() -> None:
 def test_what_auto_picked_is_no_remark_but_what_else_it_says_is() -> None:
     """It picks anew at each size, which the table tells."""
     picks = [
-        measured("auto", case(size), note=f"picked {name}; oversubscribed")
+        measured("auto", case(size), note=Note(picked=name, oversubscribed=True))
         for size, name in zip(FEW, ("one-shot-ll", "ring-ll", "two-shot"), strict=False)
     ]
-    plain = sweep("mpi", sizes=FEW, note="oversubscribed")
+    plain = sweep("mpi", sizes=FEW, note=Note(oversubscribed=True))
     for quantity in curves.DEFAULT:
         title = drawn(quantity, run(*plain, *picks)).axes[0].get_title(loc="left")
         assert title == "2 sockets, 4 ranks\noversubscribed"

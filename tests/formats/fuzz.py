@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from collbench.cli._table import row, title
+from collbench.cli._table import row
 from collbench.errors import CollbenchError
 from collbench.figures.panels import panels
 from collbench.formats import read_tests, written
@@ -84,7 +84,7 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
     except CollbenchError as error:
         return type(error).__name__
     for run in runs:
-        drawn = [title(result.case) + row(result, None) for result in run.results]
+        drawn = [result.case.title + row(result, None) for result in run.results]
         assert all(line.isprintable() for line in drawn)
         panels([run])
         for wanted in written().values():

@@ -119,7 +119,7 @@ def test_what_is_written_reads_back_to_the_same_values(name: str) -> None:
     expected = {each.case: each.typical if name == "csv" else sum(each.seconds) / len(each.seconds) for each in held}
     for row in read:
         assert row.seconds == pytest.approx(expected[row.case], rel=0, abs=0.0051e-6)
-        assert row.wrong in (0, None)
+        assert row.wrong_elements in (0, None)
     assert len(left) == (2 if name == "osu" else 0)
 
 
@@ -159,7 +159,7 @@ def test_wrong_rows_are_written_as_wrong() -> None:
     assert rows_of(text)[0].split()[5:9] == ["N/A", "N/A", "N/A", "7"]
     assert "# Out of bounds values : 1 FAILED" in text
     (row,) = reported(parsed(text))
-    assert (row.wrong, row.right) == (7, False)
+    assert (row.wrong_elements, row.right) == (7, False)
 
 
 def test_unchecked_rows_have_no_count() -> None:

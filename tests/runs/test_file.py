@@ -22,6 +22,7 @@ from collbench.measurement import (
     Span,
     Track,
 )
+from collbench.note import Note, Sharing
 from collbench.runs.file import FORMAT, NAME, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
@@ -36,16 +37,31 @@ TRACK = Track(
     spent=dict.fromkeys(PHASES, 1e-7) | {WAITED: 1e-6},
     spans=(Span(WAITED, 0.0, 1e-6), Span(MOVED, 1e-6, 1e-7)),
 )
+NOTE = Note(Sharing(4, 1, processes=True), oversubscribed=True, spin="busy", picked="ring-ll", remarks=("a; b", "c"))
 RESULTS: list[Result] = [
-    measurement(seconds=(1e-6, 2e-6, 3.3e-7)),
+    replace(measurement(seconds=(1e-6, 2e-6, 3.3e-7)), note=NOTE),
     Skipped(case("broadcast", root=1), "ring-flags", "cpu", "allreduce only"),
     Failed(case(in_place=True), "mpi", "cpu", "a rank died"),
     Reported(
-        case(), "nccl", "gpu", 1.29e-5, "mean", wrong=0, samples=(1e-5, 2e-5), printed={"time": "12.90"}, note="x"
+        case(),
+        "nccl",
+        "gpu",
+        1.29e-5,
+        "mean",
+        wrong_elements=0,
+        samples=(1e-5, 2e-5),
+        printed={"time": "12.90"},
+        note=Note.of("x"),
     ),
-    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", "NICs at 50%"),
+    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note(picked="ring-ll", remarks=("NICs at 50%",))),
     Explanation(
-        case(), "ring-flags", "cpu", 2e-6, 2.1e-6, (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)), "busy"
+        case(),
+        "ring-flags",
+        "cpu",
+        2e-6,
+        2.1e-6,
+        (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)),
+        Note(spin="busy"),
     ),
 ]
 

@@ -20,7 +20,7 @@ WHOLE: dict[str, Any] = {
     "imported": {
         "tool": "osu",
         "complete": False,
-        "tests": [{"format": "osu", "complete": False, "layout": {"a": [1]}}],
+        "tests": [{"format": "osu", "layout": {"a": [1]}}],
     },
     "interleaved": {"id": "7", "setting": "", "cores": [0, 1]},
 }
@@ -33,7 +33,7 @@ def test_a_header_is_read_by_the_names_of_its_parts() -> None:
     assert (header.environment.host, header.environment.versions) == ("vm", {"mpi": "4.2"})
     assert (header.topology.ranks, header.topology.gpus[0].name) == (2, "H100")
     assert (header.sweep.collectives, header.sweep.sampling) == (("allreduce",), {"budget": 0.5})
-    assert header.imported.tests == (ForeignTest(format="osu", complete=False, layout={"a": [1]}),)
+    assert header.imported.tests == (ForeignTest(format="osu", layout={"a": [1]}),)
     assert header.interleaved.cores == (0, 1)
 
 
@@ -68,8 +68,5 @@ def test_committed_runs_are_written_back_whole(path: Path, tmp_path: Path) -> No
     header = read(path).header
     with Writer(tmp_path / "again") as writer:
         writer.header(header)
-    (first, *_), (again, *_) = (
-        path.read_text().splitlines(),
-        (tmp_path / "again" / "run.jsonl").read_text().splitlines(),
-    )
+    first, again = (file.read_text().splitlines()[0] for file in (path, tmp_path / "again" / "run.jsonl"))
     assert json.loads(again) | {"format": 1} == json.loads(first)

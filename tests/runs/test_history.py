@@ -94,7 +94,7 @@ def test_facts_of_a_run(tmp_path: Path) -> None:
         Measurement(case("broadcast", ranks=4), "mpi", "cpu", 1, (), Mismatch(0, 0, 0, "1", "2", 1)),
         Failed(case(), "ring-ll", "cpu", "hung"),
         Skipped(case(), "nvls", "cpu", "no switch"),
-        Reported(case(), "nccl", "gpu", seconds=1e-6, statistic="mean", wrong=3),
+        Reported(case(), "nccl", "gpu", seconds=1e-6, statistic="mean", wrong_elements=3),
     ]
     header = {"imported": {"tool": "nccl-tests"}, "interleaved": {"id": "7", "setting": "NCCL_ALGO=Ring"}}
     path = write(tmp_path / "run", 5, rows, **header)

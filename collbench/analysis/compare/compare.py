@@ -7,7 +7,7 @@ of rows and curves that have an interval).  The rules are in docs/comparing.md.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from collbench.analysis.compare.bootstrap import FEWEST
@@ -136,7 +136,7 @@ def _rounds_match(one: Observed, new: Observed) -> bool:
 def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
     curves: dict[object, list[tuple[int, Estimate]]] = {}
     for (one, _), found in zip(pairs, estimates, strict=True):
-        curves.setdefault((replace(one.case, nbytes=0), one.implementation), []).append((one.case.nbytes, found))
+        curves.setdefault((one.case.kind, one.implementation), []).append((one.case.nbytes, found))
     return scatter([sorted(curve, key=lambda each: each[0]) for curve in curves.values()])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from collbench import __version__
 from collbench.errors import UsageError
-from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong
+from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong_elements
 from collbench.formats.nccl_tests.loose_json import dump, restored
 from collbench.formats.nccl_tests.write_text import code, devices, program
 from collbench.measurement import Measurement, Observed, Reported
@@ -48,7 +48,7 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
     first = part.lines[0].any
     sizes = sorted(line.case.nbytes for line in part.lines)
     every = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong(each)) for each in every)
+    bad = sum(bool(wrong_elements(each)) for each in every)
     rates = [_rates(each)[1] for each in every if mean_seconds(each) > 0]
     ranks = first.case.ranks
     return {
@@ -71,7 +71,7 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
             "warmup_iters": 1,
             "iterations": part.iterations,
             "aggregated_iterations": 1,
-            "validation": int(all(wrong(each) is not None for each in every)),
+            "validation": int(all(wrong_elements(each) is not None for each in every)),
             "graph": 0,
             "devices": devices(selection, ranks)[:1],  # one for each process, as there
         },
@@ -107,7 +107,7 @@ def _rates(result: Observed) -> tuple[float, float]:
 
 def _figures(result: Observed) -> Mapping[str, Any]:
     """Microseconds and GB/s with six decimals; "nan" where there is no time."""
-    elements = wrong(result)
+    elements = wrong_elements(result)
     told = None if elements is None else float(elements)
     if mean_seconds(result) <= 0:
         return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": told}

@@ -6,7 +6,7 @@ from typing import Any
 
 from collbench.collectives import Collective
 from collbench.datatypes import NONE
-from collbench.formats.exported import Line, Part, Selection, mean_seconds, parts, signature, texts, wrong
+from collbench.formats.exported import Line, Part, Selection, mean_seconds, parts, signature, texts, wrong_elements
 from collbench.formats.source import clean
 from collbench.measurement import Observed
 from collbench.runs.header import Device
@@ -115,7 +115,7 @@ def _settings(part: Part) -> str:
     sizes = sorted({line.case.nbytes for line in part.lines})
     factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 and sizes[0] else 2
     iters = part.iterations
-    checked = all(wrong(place) is not None for line in part.lines for place in line.places if place)
+    checked = all(wrong_elements(place) is not None for line in part.lines for place in line.places if place)
     return (
         f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) warmup iters: 1 "
         f"iters: {iters} agg iters: 1 validation: {int(checked)} graph: 0"
@@ -132,7 +132,7 @@ def _row(line: Line) -> str:
 
 def _place(result: Observed) -> str:
     """Without a time it may still say how many elements are wrong."""
-    seconds, elements = mean_seconds(result), wrong(result)
+    seconds, elements = mean_seconds(result), wrong_elements(result)
     told = "    N/A" if elements is None else f"  {elements:6g}"
     if seconds <= 0:
         return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{told}"
@@ -143,7 +143,7 @@ def _place(result: Observed) -> str:
 
 def _footer(part: Part) -> Iterator[str]:
     found = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong(each)) for each in found)
+    bad = sum(bool(wrong_elements(each)) for each in found)
     timed = [each for each in found if mean_seconds(each) > 0]
     rates = [each.case.nbytes / mean_seconds(each) for each in timed]
     buses = [rate * each.case.collective.bus_factor(each.case.ranks) for rate, each in zip(rates, timed, strict=True)]

@@ -19,6 +19,7 @@ from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.measure.world import launched
 from collbench.measurement import Mismatch
+from collbench.note import Note
 from collbench.platforms import WINDOW_HEAD, Moment, Prepared, Region, checking, kernels, processes, tracelog
 from collbench.platforms.gpu import ipc, launch, nccl, peers, report
 from collbench.platforms.gpu import multicast as gpu_multicast
@@ -69,8 +70,8 @@ class GpuPlatform:
         self.tracing = False
         with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
             self._places = place_ranks(cuda, team, sweep.ranks)
-            self._devices, self.note = self._places.devices, self._places.note
-            if self.note:
+            self._devices, self.note = self._places.devices, Note(shared=self._places.shared)
+            if self.note.shared:
                 nccl.apply(nccl.sharing(self._places.multiprocessors, self._places.most_sharing))
             elif self._places.sliced:
                 nccl.apply(nccl.SLICED)

@@ -335,7 +335,7 @@ BROKEN = {
     "wrong": Measurement(case(), "mpi", "cpu", 1, (), MISMATCH),
     "failed": Failed(case(), "mpi", "cpu", "hung"),
     "skipped": Skipped(case(), "mpi", "cpu", "no compiler"),
-    "reported wrong": Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong=4),
+    "reported wrong": Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=4),
 }
 
 
