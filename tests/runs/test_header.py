@@ -1,14 +1,10 @@
 """The header of a run file: typed whatever stands in it, and written back as it was."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collbench.runs.file import Writer, read
 from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart
-from tests.conftest import ROOT
 
 WHOLE: dict[str, Any] = {
     "collbench": "0.1",
@@ -60,13 +56,3 @@ def test_a_header_that_is_built_says_what_it_was_given() -> None:
     """What is as it is by default need not be written."""
     header = Header(imported=ImportedPart(tool="osu", tests=(ForeignTest(complete=False),)))
     assert header.to_json() == {"imported": {"tool": "osu", "tests": [{"complete": False}]}}
-
-
-@pytest.mark.parametrize("path", sorted(ROOT.glob("results/**/run.jsonl")), ids=str)
-def test_committed_runs_are_written_back_whole(path: Path, tmp_path: Path) -> None:
-    """All that their headers say."""
-    header = read(path).header
-    with Writer(tmp_path / "again") as writer:
-        writer.header(header)
-    first, again = (file.read_text().splitlines()[0] for file in (path, tmp_path / "again" / "run.jsonl"))
-    assert json.loads(again) | {"format": 1} == json.loads(first)
