@@ -1,7 +1,7 @@
 """What to measure: one case, how to sample it, and the sweep over many."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
@@ -21,6 +21,20 @@ class Case:
     root: int
     ranks: int
     in_place: bool
+
+    @property
+    def kind(self) -> "Case":
+        """The case without its size: what all points of a curve have in common."""
+        return replace(self, nbytes=0)
+
+    @property
+    def title(self) -> str:
+        """All but the size in words: `allreduce, float, sum, 2 ranks`."""
+        words = [self.collective.name, self.dtype.name]
+        words += [self.redop.name] if self.collective.reduces else []
+        words += [f"root {self.root}"] if self.collective.rooted else []
+        words += ["in place"] if self.in_place else []
+        return f"{', '.join(words)}, {self.ranks} rank{'s' if self.ranks > 1 else ''}"
 
     @property
     def block(self) -> int:

@@ -4,10 +4,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from collbench import stats
 from collbench.cases import Case
+from collbench.note import Note
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,44 @@ class Mismatch:
         return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
 
 
+class Outcome(Enum):
+    """What became of a case."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    PREDICTED = "predicted"
+
+    @property
+    def bad(self) -> bool:
+        """Whether something is broken."""
+        return self in (Outcome.WRONG, Outcome.FAILED)
+
+
 @dataclass(frozen=True)
-class Timed(ABC):
-    """What has a time, measured or predicted: all that tables, plots and comparisons need of either."""
+class CaseResult:
+    """A case by one implementation: what all rows of a run have in common."""
 
     case: Case
     implementation: str
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with the received data; empty if nothing is known to be."""
+        return ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        return Outcome.WRONG if self.wrong else Outcome.OK
+
+
+@dataclass(frozen=True)
+class Timed(CaseResult, ABC):
+    """What has a time, measured or predicted: all that tables, plots and comparisons need of either."""
+
+    note: Note = field(default=Note(), kw_only=True)
 
     @property
     @abstractmethod
@@ -59,7 +93,6 @@ class Observed(Timed):
     """What happened on a machine, whoever looked."""
 
     platform: str
-    note: str = field(default="", kw_only=True)  # what the reader must know of this number: oversubscribed, one GPU
 
     @property
     @abstractmethod
@@ -103,6 +136,11 @@ class Measurement(Observed):
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
 
     @property
+    def wrong(self) -> str:
+        """The first wrong element."""
+        return str(self.mismatch or "")
+
+    @property
     def right(self) -> bool:
         """Whether it was timed, which what is wrong is not."""
         return bool(self.seconds) and not self.mismatch
@@ -114,23 +152,29 @@ class Measurement(Observed):
 
 
 @dataclass(frozen=True)
-class Skipped:
+class Skipped(CaseResult):
     """An implementation that cannot do this case, and why."""
 
-    case: Case
-    implementation: str
     platform: str
     reason: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """Always the same."""
+        return Outcome.SKIPPED
 
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(CaseResult):
     """A case that crashed or hung, and how."""
 
-    case: Case
-    implementation: str
     platform: str
     reason: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """Always the same."""
+        return Outcome.FAILED
 
 
 @dataclass(frozen=True)
@@ -142,8 +186,12 @@ class Prediction(Timed):
     high: float
     algorithm: str = ""  # that the library would choose
     protocol: str = ""
-    note: str = ""
     platform: str = "model"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Always the same."""
+        return Outcome.PREDICTED
 
     @property
     def typical(self) -> float:
@@ -162,9 +210,14 @@ class Reported(Observed):
 
     seconds: float  # of an operation, as printed
     statistic: str  # what that is of which operations and ranks: "mean of 20 operations, mean over ranks"
-    wrong: int | None = None  # elements that the tool found wrong; None if it did not look
+    wrong_elements: int | None = None  # that the tool found; None if it did not look
     samples: tuple[float, ...] = ()  # seconds of single operations, if it printed those too
     printed: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the row's own words, by the format's names
+
+    @property
+    def wrong(self) -> str:
+        """How many elements."""
+        return f"{self.wrong_elements} elements" if self.wrong_elements else ""
 
     @property
     def right(self) -> bool:
@@ -208,16 +261,14 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(CaseResult):
     """Where the time of a checked operation went."""
 
-    case: Case
-    implementation: str
     platform: str
     seconds: float  # an operation, as it is measured: the median
     traced: float  # the same while a log is kept
     tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
-    note: str = ""
+    note: Note = Note()
 
     def longest(self) -> list[Track]:
         """For each rank the track that lasted longest: the one its result was waited for."""

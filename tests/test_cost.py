@@ -15,6 +15,7 @@ from collbench.datatypes import NONE
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, auto, implementations, needs
 from collbench.measurement import Measurement
+from collbench.note import Note
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.roles import Prepared
@@ -159,7 +160,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, unable: tuple[str, ...]) -> None:
         def prepared(case: Any, platform: Any) -> Prepared:
             if name in unable:
                 raise Unsupported(f"no {name} here")
-            return Prepared(lambda launches: None, note="own note" if name == "two-shot" else "")
+            return Prepared(lambda launches: None, note=Note.of("own note" if name == "two-shot" else ""))
 
         return prepared
 
@@ -170,10 +171,10 @@ def fakes(monkeypatch: pytest.MonkeyPatch, unable: tuple[str, ...]) -> None:
 def test_the_row_says_what_was_picked_and_the_next_best_steps_in(monkeypatch: pytest.MonkeyPatch) -> None:
     place: Any = Place(CPU, "cpu")
     fakes(monkeypatch, ())
-    assert auto.IMPLEMENTATION.prepare(case(nbytes=2**20), place).note == "picked two-shot; own note"
+    assert auto.IMPLEMENTATION.prepare(case(nbytes=2**20), place).note == Note(picked="two-shot", remarks=("own note",))
     fakes(monkeypatch, ("two-shot", "one-shot"))
     second = next(name for name in auto.expected(case(nbytes=2**20), place) if name not in ("two-shot", "one-shot"))
-    assert auto.IMPLEMENTATION.prepare(case(nbytes=2**20), place).note == f"picked {second}"
+    assert auto.IMPLEMENTATION.prepare(case(nbytes=2**20), place).note == Note(picked=second)
 
 
 def test_where_no_rung_can_the_best_ones_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The bandwidth that a machine's links allow a collective at most, whatever the algorithm."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from collbench.analysis.machine import discovered, machine, sized
 from collbench.analysis.traffic import carried
@@ -42,11 +41,12 @@ def bound(run: Run, case: Case, name: str | None = None) -> Bound:
 
 def described(run: Run) -> System | None:
     """The system that a run was predicted for; None if it was measured."""
-    record: Any = run.part("topology").get("system")
+    record = run.header.topology.system
     try:
-        return from_record(System, record) if isinstance(record, dict) else None
+        system: System | None = from_record(System, record) if record else None
     except (TypeError, ValueError):  # by a later collbench, perhaps
         return None
+    return system
 
 
 def _measured_on(run: Run, ranks: int, name: str | None) -> System:

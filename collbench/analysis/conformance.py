@@ -3,48 +3,39 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from collbench.measurement import Failed, Measurement, Result, Skipped
+from collbench.measurement import Outcome, Result, Skipped
 
 Pair = tuple[str, str]  # implementation, collective
 
-_ORDER = ("WRONG", "FAILED", "ok", "skip")  # what one word says of many cases: the worst of them
+_WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok", Outcome.SKIPPED: "skip"}
+"""What a cell says of many cases: the worst of them, which is the first."""
 
 
 @dataclass
 class Conformance:
     """Outcomes, gathered one by one."""
 
-    outcomes: dict[Pair, dict[str, set[str]]] = field(default_factory=dict)
+    outcomes: dict[Pair, dict[str, set[Outcome]]] = field(default_factory=dict)
     reasons: dict[str, set[str]] = field(default_factory=dict)  # why something was skipped, by implementation
     bad: list[Result] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ORDER, 0))
+    counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
 
     def add(self, result: Result) -> None:
         """Take one result in."""
-        word = outcome(result)
-        self.counts[word] += 1
+        self.counts[result.outcome] += 1
         row = self.outcomes.setdefault((result.implementation, result.case.collective.name), {})
-        row.setdefault(result.case.dtype.name, set()).add(word)
+        row.setdefault(result.case.dtype.name, set()).add(result.outcome)
         if isinstance(result, Skipped):
             self.reasons.setdefault(result.implementation, set()).add(result.reason)
-        elif word != "ok":
+        elif result.outcome.bad:
             self.bad.append(result)
 
     def word(self, row: Pair, dtype: str) -> str:
         """`ok`, the worst that happened, `skip`, or `ok/skip` where only some cases were skipped."""
-        words = self.outcomes[row].get(dtype, set())
-        if words == {"ok", "skip"}:
+        outcomes = self.outcomes[row].get(dtype, set())
+        if outcomes == {Outcome.OK, Outcome.SKIPPED}:
             return "ok/skip"
-        return next((word for word in _ORDER if word in words), "missing")
-
-
-def outcome(result: Result) -> str:
-    """One result in a word."""
-    if isinstance(result, Failed):
-        return "FAILED"
-    if isinstance(result, Measurement):
-        return "WRONG" if result.mismatch else "ok"
-    return "skip"
+        return next((word for outcome, word in _WORDS.items() if outcome in outcomes), "missing")
 
 
 def table(conformance: Conformance, dtypes: Iterable[str]) -> list[str]:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from collbench.cases import Case
 from collbench.implementations import implementations
-from collbench.measurement import Result, Timed, timed
+from collbench.measurement import Prediction, Result, Timed, timed
 from collbench.units import format_size
 
 Speedups = list[tuple[int, float]]
@@ -51,7 +51,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
     """Every pair of a library and a hand-written implementation with two sizes or more in common."""
     groups: dict[tuple[Case, str], dict[int, Timed]] = {}
     for result in timed(results):
-        kind = replace(result.case, nbytes=0)
+        kind = result.case.kind
         groups.setdefault((kind, result.implementation), {})[result.case.nbytes] = result
     found = []
     for (kind, challenger), times in groups.items():
@@ -62,6 +62,22 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
                 speedups = [(size, reference[size].typical / times[size].typical) for size in sizes]
                 found.append(Contest(times[sizes[-1]].case, library, challenger, speedups))
     return found
+
+
+def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
+    """The library's time that a result is compared with: expected if that is, measured if not.
+
+    Of several libraries the first that has a time for the same case, of a case measured twice the later.
+    """
+    predicted = isinstance(like, Prediction)
+    same = [
+        result
+        for result in timed(results)
+        if result.implementation in libraries
+        and result.case == like.case
+        and isinstance(result, Prediction) == predicted
+    ]
+    return min(reversed(same), key=lambda result: libraries.index(result.implementation), default=None)
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:
@@ -102,7 +118,7 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[tuple[in
     """For each kind of case, who is fastest over which range: (first size, last size, implementation)."""
     best: dict[Case, dict[int, Timed]] = {}
     for result in timed(results):
-        sizes = best.setdefault(replace(result.case, nbytes=0), {})
+        sizes = best.setdefault(result.case.kind, {})
         if result.case.nbytes not in sizes or result.typical < sizes[result.case.nbytes].typical:
             sizes[result.case.nbytes] = result
     return [(sizes[max(sizes)].case, _ranges(sizes)) for sizes in best.values()]

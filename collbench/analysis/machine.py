@@ -20,11 +20,11 @@ def machine(run: Run, name: str | None) -> System:
 
 def discovered(run: Run) -> Topology | None:
     """The topology in a run's header; None where a foreign log has none, or not enough of it."""
-    record = run.part("topology")
-    if "platform" not in record or "ranks" not in record:
+    said = run.header.topology
+    if not said.platform or not said.ranks:
         return None
     try:
-        return Topology.from_json(record)
+        return Topology.from_json(said.to_json())
     except CollbenchError:
         return None
 
@@ -42,12 +42,6 @@ def remarks(run: Run) -> tuple[str, ...]:
     """What the header says that spoils numbers."""
     topology = discovered(run)
     said = caveats(topology) if topology else ()
-    if run.part("sweep").get("spin") == "busy":
+    if run.header.sweep.spin == "busy":
         said += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
     return said
-
-
-def variables(run: Run) -> dict[str, str]:
-    """Those of the environment that the header keeps."""
-    found = run.part("environment").get("variables")
-    return {name: str(value) for name, value in found.items()} if isinstance(found, dict) else {}

@@ -18,7 +18,7 @@ from collbench.cli._options import cut_short, default_folder, make_sweep, of_des
 from collbench.cli._patience import started
 from collbench.cli._progress import Status
 from collbench.cli._sweep_table import draw_plots
-from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows, title
+from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows
 from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure import worker
@@ -136,14 +136,14 @@ def _show(session: PairedSession, labels: tuple[str, str]) -> None:
     above, said = "", set()
     for count, pair in enumerate(session.run(), 1):
         status.clear()
-        if (this := title(pair[0].case)) != above:
+        if (this := pair[0].case.title) != above:
             above = this
             click.echo(f"\n{above}\n{paired_heading()}")
         reasons = tuple(each.reason if isinstance(each, Skipped) else None for each in pair)
         if None in reasons or (above, pair[0].implementation, reasons) not in said:  # said once for all sizes
             said.add((above, pair[0].implementation, reasons))
-            for line in paired_rows(pair, labels, _ratios(*pair)):
-                click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
+            for line, result in zip(paired_rows(pair, labels, _ratios(*pair)), pair, strict=False):
+                click.secho(line, fg="red" if result.outcome.bad else None)
         status.show(count, above)
     status.clear()
 

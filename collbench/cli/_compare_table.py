@@ -12,7 +12,6 @@ from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together
-from collbench.cli._table import title
 from collbench.runs.records import case_fields
 from collbench.units import format_seconds, format_size, printable
 
@@ -42,7 +41,7 @@ def _table(found: Sequence[Comparison]) -> None:
 def _head(found: Comparison) -> Iterator[str]:
     """The runs, and what differs but for the times."""
     for word, run in (("BASE", found.base), ("NEW", found.new)):
-        started = printable(str(run.header.get("started", "")))
+        started = printable(run.header.started)
         cut = "" if run.complete else ", cut off"
         yield f"{word:<4}  {run.path}" + (f", {started}" if started else "") + cut
     for name, one, other in found.differences[:_DIFFERENCES]:
@@ -55,13 +54,13 @@ def _head(found: Comparison) -> Iterator[str]:
 def _rows(found: Comparison) -> Iterator[str]:
     kinds: dict[str, list[Row]] = {}
     for row in found.rows:
-        kinds.setdefault(title(row.base.case), []).append(row)
+        kinds.setdefault(row.base.case.title, []).append(row)
     for kind, rows in kinds.items():
         yield from ("", kind)
         head = {"size": "size", "name": "", "base": "base", "new": "new"}
         yield _ROW.format(**head, ratio="ratio", interval="interval", verdict="verdict")
         yield from map(_row, rows)
-        yield from (_together(each) for each in found.together if title(each.case) == kind)
+        yield from (_together(each) for each in found.together if each.case.title == kind)
 
 
 def _row(row: Row) -> str:

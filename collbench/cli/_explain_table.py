@@ -21,7 +21,7 @@ def heading() -> str:
 def row(result: Explanation) -> str:
     """One explanation; a library shows its time alone."""
     parts = dict.fromkeys((*PARTS, "tracing"), "")
-    note = result.note
+    note = str(result.note)
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from collbench.cases import Sweep
 from collbench.cli._options import default_folder, make_cases
 from collbench.cli._sweep_table import carry_out, close
-from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row, title
+from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row
 from collbench.errors import UsageError, unknown
 from collbench.implementations import choose
 from collbench.launcher import launched
@@ -103,8 +103,8 @@ def compare(system: System, options: Mapping[str, Any], what_ifs: tuple[str, ...
     click.echo(session.topology, err=True)
     above = ""
     for before, after in pairs:
-        if title(after.case) != above:
-            above = title(after.case)
+        if after.case.title != above:
+            above = after.case.title
             click.echo(f"\n{above}\n{change_heading()}")
         click.echo(change_row(before, after))
     click.echo()

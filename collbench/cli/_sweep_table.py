@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
 from collbench.cli._patience import started
 from collbench.cli._progress import Status
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, library_of, row, title
+from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
 from collbench.implementations import implementations, libraries
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Measurement, Skipped
@@ -45,16 +45,16 @@ def _show(session: Session, spread: bool) -> None:
             continue
         status.clear()
         estimates = result.case.collective.name in estimated
-        if title(result.case) != above:
-            above, library = title(result.case), compared[0] if compared else ""
+        if result.case.title != above:
+            above, library = result.case.title, compared[0] if compared else ""
             names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
             click.echo(f"\n{above}\n{names}")
         if isinstance(result, Skipped) and (above, result.implementation, result.reason) in said:
             continue  # said once for all sizes; the run file has every one
         if isinstance(result, Skipped):
             said.add((above, result.implementation, result.reason))
-        line = row(result, library_of(session.results, compared, result.case), spread, estimates)
-        click.secho(line, fg="red" if "WRONG" in line or "FAILED" in line else None)
+        line = row(result, library_of(session.results, compared, result), spread, estimates)
+        click.secho(line, fg="red" if result.outcome.bad else None)
         status.show(len(session.results), above)
     status.clear()
 
@@ -65,9 +65,9 @@ def _fastest(session: Session) -> None:
     alone = len({each.implementation for each in own}) < 2
     for case, ranges in [] if alone else winners(own):
         told = [f"{name} {_span(first, last)}" for first, last, name in ranges]
-        click.echo(f"\nfastest, {title(case)}: {'; '.join(told)}")
+        click.echo(f"\nfastest, {case.title}: {'; '.join(told)}")
         for contest in contests(own, libraries()):
-            if title(contest.case) == title(case):
+            if contest.case.title == case.title:
                 click.echo(f"  {in_words(contest)}")
 
 

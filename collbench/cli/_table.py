@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from collbench.cases import Case
 from collbench.cli import _explain_table
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed, timed
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed
 from collbench.stats import percentile
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -31,15 +30,6 @@ _PAIRED = (
 )
 _LABEL = 18  # characters of a setting's name in a row
 _CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
-
-
-def title(case: Case) -> str:
-    """What the next rows have in common."""
-    words = [case.collective.name, case.dtype.name]
-    words += [case.redop.name] if case.collective.reduces else []
-    words += [f"root {case.root}"] if case.collective.rooted else []
-    words += ["in place"] if case.in_place else []
-    return f"{', '.join(words)}, {case.ranks} rank{'s' if case.ranks > 1 else ''}"
 
 
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
@@ -94,7 +84,7 @@ def change_row(before: Result, after: Result) -> str:
         after=format_seconds(after.seconds),
         ratio=f"{after.seconds / before.seconds:.2f}x",
         how=_way(after),
-        note=f"predicted, {after.note}" if after.note else "predicted",
+        note=_joined("predicted", after),
     )
 
 
@@ -134,7 +124,7 @@ def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Se
             busbw=format_rate(result.busbw),
             ratio=f"{_factor(percentile(told, 50))}x" if told else "",
             spread=f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else "",
-            check=", ".join(filter(None, ["ok", result.note])),
+            check=_joined("ok", result),
         )
 
 
@@ -146,7 +136,7 @@ def _reason(result: Result) -> str:
     """Why there is no time."""
     if isinstance(result, Skipped | Failed):
         return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
-    return f"WRONG: {_wrong(result)}" if isinstance(result, Measurement | Reported) else ""
+    return f"WRONG: {result.wrong}" if result.wrong else ""
 
 
 def _halfwidth(result: Measurement | Reported) -> str:
@@ -164,10 +154,10 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return _explain_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
-    if _wrong(result):
+    if result.wrong:
         return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     if not result.typical > 0:  # some tools print a row without a time
-        return f"{size:>9}  {result.implementation:<16} no time{f', {result.note}' if result.note else ''}"
+        return f"{size:>9}  {result.implementation:<16} {_joined('no time', result)}"
     return _ROW.format(
         size=size,
         name=result.implementation,
@@ -178,21 +168,18 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         algbw=format_rate(result.algbw),
         busbw=format_rate(result.busbw),
         ratio=_ratio(result, library),
-        check=", ".join(filter(None, [_check(result), result.note])),
+        check=_joined(_check(result), result),
     )
 
 
-def _wrong(result: Measurement | Reported) -> str:
-    """What is wrong with it, if anything is known to be."""
-    if isinstance(result, Measurement):
-        return str(result.mismatch or "")
-    return f"{result.wrong} elements" if result.wrong else ""
+def _joined(check: str, result: Timed) -> str:
+    return ", ".join(filter(None, [check, str(result.note)]))
 
 
 def _check(result: Measurement | Reported) -> str:
     if isinstance(result, Measurement):
         return "ok"
-    return "reported, not checked" if result.wrong is None else "reported ok"
+    return "reported, not checked" if result.wrong_elements is None else "reported ok"
 
 
 def _way(result: Prediction) -> str:
@@ -214,7 +201,7 @@ def _expected_row(result: Prediction, library: Timed | None) -> str:
         busbw=format_rate(result.busbw),
         ratio=_ratio(result, library),
         how=_way(result),
-        check=f"predicted, {result.note}" if result.note else "predicted",
+        check=_joined("predicted", result),
     )
 
 
@@ -223,9 +210,3 @@ def _ratio(result: Timed, library: Timed | None) -> str:
         return ""
     speedup = library.typical / result.typical
     return f"{speedup:.2f}x" if speedup >= 0.01 else f"{speedup:.1g}x"
-
-
-def library_of(results: Sequence[Result], libraries: Sequence[str], case: Case) -> Timed | None:
-    """The library's result for this case among those so far, if it has a time."""
-    of_case = (result for result in reversed(results) if result.implementation in libraries and result.case == case)
-    return next(timed(of_case), None)

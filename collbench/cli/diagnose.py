@@ -1,7 +1,6 @@
 """Say whether measured times are right: held against the model of the machine, with the likely reason if not."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,18 +31,18 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     """
     from collbench.analysis.diagnose.diagnose import Evidence, diagnose, settings
     from collbench.analysis.fit.runs import measured
-    from collbench.analysis.machine import remarks, sized, variables
+    from collbench.analysis.machine import remarks, sized
     from collbench.measurement import Observed
     from collbench.runs.file import read, why_none
 
     measured_run = read(run)
     curves: dict[object, list[Observed]] = {}
     for each in measured([measured_run]):
-        curves.setdefault((replace(each.case, nbytes=0), each.implementation), []).append(each)
+        curves.setdefault((each.case.kind, each.implementation), []).append(each)
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
     whole, why = _system(measured_run, name)
-    facts = Evidence(variables(measured_run), remarks(measured_run), why)
+    facts = Evidence(measured_run.header.environment.variables, remarks(measured_run), why)
     for remark in (*facts.caveats, *(f"{setting} was set" for setting in settings(facts))):
         click.echo(f"note: {remark}")
     for rows in curves.values():
@@ -67,10 +66,9 @@ def _system(run: "Run", name: str | None) -> "tuple[System | None, str]":
 
 def _lines(found: "Diagnosis", system: "System | None") -> Iterator[str]:
     from collbench.analysis import traffic
-    from collbench.cli._table import title
 
     case = found.measured[0].case
-    yield f"{title(case)}, {found.implementation}" + (f", as {system.title}" if system else "")
+    yield f"{case.title}, {found.implementation}" + (f", as {system.title}" if system else "")
     if found.expected:
         yield from _table(found)
     yield f"verdict: {found.verdict.value}" + (f": {found.remark}" if found.remark else "")

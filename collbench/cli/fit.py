@@ -88,11 +88,10 @@ def _refuse(found: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | No
 
 def _print(found: "Sequence[Curve]", crossed: Sequence[Any]) -> None:
     from collbench.analysis.fit.runs import held_in_words
-    from collbench.cli._table import title
 
     for case in dict.fromkeys(curve.case for curve in found):
         own = [curve for curve in found if curve.case == case]
-        click.echo(title(case))
+        click.echo(case.title)
         _table(own)
         for curve in own:
             for warning in curve.warnings():

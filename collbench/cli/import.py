@@ -92,11 +92,11 @@ def _store(imported: "Imported", folder: Path) -> None:
 
 
 def _print(results: "Sequence[Result]") -> None:
-    from collbench.cli._table import heading, row, title
+    from collbench.cli._table import heading, row
 
-    titles = dict.fromkeys(title(result.case) for result in results)
+    titles = dict.fromkeys(result.case.title for result in results)
     for each in titles:
         click.echo(f"\n{each}\n{heading('')}")
         for result in results:
-            if title(result.case) == each:
+            if result.case.title == each:
                 click.echo(row(result, None))

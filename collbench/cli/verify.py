@@ -43,7 +43,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
     """Every case of a sweep; whether this process is the one that prints."""
     from collbench.cli._patience import started
     from collbench.cli._progress import Status
-    from collbench.cli._table import row, title
+    from collbench.cli._table import row
     from collbench.launcher import launched
     from collbench.measure.session import Session
 
@@ -56,9 +56,9 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
             conformance.add(result)
             if session.leader and conformance.bad and conformance.bad[-1] is result:
                 status.clear()
-                click.secho(f"{title(result.case)}: {row(result, None)}", fg="red")
+                click.secho(f"{result.case.title}: {row(result, None)}", fg="red")
             if session.leader:
-                status.show(len(session.results), title(result.case))
+                status.show(len(session.results), result.case.title)
     if session.leader:
         status.clear()
     return session.leader
@@ -66,6 +66,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
 
 def _show(conformance: "Conformance", sweep: "Sweep") -> None:
     from collbench.analysis.conformance import table
+    from collbench.measurement import Outcome
 
     for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
         click.echo(line)
@@ -73,5 +74,5 @@ def _show(conformance: "Conformance", sweep: "Sweep") -> None:
     for name, reasons in conformance.reasons.items():
         for reason in sorted(reasons):
             click.echo(f"skipped, {name}: {reason}")
-    counts = conformance.counts
-    click.echo(f"\n{counts['ok']} right, {counts['skip']} skipped, {counts['WRONG']} wrong, {counts['FAILED']} failed")
+    words = {Outcome.OK: "right", Outcome.SKIPPED: "skipped", Outcome.WRONG: "wrong", Outcome.FAILED: "failed"}
+    click.echo("\n" + ", ".join(f"{conformance.counts[outcome]} {word}" for outcome, word in words.items()))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
 from collbench.analysis.bound import Bound, bound
+from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
 from collbench.implementations import libraries
-from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
+from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
 from collbench.runs.file import NAME, Run
 
 
@@ -66,7 +67,7 @@ class Panel:
         """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            for note in filter(None, (_told(result.note), self._reported(result))):
+            for note in filter(None, (_told(result), self._reported(result))):
                 concerned.setdefault(note, set()).add(result.implementation)
         concerned |= {"wrong results not drawn": set(self.wrong)} if self.wrong else {}
         every = {line.implementation for line, _ in self.points}
@@ -77,18 +78,13 @@ class Panel:
         tools = ", ".join(sorted(self.tools)) or "another tool"
         return f"reported by {tools}" if isinstance(result, Reported) else ""
 
-    def library(self, result: Drawn) -> Drawn | None:
+    def library(self, result: Drawn) -> Timed | None:
         """The library's time for the same case, expected if this one is; of several libraries the first that has one.
 
         None for that library itself, and where there is none.
         """
-        same = [
-            library
-            for library in self.libraries
-            if library.case == result.case and _predicted(library) == _predicted(result)
-        ]
-        found = min(reversed(same), key=lambda each: libraries().index(each.implementation), default=None)
-        return None if found and found.implementation == result.implementation else found
+        library = library_of(self.libraries, libraries(), result)
+        return None if library and library.implementation == result.implementation else library
 
 
 def line_of(result: Drawn) -> Line:
@@ -100,9 +96,9 @@ def _predicted(result: Drawn) -> bool:
     return isinstance(result, Prediction)
 
 
-def _told(note: str) -> str:
-    """A note without what `auto` picked: it does so anew at each size, and the table says it there."""
-    return "; ".join(part for part in note.split("; ") if not part.startswith("picked "))
+def _told(result: Drawn) -> str:
+    """Its note without what `auto` picked: it does so anew at each size, and the table says it there."""
+    return str(replace(result.note, picked=""))
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
@@ -168,25 +164,25 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
     for (combination, ranks), results in parts.items():
-        right = tuple(result for result in results if not _wrong(result))
-        wrong = frozenset(result.implementation for result in results if _wrong(result))
+        right = tuple(result for result in results if not result.wrong)
+        wrong = frozenset(result.implementation for result in results if result.wrong)
         if right:
             panel = _panel(run, ranks, right, wrong)
             yield combination, _bounded(panel, run, machine)
 
 
 def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]) -> Panel:
-    topology, tool = run.part("topology"), str(run.part("imported").get("tool", ""))
+    topology = run.header.topology
     return Panel(
-        topology=str(topology.get("name", "unknown topology")),
+        topology=topology.name or "unknown topology",
         ranks=ranks,
         origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
         factor=0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks),
-        platform=str(topology.get("platform", right[0].platform)),
+        platform=topology.platform or right[0].platform,
         results=right,
         wrong=wrong,
         libraries=tuple(result for result in right if result.implementation in libraries()),
-        tools=frozenset(filter(None, [tool])),
+        tools=frozenset(filter(None, [run.header.imported.tool])),
     )
 
 
@@ -216,11 +212,6 @@ def _drawable(result: Result) -> TypeGuard[Drawn]:
     return isinstance(result, Measurement | Reported) and result.case.nbytes > 0 and min(result.times, default=0) > 0
 
 
-def _wrong(result: Drawn) -> bool:
-    return isinstance(result, Observed) and not result.right
-
-
 def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:
     """Whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
-    noted = any(result.platform == "gpu" and "share" in result.note for result in results)
-    return noted or run.part("topology").get("shared") is True
+    return any(result.note.shared for result in results) or run.header.topology.shared

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.verdicts import Row
-from collbench.cli._table import title
 from collbench.errors import UsageError
 from collbench.figures.axes import size_axis
 from collbench.figures.curves import save
@@ -66,7 +64,7 @@ def figure(found: Sequence[Comparison]) -> "Figure | None":
 def _kinds(found: Comparison) -> list[list[Row]]:
     kinds: dict[object, list[Row]] = {}
     for row in found.rows:
-        kinds.setdefault(replace(row.base.case, nbytes=0), []).append(row)
+        kinds.setdefault(row.base.case.kind, []).append(row)
     return [sorted(rows, key=lambda row: row.base.case.nbytes) for rows in kinds.values()]
 
 
@@ -78,7 +76,7 @@ def _panel(axes: "Axes", found: Comparison, rows: Sequence[Row], chosen: dict[st
         aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))  # so that intervals do not cover each other
         _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
     _axes(axes, rows, found.margin)
-    axes.set_title(f"{title(rows[0].base.case)}\n{_origin(found.new.path)} against {_origin(found.base.path)}")
+    axes.set_title(f"{rows[0].base.case.title}\n{_origin(found.new.path)} against {_origin(found.base.path)}")
 
 
 def _origin(path: Path) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collbench.cli._table import title
 from collbench.figures.curves import save
 from collbench.figures.styles import style
 from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
@@ -60,7 +59,7 @@ def _timeline(explanation: Explanation) -> "Figure":
         axes.set_yticks(range(len(shown)), [_label(track, explanation) for track in shown])
         axes.set_ylim(len(shown) - 0.5, -0.5)
         _finish(
-            axes, f"{explanation.implementation}: one {title(explanation.case)}, {format_size(explanation.case.nbytes)}"
+            axes, f"{explanation.implementation}: one {explanation.case.title}, {format_size(explanation.case.nbytes)}"
         )
         axes.set_xlabel(
             f"this one took {format_seconds(explanation.traced)} with its log, "
@@ -101,9 +100,7 @@ def _shares(group: Sequence[Explanation]) -> "Figure":
         axes.set_ylim(len(seen) - 0.5, -0.5)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-        _finish(
-            axes, f"Where the time goes: {title(group[0].case)}, {format_size(group[0].case.nbytes)}", seconds=False
-        )
+        _finish(axes, f"Where the time goes: {group[0].case.title}, {format_size(group[0].case.nbytes)}", seconds=False)
         _legend(figure, PARTS)
     return figure
 

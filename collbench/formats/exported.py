@@ -10,6 +10,7 @@ from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
 from collbench.runs.file import Run
+from collbench.runs.header import ForeignTest, Header
 
 Leave = Callable[[str], None]
 """Told the reason for every result that a format cannot hold."""
@@ -20,21 +21,9 @@ Exported = Measurement | Reported | Prediction
 class Selection:
     """The results to write, and the header of their run."""
 
-    header: Mapping[str, Any]
+    header: Header
     results: tuple[Exported, ...]
     leave: Leave
-
-    def fact(self, *names: str) -> Any:
-        """A value of the header by its path; None where there is none, whatever stands there instead."""
-        found: Any = self.header
-        for name in names:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
-
-    def tests(self) -> list[Mapping[str, Any]]:
-        """What was noted of the foreign tests whose rows these are."""
-        found = self.fact("imported", "tests")
-        return [mapping(each) for each in found] if isinstance(found, list) else []
 
 
 @dataclass(frozen=True)
@@ -71,25 +60,15 @@ class Line:
 class Part:
     """One test: its rows in order, and what was noted of it if another tool ran it."""
 
-    test: Mapping[str, Any]
+    test: ForeignTest
     lines: tuple[Line, ...]
-
-    @property
-    def layout(self) -> Mapping[str, Any]:
-        """What the format itself noted."""
-        return mapping(self.test.get("layout"))
 
     @property
     def iterations(self) -> int:
         """What each time is the mean of: as the other tool said, or the fewest samples."""
-        said = mapping(self.test.get("sweep")).get("iters")
+        said = self.test.sweep.get("iters")
         fewest = min(len(place.times) for line in self.lines for place in line.places if place)
         return said if isinstance(said, int) else fewest
-
-    @property
-    def complete(self) -> bool:
-        """Whether the test's end was seen; collbench's own rows are always whole."""
-        return self.test.get("complete") is not False
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -129,9 +108,9 @@ def parts(selection: Selection) -> list[Part]:
 
     Rows of foreign tests come as those had them.  Predictions are left out: such files hold what was measured.
     """
-    tests = selection.tests()
+    tests = selection.header.imported.tests
     found: dict[object, dict[object, Line]] = {}
-    noted: dict[object, Mapping[str, Any]] = {}
+    noted: dict[object, ForeignTest] = {}
     for result in selection.results:
         if isinstance(result, Prediction):
             selection.leave("predictions are not measured")
@@ -142,7 +121,7 @@ def parts(selection: Selection) -> list[Part]:
     return [Part(noted[key], tuple(lines.values())) for key, lines in found.items()]
 
 
-def _place(result: Observed, tests: Sequence[Mapping[str, Any]]) -> tuple[object, object, Mapping[str, Any]]:
+def _place(result: Observed, tests: Sequence[ForeignTest]) -> tuple[object, object, ForeignTest]:
     """Which test and row a result belongs to."""
     case = result.case
     own = case.collective.name, case.ranks, result.implementation, result.platform
@@ -150,7 +129,7 @@ def _place(result: Observed, tests: Sequence[Mapping[str, Any]]) -> tuple[object
     test, row = printed.get("test"), printed.get("row")
     if isinstance(test, int) and isinstance(row, int) and 0 <= test < len(tests):
         return (test, *own), row, tests[test]
-    return own, replace(case, in_place=False), {}
+    return own, replace(case, in_place=False), ForeignTest()
 
 
 def _put(lines: dict[object, Line], row: object, result: Observed) -> None:
@@ -170,11 +149,11 @@ def mean_seconds(result: Observed) -> float:
     return fmean(result.times) if result.times else 0.0
 
 
-def wrong(result: Observed) -> int | None:
+def wrong_elements(result: Observed) -> int | None:
     """Wrong elements; None if nobody looked."""
     if isinstance(result, Measurement):
         return result.mismatch.wrong if result.mismatch else 0
-    return result.wrong if isinstance(result, Reported) else None
+    return result.wrong_elements if isinstance(result, Reported) else None
 
 
 def signature(result: Observed) -> str:

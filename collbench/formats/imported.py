@@ -13,6 +13,7 @@ from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, clean
 from collbench.measurement import Reported, Result
 from collbench.runs.environment import variables
+from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
 MOST_RANKS = 2**20
 
@@ -173,57 +174,65 @@ class Imported:
         """Those that occur, in order."""
         return list({case.collective.name: case.collective for case in self.cases}.values())
 
-    def header(self, command: Sequence[str]) -> dict[str, Any]:
+    def header(self, command: Sequence[str]) -> Header:
         """The run file's header."""
-        first, machine = self.tests[0], self.tests[0].machine
-        started = sorted(test.started for test in self.tests if test.started)
-        return {
-            "collbench": __version__,
-            "command": list(command),
-            "started": started[0] if started else None,
-            "environment": {
-                "host": machine.host or "unknown",
-                "versions": dict(machine.versions),
-                "variables": dict(machine.variables),
-            },
-            "topology": {"name": machine.name, "platform": machine.platform, "ranks": machine.ranks}
-            | ({"nodes": machine.nodes} if machine.nodes else {}),
-            "sweep": self._sweep(),
-            "imported": {
-                "tool": first.tool,
-                "version": first.version,
-                "file": first.file,
-                "complete": all(test.complete for test in self.tests),
-                "left_out": [reason for test in self.tests for reason in test.left_out],
-                "tests": [_noted(test) for test in self.tests],
-            },
-        }
+        return Header(
+            collbench=__version__,
+            command=tuple(command),
+            started=min((test.started for test in self.tests if test.started), default=""),
+            environment=_environment(self.tests[0].machine),
+            topology=_topology(self.tests[0].machine),
+            sweep=self._sweep(),
+            imported=self._imported(),
+        )
 
-    def _sweep(self) -> dict[str, Any]:
-        """What is known of it, by the names that a sweep has in a header."""
+    def _sweep(self) -> SweepPart:
+        """What is known of it."""
         cases = self.cases
-        return {
-            "collectives": [collective.name for collective in self.collectives],
-            "sizes": sorted({case.nbytes for case in cases}),
-            "dtypes": list(dict.fromkeys(case.dtype.name for case in cases)),
-            "redops": list(dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)),
-            "ranks": self.tests[0].machine.ranks,
-            "implementations": list(
+        redops = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
+        return SweepPart(
+            collectives=tuple(collective.name for collective in self.collectives),
+            dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
+            implementations=tuple(
                 dict.fromkeys(result.implementation for test in self.tests for result in test.results)
             ),
-        }
+            ranks=self.tests[0].machine.ranks,
+            rest={"sizes": sorted({case.nbytes for case in cases}), "redops": list(redops)},
+        )
+
+    def _imported(self) -> ImportedPart:
+        first = self.tests[0]
+        return ImportedPart(
+            tool=first.tool,
+            version=first.version,
+            file=first.file,
+            complete=all(test.complete for test in self.tests),
+            left_out=tuple(reason for test in self.tests for reason in test.left_out),
+            tests=tuple(_noted(test) for test in self.tests),
+        )
 
 
-def _noted(test: Test) -> dict[str, Any]:
-    return {
-        "format": test.format,
-        "tool": test.tool,
-        "version": test.version,
-        "file": test.file,
-        "complete": test.complete,
-        "sweep": dict(test.sweep),
-        "layout": dict(test.layout),
-    }
+def _environment(machine: Machine) -> Environment:
+    return Environment(
+        host=machine.host or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
+    )
+
+
+def _topology(machine: Machine) -> TopologyPart:
+    nodes = {"nodes": machine.nodes} if machine.nodes else {}
+    return TopologyPart(name=machine.name, platform=machine.platform, ranks=machine.ranks, rest=nodes)
+
+
+def _noted(test: Test) -> ForeignTest:
+    return ForeignTest(
+        format=test.format,
+        tool=test.tool,
+        version=test.version,
+        file=test.file,
+        complete=test.complete,
+        sweep=dict(test.sweep),
+        layout=dict(test.layout),
+    )
 
 
 def _numbered(result: Result, number: int) -> Result:

@@ -16,6 +16,7 @@ from collbench.formats.nccl_tests.lines import EXPORTED, TAG, body, without_log
 from collbench.formats.osu_write import NAME, TESTS, TYPES, Kind, write
 from collbench.formats.source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
 from collbench.measurement import Reported
+from collbench.note import Note
 
 TITLE = re.compile(r"OSU (\w{1,20}?)(?:-(\w{1,20}))? (\S.{0,80}?) Test(?: v?(\S{1,20}))?$")
 TYPE = re.compile(r"Datatype:\s*(\w+)")
@@ -150,9 +151,9 @@ def _result(at: int, line: str, section: _Section, kind: Kind | None, ranks: int
         *who,
         seconds=seconds,
         statistic=statistic,
-        wrong={"pass": 0, "fail": 1}.get(verdict),
+        wrong_elements={"pass": 0, "fail": 1}.get(verdict),
         printed={"row": at, "line": line, **printed},
-        note=", ".join(filter(None, notes)),
+        note=Note.of(", ".join(filter(None, notes))),
     )
 
 

@@ -67,13 +67,13 @@ def write(selection: Selection) -> str:
     """A table for each collective, type and number of ranks; times are means, in microseconds."""
     lines: list[str] = []
     for part in parts(selection):
-        lines += _own(part) if part.test.get("format") == NAME else _made(part, selection)
+        lines += _own(part) if part.test.format == NAME else _made(part, selection)
     return "\n".join(lines) + "\n"
 
 
 def _own(part: Part) -> Iterator[str]:
     yield ""
-    yield from texts(part.layout.get("before"))
+    yield from texts(part.test.layout.get("before"))
     yield from (str(line.printed.get("line", "")) for line in part.lines)
 
 

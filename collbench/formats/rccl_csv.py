@@ -76,7 +76,7 @@ def _results(at: int, line: str, row: Mapping[str, str], ranks: int) -> Iterator
         "gpu",
         seconds=microseconds(row["time"]),
         statistic="mean of some operations and of the ranks, unless -a said otherwise",
-        wrong=count(row.get("#wrong", "")),
+        wrong_elements=count(row.get("#wrong", "")),
         printed={"row": at, "line": line},
     )
 

@@ -2,16 +2,18 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.csv_rows import Row, table
-from collbench.formats.exported import Exported, Selection, wrong
+from collbench.formats.exported import Exported, Selection, wrong_elements
 from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
 from collbench.measurement import Measurement, Prediction, Reported
+from collbench.runs.format_1 import note_of
+from collbench.runs.header import ForeignTest
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
@@ -29,10 +31,10 @@ def recognises(source: Source) -> bool:
 
 def write(selection: Selection) -> str:
     """Every result with a time or a wrong one, predictions too, a row each."""
-    text, name = io.StringIO(), clean(selection.fact("topology", "name") or "")
+    text, name = io.StringIO(), clean(selection.header.topology.name)
     rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     rows.writeheader()
-    tests = selection.tests()
+    tests = selection.header.imported.tests
     for result in selection.results:
         own = _line(result, tests)
         if own:
@@ -42,20 +44,20 @@ def write(selection: Selection) -> str:
     return text.getvalue()
 
 
-def _line(result: Exported, tests: list[Mapping[str, Any]]) -> str:
+def _line(result: Exported, tests: Sequence[ForeignTest]) -> str:
     """The row that such a file had, if its columns are these; else nothing."""
     printed = result.printed if isinstance(result, Reported) else {}
     test = printed.get("test")
-    known = isinstance(test, int) and 0 <= test < len(tests) and tests[test].get("format") == NAME
-    header = tests[test].get("layout", {}).get("header") if known and isinstance(test, int) else None
-    return str(printed.get("line", "")) if header == ",".join(COLUMNS) else ""
+    of = tests[test] if isinstance(test, int) and 0 <= test < len(tests) else ForeignTest()
+    alike = of.format == NAME and of.layout.get("header") == ",".join(COLUMNS)
+    return str(printed.get("line", "")) if alike else ""
 
 
 def _fields(result: Exported) -> dict[str, Any]:
     case = result.case
     timed = isinstance(result, Prediction) or min(result.times, default=0) > 0
     low, high = result.band if timed else (float("nan"), float("nan"))
-    elements = None if isinstance(result, Prediction) else wrong(result)
+    elements = None if isinstance(result, Prediction) else wrong_elements(result)
     return {
         "implementation": result.implementation,
         "platform": result.platform,
@@ -75,7 +77,7 @@ def _fields(result: Exported) -> dict[str, Any]:
         "wrong": "" if elements is None else elements,
         "algbw": f"{result.algbw:.6g}" if timed else "",
         "busbw": f"{result.busbw:.6g}" if timed else "",
-        "note": result.note,
+        "note": str(result.note),
     }
 
 
@@ -124,7 +126,7 @@ def _result(at: int, row: Row, platform: str, ranks: int) -> Reported | Predicti
         raise Unfit("its collective or size is not known")
     place = words["in_place"].lower() in ("1", "true")
     case = make_case(collective, nbytes, words["dtype"], words["redop"], root or 0, ranks, place)
-    name, note = clean(words["implementation"], 40), clean(words.get("note", ""))
+    name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds, low, high = (_time(words.get(each, "")) for each in ("seconds", "low", "high"))
     if words.get("kind") == "prediction":
         if not seconds or not low or not high:

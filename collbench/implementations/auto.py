@@ -9,6 +9,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
 from collbench.implementations.ring_flags import COLLECTIVES
+from collbench.note import Note
 from collbench.platforms.roles import Launching, Prepared
 
 
@@ -39,7 +40,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
         except Unsupported as reason:
             refused.append(f"{name}: {reason}")
             continue
-        return replace(prepared, note="; ".join(filter(None, (f"picked {name}", prepared.note))))
+        return replace(prepared, note=prepared.note | Note(picked=name))
     raise Unsupported(refused[0] if refused else "no rung carries it out")
 
 

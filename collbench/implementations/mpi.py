@@ -17,6 +17,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS, Reduction
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
+from collbench.note import Note
 from collbench.platforms import kernels
 from collbench.platforms.layout import buffers, view
 from collbench.platforms.roles import Launching, Prepared
@@ -132,7 +133,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     actions = [call, *_division(case, platform, rank)]
     if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
         actions.insert(0, partial(platform.copy, rank, receive_address, send_address, case.nbytes))
-    note = "sum, then divided" if case.redop.name == "avg" else ""
+    note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(_repeat(actions), note=note)
 
 

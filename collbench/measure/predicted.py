@@ -1,7 +1,7 @@
 """A run that nobody carries out: a model says what each case should take on a described system."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Self
 
@@ -49,7 +49,7 @@ class Modelled:
 
     def _predict(self) -> Iterator[Result]:
         """All sizes of a kind of case at once."""
-        for _, cases in groupby(self._sweep.cases(), lambda case: replace(case, nbytes=0)):
+        for _, cases in groupby(self._sweep.cases(), lambda case: case.kind):
             kind = list(cases)
             curves = [self._curve(kind, name) for name in self._sweep.implementations]
             for results in zip(*curves, strict=True):

@@ -152,6 +152,6 @@ def _result(
         launches=contestant.launches if contestant else 1,
         seconds=tuple(contestant.samples) if contestant and not mismatch else (),
         mismatch=mismatch,
-        note="; ".join(note for note in (platform.note, prepared.note) if note),
+        note=platform.note | prepared.note,
         estimate=prepared.estimate,
     )

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from collbench import __version__
 from collbench.cases import Sweep
 from collbench.measure.launched import Joined
 from collbench.measure.predicted import Modelled
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Failed, Measurement, Result
+from collbench.measurement import Result
 from collbench.runs.environment import describe
 from collbench.runs.file import INTERRUPTED, Writer
+from collbench.runs.header import Header, Interleaved, SweepPart, TopologyPart
 from collbench.runs.records import sweep_fields
-
-_MORE = ("interleaved",)  # what some ranks say for the header besides what all do
 
 
 class Ranks(Protocol):
@@ -53,9 +53,10 @@ class Session:
         except BaseException:
             self.discard()
             raise
-        self.topology = str(self._ranks.greeting["topology"].get("name", "unknown topology"))
+        header = self._header()
+        self.topology = header.topology.name
         if self._writer:
-            self._writer.header(self._header())
+            self._writer.header(header)
         return self
 
     def discard(self) -> None:
@@ -63,18 +64,17 @@ class Session:
         if self._writer:
             self._writer.discard()
 
-    def _header(self) -> dict[str, object]:
+    def _header(self) -> Header:
         greeting = self._ranks.greeting
-        environment = describe(greeting["versions"], greeting["variables"])
-        return {
-            "collbench": environment["versions"]["collbench"],
-            "command": ["collbench", *sys.argv[1:]],
-            "started": _now(),
-            "environment": environment,
-            "topology": greeting["topology"],
-            "sweep": sweep_fields(self.sweep),
-            **{name: greeting[name] for name in _MORE if name in greeting},
-        }
+        return Header(
+            collbench=__version__,
+            command=("collbench", *sys.argv[1:]),
+            started=_now(),
+            environment=describe(greeting["versions"], greeting["variables"]),
+            topology=TopologyPart.from_json(greeting["topology"]),
+            sweep=SweepPart.from_json(sweep_fields(self.sweep)),
+            interleaved=Interleaved.from_json(greeting.get("interleaved")),
+        )
 
     def run(self) -> Iterator[Result]:
         """Yield each result once it is on disk."""
@@ -98,8 +98,7 @@ def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joi
 
 def exit_status(results: Sequence[Result]) -> int:
     """0 if everything measured is right, 1 if something is wrong or failed."""
-    bad = any(isinstance(result, Failed) or (isinstance(result, Measurement) and result.mismatch) for result in results)
-    return int(bad)
+    return int(any(result.outcome.bad for result in results))
 
 
 def _now() -> str:

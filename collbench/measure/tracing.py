@@ -12,7 +12,7 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
-from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Mismatch, Result, Skipped, Span, Track
+from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Result, Skipped, Span, Track
 from collbench.platforms import tracelog
 from collbench.platforms.roles import Moment, Platform, Prepared
 
@@ -42,15 +42,10 @@ def explain(
             continue
         wrong = checked_run(case, plain, platform, SEEDS[0]) or checked_run(case, traced, platform, SEEDS[1])
         if wrong:
-            yield _wrong(case, implementation, platform, plain, wrong)
+            note = platform.note | plain.note
+            yield Measurement(case, implementation.name, platform.name, 1, (), wrong, note=note)
         else:
             yield _explanation(case, implementation, platform, sampling, plain, traced)
-
-
-def _wrong(
-    case: Case, implementation: Implementation, platform: Platform, prepared: Prepared, mismatch: Mismatch
-) -> Measurement:
-    return Measurement(case, implementation.name, platform.name, 1, (), mismatch, note=prepared.note)
 
 
 def _explanation(
@@ -74,7 +69,7 @@ def _explanation(
         seconds=statistics.median(each[0] for each in rounds),
         traced=typical[1],
         tracks=tuple(sorted(_from_zero(typical[2]), key=lambda track: (track.rank, track.block))),
-        note="; ".join(note for note in (platform.note, plain.note) if note),
+        note=platform.note | plain.note,
     )
 
 

@@ -10,6 +10,7 @@ from collbench.implementations import implementations
 from collbench.measurement import Prediction
 from collbench.model import calibrate, choice, ladder
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
+from collbench.note import Note
 from collbench.topology.system import System
 
 SMALL, LARGE = 64 << 10, 64 << 20
@@ -89,7 +90,7 @@ def _library(system: System, cases: Sequence[Case], calibration: Calibration | N
 
 def _rung(system: System, case: Case, name: str) -> Prediction:
     seconds, floor, rung = ladder.rung_time(system, case, name)
-    note = f"picked {rung}" if name == "auto" else ""
+    note = Note(picked=rung) if name == "auto" else Note()
     return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
 
 

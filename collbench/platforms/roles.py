@@ -14,6 +14,7 @@ from collbench.cases import Case
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.measurement import Mismatch
+from collbench.note import Note
 from collbench.platforms.layout import Addresses, Region
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
@@ -36,7 +37,7 @@ class Prepared:
     launch: Callable[[int], None]
     host_driven: bool = False
     one_graph: bool = False
-    note: str = ""
+    note: Note = Note()
     estimate: float | None = None  # seconds that a library itself expects of an operation
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
 
@@ -139,7 +140,7 @@ class Logging(Protocol):
 class Platform(Launching, Timing, Checking, Logging, Protocol):
     """Ranks on one kind of hardware, as one process sees them."""
 
-    note: str  # what a reader of any number from here must know, such as "oversubscribed"
+    note: Note  # what a reader of any number from here must know
 
     def topology(self) -> dict[str, Any]:
         """*Collective*: what connects the ranks, for the run file's header and the plots (collbench.topology)."""

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from collbench.cases import Case
-from collbench.cli._table import title
 from collbench.figures.panels import share_a_device
 from collbench.figures.styles import Look, looks
 from collbench.implementations import libraries
@@ -56,7 +54,7 @@ def curves(runs: Sequence[Sound]) -> dict[str, Any]:
                 left_out += 1
                 continue
             seen.setdefault(kind, []).append(number)
-            figures.setdefault(kind, {"title": title(kind), "lines": []})["lines"].append(fields)
+            figures.setdefault(kind, {"title": kind.title, "lines": []})["lines"].append(fields)
     return {
         "runs": [{"label": run.label, "machine": run.machine} for run in runs],
         "libraries": libraries(),
@@ -70,7 +68,7 @@ def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
     found: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
     for result in timed(run.run.results):
         if result.case.nbytes:
-            kind = replace(result.case, nbytes=0)
+            kind = result.case.kind
             key = kind, result.implementation, isinstance(result, Prediction)
             found.setdefault(key, {})[result.case.nbytes] = result
     for (kind, _, _), sizes in found.items():
@@ -103,7 +101,7 @@ class _Line(NamedTuple):
             "seconds": [_short(row.typical) for row in self.rows],
             "low": [_short(low) for low, _ in bands],
             "high": [_short(high) for _, high in bands],
-            "notes": [*dict.fromkeys(filter(None, (getattr(row, "note", "") for row in self.rows)))][:2],
+            "notes": [*dict.fromkeys(filter(None, (str(row.note) for row in self.rows)))][:2],
         }
 
     def _dash(self, predicted: bool, look: Look) -> str:

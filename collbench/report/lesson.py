@@ -6,13 +6,12 @@ however small it is, and where its bandwidth stops growing.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from collbench.analysis.crossover import Contest, contests, rivals, winners
 from collbench.analysis.fit.runs import Curve
 from collbench.cases import Case
-from collbench.cli._table import title
 from collbench.implementations import libraries
 from collbench.measurement import Prediction, Timed
 from collbench.report.sanitize import Sound
@@ -62,7 +61,7 @@ def _subject(runs: Sequence[Sound]) -> Subject | None:
     groups: dict[tuple[int, Case, bool], list[Timed]] = {}
     for number, run in enumerate(runs):
         for rival in rivals(run.run.results):
-            key = number, replace(rival.case, nbytes=0), isinstance(rival, Prediction)
+            key = number, rival.case.kind, isinstance(rival, Prediction)
             groups.setdefault(key, []).append(rival)
     if not groups:
         return None
@@ -78,9 +77,9 @@ def _who(subject: Subject) -> Iterator[str]:
     span = f"{len(sizes)} sizes, {format_size(sizes[0])} to {format_size(sizes[-1])}"
     where = f"at {span if len(sizes) > 1 else format_size(sizes[0])} ({subject.run.machine})"
     if subject.predicted:
-        yield f"A model says what {what} of {title(subject.kind)} should take {where}; nothing of it was measured."
+        yield f"A model says what {what} of {subject.kind.title} should take {where}; nothing of it was measured."
     else:
-        yield f"{what} of {title(subject.kind)} {'were' if len(names) > 1 else 'was'} measured {where}."
+        yield f"{what} of {subject.kind.title} {'were' if len(names) > 1 else 'was'} measured {where}."
     if len(names) == 1:
         yield f"With {names[0]} alone, there is nobody to compare it with."
         return

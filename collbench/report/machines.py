@@ -3,7 +3,7 @@
 import io
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -30,13 +30,13 @@ def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
 
     UsageError only for a name that is none: a header may hold anything, and costs no more than its own picture.
     """
-    topology = run.run.header["topology"]
+    topology = run.run.header.topology
     if name:
         return files.load(name), ""
     try:
-        if topology.get("model") is True:
-            return _described(topology.get("system")), ""
-        if isinstance(topology.get("gpus"), list) and len(topology["gpus"]) > MOST_GPUS:
+        if topology.model:
+            return _described(topology.system), ""
+        if len(topology.gpus) > MOST_GPUS:
             return None, f"more than {MOST_GPUS} GPUs in one header"
         return machine(run.run, None), ""
     except CollbenchError as error:
@@ -46,7 +46,7 @@ def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
         return None, f"the header's topology cannot be read ({plain(type(error).__name__)})"
 
 
-def _described(record: Any) -> System:
+def _described(record: Mapping[str, Any]) -> System:
     """The system of a predicted run's header; it is read back like a user's file, so that it is no odder than one."""
     try:
         # A calibration would name a file of the machine that the run comes from.
@@ -131,16 +131,16 @@ def environment(found: Sequence[Seen]) -> Markup:
 
 
 def _environment(seen: Seen) -> Iterator[str]:
-    said = seen.run.run.header["environment"]
-    rows = [(name, str(said[name])) for name in ("host", "system") if name in said]
-    rows += list(said["versions"].items())[:MOST_FACTS]
-    rows += [(f"${name}", value) for name, value in list(said["variables"].items())[:MOST_FACTS]]
-    if command := seen.run.run.header.get("command"):
-        words = [str(each) for each in command if isinstance(each, str)] if isinstance(command, list) else []
-        rows += [("command", plain(" ".join(words)))] if words else []
+    said = seen.run.run.header.environment
+    rows = [(name, text) for name, text in (("host", said.host), ("system", said.system)) if text]
+    rows += list(said.versions.items())[:MOST_FACTS]
+    rows += [(f"${name}", value) for name, value in list(said.variables.items())[:MOST_FACTS]]
+    rows += [(plain(name, 80), plain(value)) for name, value in list(said.rest.items())[:MOST_FACTS] if value]
+    if command := " ".join(seen.run.run.header.command):
+        rows += [("command", plain(command))]
     if rows:
         yield table(f"Environment of {seen.run.label}", ("what", "value"), rows, class_="narrow")
     else:
         yield tag("p", "The run file does not say.", class_="note")
-    if not said["variables"]:
+    if not said.variables:
         yield tag("p", "None of the variables that change these numbers was set.", class_="note")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from collbench.analysis.crossover import library_of
 from collbench.cases import Case
-from collbench.cli._table import library_of, title
 from collbench.figures.panels import share_a_device
 from collbench.implementations import libraries
 from collbench.measurement import (
@@ -72,15 +72,14 @@ def rows(runs: Sequence[Sound]) -> Rows:
     return Rows(lines, total)
 
 
-def _libraries(results: Iterable[Result]) -> dict[Case, Timed]:
-    """The library's result for each case that it has a time for: the last."""
+def _libraries(results: Iterable[Result]) -> dict[Case, list[Result]]:
+    """The libraries' results by case."""
     known = libraries()
-    found: dict[Case, Timed] = {}
+    own: dict[Case, list[Result]] = {}
     for result in results:
-        reference = library_of([result], known, result.case) if result.implementation in known else None
-        if reference:
-            found[result.case] = reference
-    return found
+        if result.implementation in known:
+            own.setdefault(result.case, []).append(result)
+    return own
 
 
 def _line(run: Sound, result: Result, row: Row) -> Markup:
@@ -90,14 +89,14 @@ def _line(run: Sound, result: Result, row: Row) -> Markup:
     cells = [
         tag("th", result.implementation, scope="row"),
         tag("td", run.label),
-        tag("td", plain(title(result.case), 120)),
+        tag("td", plain(result.case.title, 120)),
         *numbers,
         tag("td", check, class_=row.status, colspan=str(wide) if wide > 1 else False),
     ]
     return tag("tr", *cells)
 
 
-def _row(run: Sound, result: Result, odd: str, compared: dict[Case, Timed]) -> Row:
+def _row(run: Sound, result: Result, odd: str, compared: dict[Case, list[Result]]) -> Row:
     size = _size(result)
     if odd:
         return Row("bad", (size, f"not usable: {odd}"))
@@ -107,19 +106,13 @@ def _row(run: Sound, result: Result, odd: str, compared: dict[Case, Timed]) -> R
         return Row("bad", (size, f"FAILED: {result.reason}"))
     if isinstance(result, Explanation):
         return Row("plain", (size, format_seconds(result.seconds), _explained(result)))
-    if wrong := _wrong(result):
-        return Row("bad", (size, f"WRONG: {wrong}"))
-    return _timed(run, result, size, compared.get(result.case))
+    if result.wrong:
+        return Row("bad", (size, f"WRONG: {plain(result.wrong)}"))
+    return _timed(run, result, size, library_of(compared.get(result.case, ()), libraries(), result))
 
 
 def _size(result: Result) -> str:
     return format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
-
-
-def _wrong(result: Measurement | Reported | Prediction) -> str:
-    if isinstance(result, Measurement):
-        return plain(str(result.mismatch)) if result.mismatch else ""
-    return f"{plain(result.wrong, 24)} elements" if isinstance(result, Reported) and result.wrong else ""
 
 
 def _timed(run: Sound, result: Measurement | Reported | Prediction, size: str, library: Timed | None) -> Row:
@@ -148,12 +141,12 @@ def _check(result: Measurement | Reported | Prediction) -> str:
             f", {how}" if (how := "/".join(filter(None, (result.algorithm, result.protocol)))) else ""
         )
     else:
-        said = "reported, not checked" if result.wrong is None else "reported ok"
-    return ", ".join(filter(None, (said, result.note)))
+        said = "reported, not checked" if result.wrong_elements is None else "reported ok"
+    return ", ".join(filter(None, (said, str(result.note))))
 
 
 def _explained(result: Explanation) -> str:
     if not result.tracks:
         return "explained: a library cannot be looked into"
     parts = ", ".join(f"{part} {result.share(part):.0%}" for part in PARTS)
-    return ", ".join(filter(None, (f"explained: {parts}", result.note)))
+    return ", ".join(filter(None, (f"explained: {parts}", str(result.note))))

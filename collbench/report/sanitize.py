@@ -4,12 +4,14 @@ What cannot be a time, a size or a text is set aside with the reason; nothing be
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collbench.measurement import PARTS, Explanation, Failed, Measurement, Observed, Prediction, Result, Skipped
+from collbench.measurement import PARTS, Explanation, Measurement, Observed, Outcome, Prediction, Result, Timed
+from collbench.note import Note
 from collbench.runs.file import NAME, Run
+from collbench.runs.header import Header
 from collbench.units import visible
 
 LONGEST = 300  # characters of a text that are shown
@@ -20,7 +22,7 @@ FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies betwe
 
 @dataclass(frozen=True)
 class Sound:
-    """A run with a header of the expected types, its usable results, and the others with what is wrong with them."""
+    """A run with a header that can be shown, its usable results, and the others with what is wrong with them."""
 
     label: str  # tells it from the other runs of the report
     run: Run
@@ -30,7 +32,7 @@ class Sound:
     @property
     def machine(self) -> str:
         """What the header calls it."""
-        return str(self.run.header["topology"].get("name") or "unknown topology")
+        return self.run.header.topology.name or "unknown topology"
 
 
 def plain(value: object, longest: int = LONGEST) -> str:
@@ -67,11 +69,18 @@ def _sound(run: Run, label: str) -> Sound:
 
 def _shown(result: Result) -> Result:
     """With texts that can be shown."""
-    changed: dict[str, str] = {"implementation": plain(result.implementation, 60) or "(no name)"}
-    for name in ("reason", "note", "statistic", "algorithm", "protocol"):
+    changed: dict[str, Any] = {"implementation": plain(result.implementation, 60) or "(no name)"}
+    for name in ("reason", "statistic", "algorithm", "protocol"):
         if hasattr(result, name):
             changed[name] = plain(getattr(result, name))
-    return replace(result, **changed)  # type: ignore[arg-type]
+    if isinstance(result, Timed | Explanation):
+        changed["note"] = _note(result.note)
+    return replace(result, **changed)
+
+
+def _note(note: Note) -> Note:
+    remarks = Note.of(plain("; ".join(note.remarks)))
+    return replace(note, spin=plain(note.spin, 60), picked=plain(note.picked, 60), remarks=()) | remarks
 
 
 def oddity(result: Result) -> str:
@@ -81,7 +90,7 @@ def oddity(result: Result) -> str:
         return f"no size and number of ranks: {plain(case.nbytes, 24)} bytes, {plain(case.ranks, 24)} ranks"
     if not 0 <= case.root < case.ranks:
         return f"no rank to be the root: {plain(case.root, 24)}"
-    if isinstance(result, Skipped | Failed) or (isinstance(result, Measurement) and result.mismatch):
+    if result.outcome in (Outcome.SKIPPED, Outcome.FAILED) or (isinstance(result, Measurement) and result.wrong):
         return ""
     if isinstance(result, Measurement) and not result.seconds:
         return "it was checked, and not timed"
@@ -108,17 +117,15 @@ def _unexplained(result: Explanation) -> str:
     return "" if right else "its log holds a time that is none"
 
 
-def _header(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Its parts as the types they should be; what is of another type is left out."""
-    environment = _mapping(header.get("environment"))
-    facts: dict[str, Any] = {name: plain(environment[name]) for name in ("host", "system") if name in environment}
-    for name in ("versions", "variables"):
-        facts |= {name: {plain(key, 80): plain(each) for key, each in _mapping(environment.get(name)).items()}}
-    topology = dict(_mapping(header.get("topology")))
-    if "name" in topology:
-        topology["name"] = plain(topology["name"], 200)
-    return dict(header) | {"topology": topology, "environment": facts, "sweep": _mapping(header.get("sweep"))}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+def _header(header: Header) -> Header:
+    """With texts that can be shown."""
+    said = header.environment
+    versions, variables = (
+        {plain(key, 80): plain(each) for key, each in part.items()} for part in (said.versions, said.variables)
+    )
+    environment = replace(
+        said, host=plain(said.host), system=plain(said.system), versions=versions, variables=variables
+    )
+    return replace(
+        header, environment=environment, topology=replace(header.topology, name=plain(header.topology.name, 200))
+    )

@@ -5,7 +5,6 @@ from typing import Any
 
 from collbench.analysis.crossover import contests, in_words, rivals, winners
 from collbench.analysis.fit import runs
-from collbench.cli._table import title
 from collbench.implementations import libraries
 from collbench.measurement import PARTS, Explanation
 from collbench.report.markup import Markup, Seen, by_run, distinct, joined, section, table, tag
@@ -42,7 +41,7 @@ def _kind(seen: Seen) -> str:
 
 
 def _about(seen: Seen) -> Markup:
-    started = seen.run.run.header.get("started")
+    started = seen.run.run.header.started
     facts = [f"{len(seen.run.every):,} rows", *([f"started {plain(started, 40)}"] if started else [])]
     facts += [] if seen.run.run.complete else ["not finished: the run was stopped, or its file was cut"]
     return joined([tag("strong", seen.run.label), f": {seen.run.machine}; {', '.join(facts)}"])
@@ -71,7 +70,7 @@ def _crossed(seen: Seen) -> Iterator[str]:
     found = winners(results)
     for case, ranges in found[:MOST_KINDS]:
         rows = [(_range(first, last), name) for first, last, name in ranges]
-        yield table(f"Fastest: {title(case)}", ("size", "implementation"), rows, class_="narrow")
+        yield table(f"Fastest: {case.title}", ("size", "implementation"), rows, class_="narrow")
     words = [in_words(contest) for contest in contests(results, libraries())]
     if words:
         yield tag("ul", *(tag("li", word) for word in words[:MOST_CONTESTS]))
@@ -105,7 +104,7 @@ def _spent(seen: Seen) -> Iterator[str]:
             if each.case == case
         ]
         heading = ("implementation", "time", "shares", *PARTS)
-        yield table(f"{title(case)}, {format_size(case.nbytes)}", heading, rows)
+        yield table(f"{case.title}, {format_size(case.nbytes)}", heading, rows)
     if looked_into:
         legend = [tag("li", tag("span", "", class_=f"part {part}"), part) for part in PARTS]
         yield tag("ul", *legend, class_="parts")
@@ -139,10 +138,10 @@ def fits(found: Sequence[Seen]) -> Markup:
 def _fits(seen: Seen) -> Iterator[str]:
     for case in distinct(curve.case for curve in seen.fits if curve.fit):
         rows = [runs.columns(curve) for curve in seen.fits if curve.fit and curve.case == case]
-        yield table(f"Fitted: {title(case)}", ("implementation", *runs.HEADING[1:]), rows)
+        yield table(f"Fitted: {case.title}", ("implementation", *runs.HEADING[1:]), rows)
     for curve in seen.fits:
         if not curve.fit:
-            yield tag("p", f"{title(curve.case)}, {curve.implementation}: no fit, {curve.reason}.", class_="note")
+            yield tag("p", f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}.", class_="note")
 
 
 def verdicts(found: Sequence[Seen]) -> Markup:

@@ -8,9 +8,8 @@ from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, di
 from collbench.analysis.diagnose.own_shape import remarks as own_remarks
 from collbench.analysis.fit.curve import CurveFit
 from collbench.analysis.fit.runs import Curve, curves
-from collbench.analysis.machine import remarks, sized, variables
+from collbench.analysis.machine import remarks, sized
 from collbench.cases import Case
-from collbench.cli._table import title
 from collbench.errors import CollbenchError
 from collbench.measurement import Observed, observed
 from collbench.report.sanitize import Sound, plain
@@ -43,8 +42,8 @@ def fits(run: Sound) -> list[Curve]:
     kept: set[tuple[Case, str]] = set()
     for result in observed(run.run.results):
         if len(kept) < MOST:
-            kept.add((replace(result.case, nbytes=0), result.implementation))
-    few = [result for result in run.run.results if (replace(result.case, nbytes=0), result.implementation) in kept]
+            kept.add((result.case.kind, result.implementation))
+    few = [result for result in run.run.results if (result.case.kind, result.implementation) in kept]
     return curves([replace(run.run, results=tuple(few))])
 
 
@@ -52,9 +51,9 @@ def judge(run: Sound, system: System | None, why_not: str, fitted: Sequence[Curv
     """The first measured curves of the run against the system; never an error, whatever the run file holds."""
     found: dict[tuple[Case, str], list[Observed]] = {}
     for result in observed(run.run.results):
-        found.setdefault((replace(result.case, nbytes=0), result.implementation), []).append(result)
+        found.setdefault((result.case.kind, result.implementation), []).append(result)
     try:
-        facts = Evidence(variables(run.run), remarks(run.run), why_not)
+        facts = Evidence(run.run.header.environment.variables, remarks(run.run), why_not)
         notes = (*facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     except Exception:  # any type may stand in a foreign header
         facts, notes = Evidence({}, (), why_not), ()
@@ -78,7 +77,7 @@ class _Against(NamedTuple):
 
 def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> Judged:
     rows = sorted(rows, key=lambda row: row.case.nbytes)
-    unknown = Judged(title(kind), rows[0].implementation, Health.UNKNOWN, ())
+    unknown = Judged(kind.title, rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
         return replace(unknown, because=("a size of no bytes has no bandwidth to judge",))
     try:

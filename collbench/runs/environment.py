@@ -5,9 +5,9 @@ import platform
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from collbench import __version__
+from collbench.runs.header import Environment
 
 _PREFIXES = ("NCCL_", "CUDA_", "MPIR_CVAR_", "UCX_", "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out."""
@@ -41,11 +41,11 @@ def variables(environment: Mapping[str, str] = os.environ, named: Collection[str
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in named}
 
 
-def describe(versions: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, Any]:
+def describe(versions: Mapping[str, str], chosen: Mapping[str, str]) -> Environment:
     """Host, versions and variables; both as the ranks say."""
-    return {
-        "host": platform.node(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "versions": {"collbench": __version__, "python": sys.version.split()[0], **versions},
-        "variables": dict(chosen),
-    }
+    return Environment(
+        host=platform.node(),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        versions={"collbench": __version__, "python": sys.version.split()[0], **versions},
+        variables=dict(chosen),
+    )

@@ -2,12 +2,14 @@
 
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
 1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
+2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks; a header leaves out what
+   is empty or not known
 """
 
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +17,11 @@ from typing import Any, Self
 
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.measurement import Prediction, Result, Skipped
+from collbench.runs.format_1 import upgraded
+from collbench.runs.header import Header
 from collbench.runs.records import to_line, to_result
 
-FORMAT = 1
+FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder
 INTERRUPTED = 130  # exit status after Ctrl-C, as shells count it
 
@@ -27,15 +31,10 @@ class Run:
     """A run file as read: `complete` says whether its end was written, `status` with which exit status."""
 
     path: Path
-    header: dict[str, Any]
+    header: Header
     results: tuple[Result, ...]
     complete: bool
     status: int | None = None
-
-    def part(self, name: str) -> Mapping[str, Any]:
-        """A part of the header; empty where there is none, or something else stands there: files come from anywhere."""
-        found = self.header.get(name)
-        return found if isinstance(found, dict) else {}
 
 
 def why_none(runs: Sequence[Run]) -> str:
@@ -68,9 +67,9 @@ class Writer:
         except OSError as error:
             raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
 
-    def header(self, facts: dict[str, Any]) -> None:
+    def header(self, header: Header) -> None:
         """Write what holds for the whole run."""
-        self._line({"kind": "header", "format": FORMAT, **facts})
+        self._line({"kind": "header", "format": FORMAT} | header.to_json())
 
     def append(self, result: Result) -> None:
         """Write one result."""
@@ -115,16 +114,16 @@ def read(path: Path) -> Run:
     lines = list(_lines(place))
     if not lines or lines[0][1].get("kind") != "header":
         raise RunFileError(f"{place} is not a run file: its first line is no header")
-    header = lines[0][1]
-    if not isinstance(header.get("format"), int) or header["format"] > FORMAT:
-        raise RunFileError(
-            f"{place} has format {header.get('format')}, this collbench reads up to {FORMAT}: upgrade collbench"
-        )
-    results = [_result(place, number, fields) for number, fields in lines[1:]]
+    first = lines[0][1]
+    number = first.get("format")
+    if not isinstance(number, int) or number > FORMAT:
+        raise RunFileError(f"{place} has format {number}, this collbench reads up to {FORMAT}: upgrade collbench")
+    rows = [(place, at, upgraded(fields) if number < FORMAT else fields) for at, fields in lines[1:]]
+    results = [_result(*row) for row in rows]
     last = lines[-1][1]
     return Run(
         path=place,
-        header=header,
+        header=Header.from_json({name: value for name, value in first.items() if name not in ("kind", "format")}),
         results=tuple(result for result in results if result),
         complete=last.get("kind") == "end",
         status=last.get("status") if last.get("kind") == "end" else None,

@@ -1,5 +1,6 @@
 """Cases, sweeps and results as they stand in a run file, and on the wire between supervisor and workers."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +20,7 @@ from collbench.measurement import (
     Span,
     Track,
 )
+from collbench.note import Note, Sharing
 
 
 def case_fields(case: Case) -> dict[str, Any]:
@@ -89,12 +91,12 @@ def to_line(result: Result) -> dict[str, Any]:
     if isinstance(result, Explanation):
         return fields | _explanation_fields(result)
     if isinstance(result, Prediction):
-        return fields | {name: getattr(result, name) for name in _PREDICTED}
+        return fields | {name: getattr(result, name) for name in _PREDICTED} | note_fields(result.note)
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
-    fields |= {"note": result.note} if result.note else {}
+    fields |= note_fields(result.note)
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
@@ -118,27 +120,43 @@ def to_result(fields: dict[str, Any]) -> Result | None:
         launches=int(fields["launches"]),
         seconds=tuple(float(sample) for sample in fields["seconds"]),
         mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
-        note=str(fields.get("note", "")),
+        note=_to_note(fields),
         estimate=None if estimate is None else float(estimate),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
     )
 
 
-_PREDICTED = ("seconds", "low", "high", "algorithm", "protocol", "note")
+def note_fields(note: Note) -> dict[str, Any]:
+    """The facts of a note, those that there are."""
+    facts = asdict(note) | {"remarks": list(note.remarks)}
+    return {name: value for name, value in facts.items() if value}
+
+
+def _to_note(fields: Mapping[str, Any]) -> Note:
+    shared = fields.get("shared")
+    return Note(
+        shared=Sharing(int(shared["ranks"]), int(shared["gpus"]), bool(shared["processes"])) if shared else None,
+        oversubscribed=bool(fields.get("oversubscribed")),
+        spin=str(fields.get("spin", "")),
+        picked=str(fields.get("picked", "")),
+        remarks=tuple(str(remark) for remark in fields.get("remarks", ())),
+    )
+
+
+_PREDICTED = ("seconds", "low", "high", "algorithm", "protocol")
 
 
 def _to_prediction(common: tuple[Case, str, str], fields: dict[str, Any]) -> Prediction:
     case, implementation, platform = common
     seconds, low, high = (float(fields[name]) for name in ("seconds", "low", "high"))
-    algorithm, protocol, note = (str(fields.get(name, "")) for name in ("algorithm", "protocol", "note"))
-    return Prediction(case, implementation, seconds, low, high, algorithm, protocol, note, platform)
+    algorithm, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
+    return Prediction(case, implementation, seconds, low, high, algorithm, protocol, platform, note=_to_note(fields))
 
 
 def _reported_fields(result: Reported) -> dict[str, Any]:
-    words = {"note": result.note} if result.note else {}
     samples = {"samples": list(result.samples)} if result.samples else {}
-    said = {"seconds": result.seconds, "statistic": result.statistic, "wrong": result.wrong}
-    return said | samples | words | {"printed": dict(result.printed)}
+    said = {"seconds": result.seconds, "statistic": result.statistic, "wrong": result.wrong_elements}
+    return said | samples | note_fields(result.note) | {"printed": dict(result.printed)}
 
 
 def _to_reported(common: tuple[Case, str, str], fields: dict[str, Any]) -> Reported:
@@ -146,16 +164,16 @@ def _to_reported(common: tuple[Case, str, str], fields: dict[str, Any]) -> Repor
         *common,
         seconds=float(fields["seconds"]),
         statistic=str(fields["statistic"]),
-        wrong=None if fields["wrong"] is None else int(fields["wrong"]),
+        wrong_elements=None if fields["wrong"] is None else int(fields["wrong"]),
         samples=tuple(float(sample) for sample in fields.get("samples", ())),
         printed=dict(fields.get("printed", {})),
-        note=str(fields.get("note", "")),
+        note=_to_note(fields),
     )
 
 
 def _explanation_fields(result: Explanation) -> dict[str, Any]:
-    fields: dict[str, Any] = {"seconds": result.seconds, "traced": result.traced, "note": result.note}
-    return fields | {"tracks": [_track_fields(track) for track in result.tracks]}
+    fields: dict[str, Any] = {"seconds": result.seconds, "traced": result.traced}
+    return fields | note_fields(result.note) | {"tracks": [_track_fields(track) for track in result.tracks]}
 
 
 def _track_fields(track: Track) -> dict[str, Any]:
@@ -170,7 +188,7 @@ def _to_explanation(common: tuple[Case, str, str], fields: dict[str, Any]) -> Ex
         seconds=float(fields["seconds"]),
         traced=float(fields["traced"]),
         tracks=tuple(_to_track(track) for track in fields["tracks"]),
-        note=str(fields.get("note", "")),
+        note=_to_note(fields),
     )
 
 

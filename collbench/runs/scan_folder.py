@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from collbench.errors import RunFileError
-from collbench.measurement import Failed, Measurement, Reported, Result, Skipped, Timed, timed
+from collbench.measurement import Outcome, Result, Timed, timed
 from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
 from collbench.runs.records import case_fields
 from collbench.units import visible
@@ -81,26 +81,23 @@ def _unreachable(error: RunFileError) -> bool:
 
 
 def facts_of(run: Run) -> Facts:
-    """The facts of a run; nothing in the header is believed to be of any type."""
-    environment, topology, sweep, imported, interleaved = (
-        run.part(name) for name in ("environment", "topology", "sweep", "imported", "interleaved")
-    )
-    results = run.results
+    """The facts of a run."""
+    header, results = run.header, run.results
     return Facts(
-        started=word(run.header.get("started")),
-        host=word(environment.get("host")),
-        topology=word(topology.get("name")),
-        tool=word(imported.get("tool")),
-        setting=word(interleaved.get("setting")),
-        platforms=_words(result.platform for result in results) or _words([topology.get("platform")]),
-        ranks=tuple(sorted({result.case.ranks for result in results})) or _number(topology.get("ranks")),
-        collectives=_words(result.case.collective.name for result in results) or _words(sweep.get("collectives")),
-        dtypes=_words(result.case.dtype.name for result in results) or _words(sweep.get("dtypes")),
-        implementations=_words(result.implementation for result in results) or _words(sweep.get("implementations")),
+        started=word(header.started),
+        host=word(header.environment.host),
+        topology=word(header.topology.name),
+        tool=word(header.imported.tool),
+        setting=word(header.interleaved.setting),
+        platforms=_words(result.platform for result in results) or _words([header.topology.platform]),
+        ranks=tuple(sorted({result.case.ranks for result in results} or {header.topology.ranks} - {0})),
+        collectives=_words(result.case.collective.name for result in results) or _words(header.sweep.collectives),
+        dtypes=_words(result.case.dtype.name for result in results) or _words(header.sweep.dtypes),
+        implementations=_words(result.implementation for result in results) or _words(header.sweep.implementations),
         rows=len(results),
-        wrong=sum(map(_wrong, results)),
-        failed=sum(isinstance(result, Failed) for result in results),
-        skipped=sum(isinstance(result, Skipped) for result in results),
+        wrong=sum(result.outcome is Outcome.WRONG for result in results),
+        failed=sum(result.outcome is Outcome.FAILED for result in results),
+        skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
         complete=run.complete and run.status != INTERRUPTED,
     )
 
@@ -118,11 +115,9 @@ def medians_of(results: Iterable[Result | Timed]) -> Medians:
     return found
 
 
-def word(value: Any) -> str:
+def word(text: str) -> str:
     """A text as it may stand on a terminal: no control characters, no lone surrogates, not too long."""
-    if not isinstance(value, str):
-        return ""
-    return visible(value[:_LONGEST])
+    return visible(text[:_LONGEST])
 
 
 def shown(path: Path) -> str:
@@ -130,19 +125,6 @@ def shown(path: Path) -> str:
     return visible(os.fsencode(path).decode(errors="replace"))
 
 
-def _words(values: Any) -> tuple[str, ...]:
+def _words(texts: Iterable[str]) -> tuple[str, ...]:
     """Each word once, in the order of the file."""
-    try:
-        return tuple(dict.fromkeys(filter(None, map(word, values))))
-    except TypeError:
-        return ()
-
-
-def _number(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()
-
-
-def _wrong(result: Result) -> bool:
-    if isinstance(result, Measurement):
-        return bool(result.mismatch)
-    return isinstance(result, Reported) and bool(result.wrong)
+    return tuple(dict.fromkeys(filter(None, map(word, texts))))

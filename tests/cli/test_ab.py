@@ -21,6 +21,7 @@ from collbench.measurement import Failed, Measurement
 from collbench.platforms import cpu
 from collbench.runs.environment import Setting
 from collbench.runs.file import Run, read
+from collbench.runs.header import Header, Interleaved
 from tests.cli.test_sweep import Start, alive, ranks_of, shared_files, wait_for
 from tests.conftest import ROOT, Command, measurement
 
@@ -83,14 +84,14 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(collbench: Comm
             assert LEAST <= len(result.rounds) <= ROUNDS
             assert sum(result.rounds) == len(result.seconds)
             assert not result.mismatch
-        assert run.header["sweep"]["sampling"]["budget"] == 0.1
-    as_is, changed = (run.header["environment"]["variables"] for run in runs)
+        assert run.header.sweep.sampling["budget"] == 0.1
+    as_is, changed = (run.header.environment.variables for run in runs)
     assert as_is == {"NCCL_ALGO": "Tree"}
     assert changed == {MPI: "ring", "WORD": "two words"}
-    first, second = (run.header["interleaved"] for run in runs)
-    assert first["id"] == second["id"]
-    assert (first["setting"], second["setting"]) == ("", text)
-    assert first["cores"] == second["cores"] != []
+    first, second = (run.header.interleaved for run in runs)
+    assert first.id == second.id
+    assert (first.setting, second.setting) == ("", text)
+    assert first.cores == second.cores != ()
     assert re.search(
         r" 1 KiB  mpi +A as is +\S+ [num]s .* ok\n +B \S.* \S+ [num]s .* \d+\.\d{3}x +\d+\.\d{3} \.\. \d+\.\d{3}  ok$",
         done.stdout,
@@ -306,7 +307,7 @@ def test_the_summary_is_that_of_compare() -> None:
     seconds = tuple(1e-6 * (1 + 0.001 * (sample % 7)) for sample in range(48))
     base = replace(measurement(seconds=seconds), rounds=(6,) * 8)
     new = replace(base, seconds=tuple(2 * second for second in seconds))
-    header = {"interleaved": {"id": "one"}}
+    header = Header(interleaved=Interleaved(id="one"))
     a, b = Run(Path("a"), header, (base, measurement("ring")), True), Run(Path("b"), header, (new,), True)
     assert summary(a, b) == "B against A, 1 row: 1 slower; typical B / A 2.000x"
     assert summary(a, replace(b, results=())) == "no row has a time under both settings"

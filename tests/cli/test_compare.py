@@ -20,6 +20,7 @@ from collbench.errors import CollbenchError
 from collbench.measurement import Failed, Measurement, Mismatch, Reported, Result, Skipped
 from collbench.runs import file
 from collbench.runs.file import Writer
+from collbench.runs.header import Header
 from collbench.units import format_size
 from tests.conftest import ROOT, Command, case
 
@@ -36,7 +37,7 @@ def sampled(implementation: str = "mpi", factor: float = 1.0, seed: int = 0, cou
 
 def write(folder: Path, *results: Result, end: bool = True, **header: Any) -> Path:
     with Writer(folder) as writer:
-        writer.header({"started": "2026-01-01T00:00:00+00:00", **header})
+        writer.header(Header.from_json({"started": "2026-01-01T00:00:00+00:00", **header}))
         for result in results:
             writer.append(result)
         if end:

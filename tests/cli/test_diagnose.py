@@ -14,6 +14,7 @@ from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
 from collbench.runs.file import Writer
+from collbench.runs.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
@@ -22,7 +23,7 @@ from tests.conftest import ROOT, case
 def run_file(folder: Path, system: System, header: dict[str, Any], samples: int = 7) -> Path:
     """What a machine like this one measures, by the model; a header with nothing else than what is given."""
     with Writer(folder) as writer:
-        writer.header(header)
+        writer.header(Header.from_json(header))
         for each in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
             writer.append(Measurement(each.case, "nccl", "gpu", 1, (each.seconds,) * samples))
     return folder
@@ -98,10 +99,10 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     assert "no network cards" in refusal(diagnose(run, "--as", alone))
     assert "8 ranks cannot be spread evenly over 3 nodes" in refusal(diagnose(run, "--as", "dgx-h100", "--nodes", "3"))
     with Writer(tmp_path / "empty") as writer:
-        writer.header({})
+        writer.header(Header())
     assert "nothing to diagnose" in refusal(diagnose(tmp_path / "empty"))
     with Writer(tmp_path / "predicted") as writer:
-        writer.header({})
+        writer.header(Header())
         writer.append(Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6))
     assert "predictions only" in refusal(diagnose(tmp_path / "predicted"))
 
@@ -126,6 +127,6 @@ def test_a_header_may_hold_anything(tmp_path: Path, name: str, value: object) ->
 def test_what_was_skipped_is_no_prediction(tmp_path: Path) -> None:
     """Its reason is in the file."""
     with Writer(tmp_path / "skipped") as writer:
-        writer.header({})
+        writer.header(Header())
         writer.append(Skipped(case(), "nvls", "gpu", "no switch"))
     assert "its other rows say why" in refusal(diagnose(tmp_path / "skipped"))

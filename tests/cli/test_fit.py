@@ -13,6 +13,7 @@ from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
 from collbench.runs import file
 from collbench.runs.file import Writer
+from collbench.runs.header import Header
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks"
@@ -21,7 +22,7 @@ COMMITTED = ROOT / "results" / "cpu-2-ranks"
 def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 1e-9) -> Path:
     """A run whose times are a + b*S, for `mpi` and a rung that is quicker for small messages only."""
     with Writer(folder) as writer:
-        writer.header({"topology": {"name": topology}})
+        writer.header(Header.from_json({"topology": {"name": topology}}))
         for place in range(sizes):
             nbytes = 8 * 4**place
             for name, start, each in (("mpi", 10e-6, slope), ("one-shot", 1e-6, 4 * slope)):

@@ -46,7 +46,7 @@ def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
     assert "4 x NVIDIA H100 80GB HBM3" in result.stderr
     run = read(tmp_path / "run")
     assert len(run.results) == 14
-    assert run.header["environment"]["host"] == "node07"
+    assert run.header.environment.host == "node07"
 
 
 def test_without_a_folder_it_is_made_where_runs_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +72,9 @@ def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
     result = call(import_command, DATA / "nccl_tests_torn.txt", "-o", tmp_path / "torn")
     assert "incomplete: no footer, 6 rows" in result.stderr
     assert "left out: 1 row: line" in result.stderr
-    header = read(tmp_path / "torn").header["imported"]
-    assert header["complete"] is False
-    assert len(header["left_out"]) == 1
+    header = read(tmp_path / "torn").header.imported
+    assert header.complete is False
+    assert len(header.left_out) == 1
     result = call(import_command, DATA / "nccl_tests_hypercube.txt", "-o", tmp_path / "cube")
     assert "2 rows: collbench has no collective like hypercube_perf" in result.stderr
 

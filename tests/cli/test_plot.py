@@ -15,6 +15,7 @@ from collbench.figures.styles import STYLES, Style
 from collbench.figures.views import QUANTITIES
 from collbench.measurement import Failed, Measurement
 from collbench.runs.file import Writer
+from collbench.runs.header import Header
 
 
 def write_run(
@@ -22,7 +23,7 @@ def write_run(
 ) -> Path:
     """A run file as a sweep leaves it: a header, four sizes of each implementation, an end."""
     with Writer(folder) as writer:
-        writer.header({"topology": {"name": topology}})
+        writer.header(Header.from_json({"topology": {"name": topology}}))
         for nbytes in (64, 256, 1024, 4096):
             case = Case(COLLECTIVES["broadcast"], nbytes, DATATYPES["float"], NONE, 0, 2, False)
             for name in implementations:

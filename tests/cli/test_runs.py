@@ -15,6 +15,7 @@ import pytest
 from collbench import cli
 from collbench.runs import History
 from collbench.runs.file import NAME, Writer
+from collbench.runs.header import Header
 from tests.conftest import Command, measurement
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
@@ -22,7 +23,9 @@ DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
 
 def write(folder: Path, started: str, topology: str = "2 sockets", micros: float = 1) -> Path:
     with Writer(folder) as writer:
-        writer.header({"started": started, "environment": {"host": "node1"}, "topology": {"name": topology}})
+        writer.header(
+            Header.from_json({"started": started, "environment": {"host": "node1"}, "topology": {"name": topology}})
+        )
         writer.append(measurement(seconds=(micros * 1e-6,) * 7))
         writer.end(started, 0)
     return writer.path

@@ -147,7 +147,7 @@ def test_auto_alone_says_what_it_picked(collbench: Command, tmp_path: Path) -> N
     done = collbench(*QUICK, "--impl", "auto", "--op", "all", "-b", "8", "-e", "1M", "-f", "131072")
     assert done.returncode == 0, done.stdout + done.stderr
     notes = {
-        (result.case.collective.name, result.case.nbytes): result.note.rpartition("picked ")[2]
+        (result.case.collective.name, result.case.nbytes): result.note.picked
         for result in read(tmp_path / "out").results
         if isinstance(result, Measurement)
     }

@@ -1,20 +1,21 @@
 """The rows that a user reads."""
 
 from dataclasses import replace
+from typing import Any
 
+from collbench.analysis.crossover import library_of
 from collbench.cli._table import (
     change_heading,
     change_row,
     expected_heading,
     heading,
     label,
-    library_of,
     paired_heading,
     paired_rows,
     row,
-    title,
 )
 from collbench.measurement import Failed, Mismatch, Prediction, Skipped
+from collbench.note import Note
 from tests.conftest import case, measurement
 
 
@@ -66,16 +67,16 @@ def test_what_a_library_expects_stands_in_a_column_of_its_own() -> None:
 
 def test_the_title_has_what_rows_have_in_common() -> None:
     """Root and reduction only where there is one."""
-    assert title(case()) == "allreduce, float, sum, 2 ranks"
-    assert title(case("broadcast", root=1, in_place=True)) == "broadcast, float, root 1, in place, 2 ranks"
-    assert title(case(ranks=1)) == "allreduce, float, sum, 1 rank"
+    assert case().title == "allreduce, float, sum, 2 ranks"
+    assert case("broadcast", root=1, in_place=True).title == "broadcast, float, root 1, in place, 2 ranks"
+    assert case(ranks=1).title == "allreduce, float, sum, 1 rank"
 
 
 def test_the_library_of_a_case_is_the_one_measured_on_that_case() -> None:
     """Not on another size."""
     small, large = measurement(nbytes=8), measurement(nbytes=64)
-    assert library_of([small, large], ["mpi"], small.case) is small
-    assert library_of([small, large], ["nccl"], small.case) is None
+    assert library_of([small, large], ["mpi"], small) is small
+    assert library_of([small, large], ["nccl"], small) is None
 
 
 def test_percentiles_stand_between_interval_and_bandwidth() -> None:
@@ -87,7 +88,7 @@ def test_percentiles_stand_between_interval_and_bandwidth() -> None:
     assert names[5:] == ["min", "p95", "p99", "max", "algbw", "busbw", "check"]
 
 
-def expected(implementation: str, seconds: float, **more: str) -> Prediction:
+def expected(implementation: str, seconds: float, **more: Any) -> Prediction:
     """A prediction within a factor of two."""
     return Prediction(case(nbytes=4096), implementation, seconds, seconds / 2, seconds * 2, **more)
 
@@ -100,13 +101,14 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
     for name, value in (("size", "KiB"), ("time", "2 us"), ("nine in ten", "4 us"), ("vs nccl", "2.00x")):
         assert line.index(value) + len(value) == names.index(name) + len(name), name
     assert names.index("algorithm") == line.index("ring/ll")
-    assert row(expected("nccl", 1.0, note="NICs at 50%"), None).endswith("  predicted, NICs at 50%")
+    assert row(expected("nccl", 1.0, note=Note.of("NICs at 50%")), None).endswith("  predicted, NICs at 50%")
 
 
 def test_a_library_that_is_predicted_is_compared_with_too() -> None:
     """The same column."""
     library = expected("nccl", 1e-6)
-    assert library_of([library, expected("ring-ll", 1e-6)], ["nccl"], library.case) is library
+    assert library_of([library, expected("ring-ll", 1e-6)], ["nccl"], library) is library
+    assert library_of([library], ["nccl"], measurement(nbytes=4096)) is None
 
 
 def test_a_change_stands_beside_what_it_changes() -> None:

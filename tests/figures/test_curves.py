@@ -19,7 +19,9 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.figures import axes as scales
 from collbench.figures import curves, styles
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
+from collbench.note import Note, Sharing
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 
 SIZES = geometric(8, 2**27, 4)
 WRONG = Mismatch(rank=1, index=3, chunk=0, got="1", expected="2", wrong=7)
@@ -41,7 +43,9 @@ def measured(implementation: str, of: Case, samples: int = 9, **fields: Any) -> 
 def run(
     *results: Measurement | Prediction | Skipped | Failed, topology: str = "2 sockets", name: str = "a", **fields: Any
 ) -> Run:
-    return Run(Path(f"runs/{name}/run.jsonl"), {"topology": {"name": topology, **fields}}, results, True)
+    return Run(
+        Path(f"runs/{name}/run.jsonl"), Header.from_json({"topology": {"name": topology, **fields}}), results, True
+    )
 
 
 def sweep(*implementations: str, sizes: Sequence[int] = SIZES, **fields: Any) -> list[Measurement]:
@@ -193,7 +197,7 @@ def test_far_slower_topology_keeps_its_own_bandwidth_scale() -> None:
 @pytest.mark.parametrize(
     "shared",
     [
-        run(*sweep("nccl", platform="gpu", note="4 ranks share 1 GPU")),
+        run(*sweep("nccl", platform="gpu", note=Note(shared=Sharing(4, 1)))),
         run(*sweep("nccl", platform="gpu"), shared=True),
         run(*(measured("nccl", case(size, ranks=1)) for size in SIZES)),
     ],
@@ -209,15 +213,15 @@ def test_without_a_bus_the_bandwidth_is_the_algorithms(shared: Run) -> None:
 
 def test_ranks_that_share_cores_still_have_a_bus() -> None:
     """Oversubscribed processors are slow, but messages pass between ranks."""
-    axes = figure("bandwidth", run(*sweep("mpi", note="oversubscribed: 4 ranks share 2 cores"))).axes[0]
+    axes = figure("bandwidth", run(*sweep("mpi", note=Note.of("oversubscribed: 4 ranks share 2 cores")))).axes[0]
     assert axes.get_ylabel() == "bus bandwidth (GB/s)"
 
 
 def test_notes_stand_above_their_panel() -> None:
     """A note on every line stands alone, one on some names them; long ones are wrapped, not cut off."""
     plain, noted = (
-        sweep("mpi", note="oversubscribed"),
-        sweep("ring-ll", note="yields " + "after many spins " * 5),
+        sweep("mpi", note=Note(oversubscribed=True)),
+        sweep("ring-ll", note=Note.of("yields " + "after many spins " * 5)),
     )
     assert figure("latency", run(*plain)).axes[0].get_title(loc="left").endswith("\noversubscribed")
     title = figure("latency", run(*plain, *noted)).axes[0].get_title(loc="left")
@@ -228,7 +232,7 @@ def test_notes_stand_above_their_panel() -> None:
 @pytest.mark.parametrize("header", [{}, {"topology": None}, {"topology": {}}])
 def test_header_without_a_topology_is_drawn_all_the_same(header: dict[str, Any]) -> None:
     """Files written by other programs may lack it."""
-    drawn = figure("latency", Run(Path("a.jsonl"), header, tuple(sweep("nccl")), complete=True))
+    drawn = figure("latency", Run(Path("a.jsonl"), Header.from_json(header), tuple(sweep("nccl")), complete=True))
     assert drawn.axes[0].get_title(loc="left") == "unknown topology, 4 ranks"
 
 
@@ -447,10 +451,11 @@ from collbench.datatypes import DATATYPES, NONE
 from collbench.figures import axes, curves
 from collbench.measurement import Measurement
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 
 case = Case(COLLECTIVES["broadcast"], 64, DATATYPES["float"], NONE, 0, 2, False)
 results = (Measurement(case, "mpi", "cpu", 1, (1e-6,)),)
-run = Run(Path("a.jsonl"), {{"topology": {{"name": "t"}}}}, results, True)
+run = Run(Path("a.jsonl"), Header(), results, True)
 assert curves.draw([], Path({str(tmp_path)!r})) == []
 assert "matplotlib" not in sys.modules
 assert len(curves.draw([run], Path({str(tmp_path)!r}))) == 2

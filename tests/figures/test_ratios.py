@@ -11,6 +11,7 @@ from collbench.errors import UsageError
 from collbench.figures.ratios import check, draw, figure
 from collbench.measurement import Reported
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from tests.conftest import case, measurement
 
 SIZES = (64, 4096, 2**20)
@@ -29,7 +30,7 @@ def run(name: str, seed: int, factor: float = 1.0, collectives: tuple[str, ...] 
         for nbytes in SIZES
         for implementation in ("mpi", "ring-flags")
     )
-    return Run(Path(name) / "run.jsonl", {}, results, True)
+    return Run(Path(name) / "run.jsonl", Header(), results, True)
 
 
 def test_every_kind_of_case_of_every_comparison_has_a_panel() -> None:
@@ -69,7 +70,12 @@ def test_ratios_and_intervals_are_where_they_belong() -> None:
 def test_a_ratio_of_which_nothing_is_known_is_hollow() -> None:
     """And has no interval."""
     base, new = (
-        Run(Path(name), {}, (Reported(case(), "nccl", "gpu", seconds, "mean"), measurement("mpi", (1e-6,) * 9)), True)
+        Run(
+            Path(name),
+            Header(),
+            (Reported(case(), "nccl", "gpu", seconds, "mean"), measurement("mpi", (1e-6,) * 9)),
+            True,
+        )
         for name, seconds in (("a", 1e-5), ("b", 2e-5))
     )
     drawn = figure([compare(base, new)])
@@ -82,7 +88,7 @@ def test_a_ratio_of_which_nothing_is_known_is_hollow() -> None:
 
 def test_nothing_to_draw_is_no_file(tmp_path: Path) -> None:
     """Rather than an empty one."""
-    nothing: Comparison = compare(run("base", 1), Run(Path("x"), {}, (), True))
+    nothing: Comparison = compare(run("base", 1), Run(Path("x"), Header(), (), True))
     assert draw([nothing], [tmp_path / "x.png"]) == []
     assert not list(tmp_path.iterdir())
 

@@ -11,6 +11,7 @@ from matplotlib.text import Text
 from collbench.figures import curves, styles
 from collbench.figures.curves import Wanted
 from collbench.figures.styles import STYLES, Style
+from collbench.note import Note
 from collbench.runs.file import Run
 from tests.figures.test_curves import lines, run, sweep, ticks
 
@@ -21,7 +22,7 @@ each_style = pytest.mark.parametrize("style", STYLES.values(), ids=lambda style:
 
 def topologies(count: int, *implementations: str) -> list[Run]:
     names = ("2 x AMD EPYC, 128 cores", "RTX 4090 on PCIe 4 without P2P", "NVSwitch", "DGX H100")
-    note = "oversubscribed: 4 ranks share 2 cores"
+    note = Note.of("oversubscribed: 4 ranks share 2 cores")
     return [run(*sweep(*implementations, sizes=SIZES, note=note), topology=name, name=name) for name in names[:count]]
 
 

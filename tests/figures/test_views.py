@@ -15,7 +15,9 @@ from collbench.figures import curves, overlay, styles, views
 from collbench.figures.curves import Wanted
 from collbench.measure.predicted import topology_record
 from collbench.measurement import Measurement, Prediction, Reported
+from collbench.note import Note
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from collbench.topology.devices import Gpu, Kind, Link, NvLink
 from collbench.topology.files import load
 from collbench.topology.topology import Topology
@@ -38,7 +40,9 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
     for of in (case(size, collective, ranks=ranks) for size in FEW):
         seconds = 10e-6 + of.nbytes / 50e9
         found.append(Prediction(of, "nccl", seconds, seconds / 2, seconds * 2))
-    return Run(Path(f"runs/{name}/run.jsonl"), {"topology": topology_record(system)}, tuple(found), True)
+    return Run(
+        Path(f"runs/{name}/run.jsonl"), Header.from_json({"topology": topology_record(system)}), tuple(found), True
+    )
 
 
 def discovered(ranks: int, gpus: int = 8) -> Run:
@@ -46,7 +50,7 @@ def discovered(ranks: int, gpus: int = 8) -> Run:
     links = tuple(Link(a, b, Kind.NVSWITCH, p2p="yes") for a, b in combinations(range(gpus), 2))
     topology = Topology("gpu", ranks, gpus=(H100,) * gpus, links=links)
     results = tuple(measured("nccl", case(size, ranks=ranks), platform="gpu") for size in FEW)
-    return Run(Path("runs/a/run.jsonl"), {"topology": topology.to_json()}, results, True)
+    return Run(Path("runs/a/run.jsonl"), Header.from_json({"topology": topology.to_json()}), results, True)
 
 
 @pytest.mark.parametrize("quantity", views.QUANTITIES, ids=lambda each: each.name)
@@ -201,7 +205,7 @@ def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_impleme
 
 def test_an_overlay_of_one_topology_goes_by_the_names_of_the_runs() -> None:
     """The title says the topology once, and of which run a remark is."""
-    before, after = run(*sweep("mpi"), name="before"), run(*sweep("mpi", note="oversubscribed"), name="after")
+    before, after = run(*sweep("mpi"), name="before"), run(*sweep("mpi", note=Note(oversubscribed=True)), name="after")
     figure = drawn("overlay-latency", before, after, overlay=True)
     assert labels(figure)[:2] == ["before", "after"]
     assert figure.axes[0].get_title(loc="left") == "2 sockets, 4 ranks\nafter: oversubscribed"
@@ -263,10 +267,10 @@ def test_colours_of_topologies_differ_in_grey_print() -> None:
 def test_what_auto_picked_is_no_remark_but_what_else_it_says_is() -> None:
     """It picks anew at each size, which the table tells."""
     picks = [
-        measured("auto", case(size), note=f"picked {name}; oversubscribed")
+        measured("auto", case(size), note=Note(picked=name, oversubscribed=True))
         for size, name in zip(FEW, ("one-shot-ll", "ring-ll", "two-shot"), strict=False)
     ]
-    plain = sweep("mpi", sizes=FEW, note="oversubscribed")
+    plain = sweep("mpi", sizes=FEW, note=Note(oversubscribed=True))
     for quantity in curves.DEFAULT:
         title = drawn(quantity, run(*plain, *picks)).axes[0].get_title(loc="left")
         assert title == "2 sockets, 4 ranks\noversubscribed"
@@ -280,7 +284,9 @@ def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], re
     """By which tool, and of which lines where others were measured here."""
     words = "mean of 20 operations"
     rows = tuple(Reported(each.case, "nccl", "gpu", each.typical, words) for each in sweep("nccl"))
-    imported = Run(Path("log.jsonl"), {"topology": {"name": "DGX", "platform": "gpu"}, **header}, rows, True)
+    imported = Run(
+        Path("log.jsonl"), Header.from_json({"topology": {"name": "DGX", "platform": "gpu"}, **header}), rows, True
+    )
     figure = drawn("latency", imported)
     assert lines(figure.axes[0])["nccl"][1] == [row.seconds for row in rows]
     assert figure.axes[0].get_title(loc="left") == f"DGX, 4 ranks\n{remark}"

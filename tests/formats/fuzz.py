@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from collbench.cli._table import row, title
+from collbench.cli._table import row
 from collbench.errors import CollbenchError
 from collbench.figures.panels import panels
 from collbench.formats import read_tests, written
@@ -22,6 +22,7 @@ from collbench.formats.exported import select
 from collbench.formats.imported import Hints, grouped, remarks
 from collbench.formats.source import decode
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from collbench.runs.records import to_line, to_result
 
 LONGEST = 2.0  # seconds for one input
@@ -83,7 +84,7 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
     except CollbenchError as error:
         return type(error).__name__
     for run in runs:
-        drawn = [title(result.case) + row(result, None) for result in run.results]
+        drawn = [result.case.title + row(result, None) for result in run.results]
         assert all(line.isprintable() for line in drawn)
         panels([run])
         for wanted in written().values():
@@ -91,11 +92,11 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
     return "results" if runs else "nothing kept"
 
 
-def as_run(header: dict[str, object], results: list[object]) -> Run:
+def as_run(header: Header, results: list[object]) -> Run:
     """What a run file would say, by way of its JSON."""
     lines = [json.dumps(to_line(result), allow_nan=False) for result in results]  # type: ignore[arg-type]
     read = [to_result(json.loads(line)) for line in lines]
-    stored = json.loads(json.dumps(header, allow_nan=False))
+    stored = Header.from_json(json.loads(json.dumps(header.to_json(), allow_nan=False)))
     return Run(Path("run.jsonl"), stored, tuple(each for each in read if each), True)
 
 

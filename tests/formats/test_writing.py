@@ -14,6 +14,7 @@ from collbench.formats.nccl_tests.write_text import shrunk
 from collbench.formats.source import decode
 from collbench.measurement import Failed, Measurement, Mismatch, Observed, Prediction, Result
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, Golden, golden_tests, parsed, reported, run_of
 
@@ -33,7 +34,7 @@ def own_run(*results: Result, **header: object) -> Run:
     """As a sweep leaves it."""
     topology = {"name": "2 ranks on 1 x AMD EPYC, 2 cores", "platform": "cpu", "ranks": 2, "gpus": []}
     facts = {"topology": topology | {"sockets": [{"name": "AMD EPYC"}]}, "environment": {"host": "vm"}}
-    return Run(Path("run.jsonl"), facts | header, results, True)
+    return Run(Path("run.jsonl"), Header.from_json(facts | header), results, True)
 
 
 def measured(nbytes: int, *seconds: float, name: str = "ring-flags", **changes: object) -> Measurement:
@@ -118,7 +119,7 @@ def test_what_is_written_reads_back_to_the_same_values(name: str) -> None:
     expected = {each.case: each.typical if name == "csv" else sum(each.seconds) / len(each.seconds) for each in held}
     for row in read:
         assert row.seconds == pytest.approx(expected[row.case], rel=0, abs=0.0051e-6)
-        assert row.wrong in (0, None)
+        assert row.wrong_elements in (0, None)
     assert len(left) == (2 if name == "osu" else 0)
 
 
@@ -128,7 +129,7 @@ def test_every_import_can_be_written_as_every_format(golden: str, facts: Golden,
     """And read again to the same times, where the other format has room for the row."""
     run = run_of(golden_tests(golden))
     for implementation in dict.fromkeys(result.implementation for result in run.results):
-        if name == "nccl-tests-json" and len(run.header["imported"]["tests"]) > 1:
+        if name == "nccl-tests-json" and len(run.header.imported.tests) > 1:
             with pytest.raises(UsageError, match="one test a file"):
                 export(run, name, implementation)
             continue
@@ -158,7 +159,7 @@ def test_wrong_rows_are_written_as_wrong() -> None:
     assert rows_of(text)[0].split()[5:9] == ["N/A", "N/A", "N/A", "7"]
     assert "# Out of bounds values : 1 FAILED" in text
     (row,) = reported(parsed(text))
-    assert (row.wrong, row.right) == (7, False)
+    assert (row.wrong_elements, row.right) == (7, False)
 
 
 def test_unchecked_rows_have_no_count() -> None:

@@ -86,8 +86,8 @@ def launcher(processes: int) -> list[str]:
 
 def here_of(run: Run, gpus: int, processes: int = 1) -> refusals.Here:
     """What decides about refusals, from a run file."""
-    versions = run.part("environment").get("versions", {})
-    ranks = run.part("sweep")["ranks"]
+    versions = run.header.environment.versions
+    ranks = run.header.sweep.ranks
     return refusals.Here(ranks, gpus, processes, refusals.nccl_number(versions.get("nccl", "")))
 
 

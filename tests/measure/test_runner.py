@@ -13,6 +13,7 @@ from collbench.errors import CaseFailed, Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Mismatch, Skipped
+from collbench.note import Note
 from collbench.platforms.roles import Prepared
 from tests.conftest import case
 
@@ -26,7 +27,7 @@ class ToyPlatform:
     seconds: dict[str, Callable[[], float]]
     wrong: Callable[[str, int], bool] = lambda name, launch: False
     name: str = "toy"
-    note: str = "toy note"
+    note: Note = Note.of("toy note")
     region: float = 200e-6
     log: list[tuple[str, Any]] = field(default_factory=list)
     running: str = ""
@@ -274,5 +275,5 @@ def test_notes_of_platform_and_implementation_reach_the_row() -> None:
     platform = ToyPlatform({"a": constant(1e-3)})
     (result,) = run(platform, iters=1)
     assert isinstance(result, Measurement)
-    assert result.note == "toy note; a note"
+    assert str(result.note) == "toy note; a note"
     assert result.estimate == 3e-6

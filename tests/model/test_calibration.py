@@ -12,6 +12,7 @@ from collbench.model.calibrate import calibration_of
 from collbench.model.equation import Calibration
 from collbench.model.predict import curve
 from collbench.runs.file import Run
+from collbench.runs.header import Header
 from collbench.topology import files, schema
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
@@ -30,7 +31,7 @@ def run_of(system: System, how: Calibration | None, collectives: tuple[str, ...]
             Measurement(each.case, "nccl", "gpu", 1, (each.seconds,) * 7)
             for each in curve(system, cases, calibration=how)
         ]
-    return Run(Path("run.jsonl"), {}, tuple(rows), complete=True)
+    return Run(Path("run.jsonl"), Header(), tuple(rows), complete=True)
 
 
 @pytest.mark.parametrize("name", files.names())

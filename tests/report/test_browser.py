@@ -19,6 +19,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from collbench import report
 from collbench.measurement import Prediction, Skipped
+from collbench.note import Note
 from collbench.runs.file import read
 from collbench.units import format_seconds, format_size
 from tests.conftest import case, measurement
@@ -114,7 +115,7 @@ def page(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) ->
     rows = [
         duration for name, rate in zip(NAMES, (5e9, 2e9, 9e9, 7e9), strict=True) for duration in times(2e-6, rate, name)
     ]
-    noted = [replace(row, note="<b>bold</b> <a href='https://example.org'>link</a>") for row in rows]
+    noted = [replace(row, note=Note.of("<b>bold</b> <a href='https://example.org'>link</a>")) for row in rows]
     header = {"environment": {"host": SCRIPT, "versions": {}, "variables": {}}, "topology": {"name": SCRIPT}}
     measured = write(folder / "measured", *noted, Skipped(case(), "nvls", "cpu", "no such switch"), header=header)
     model = [Prediction(case(nbytes=size), "mpi", 3e-6, 1e-6, 9e-6) for size in SIZES[:6]]

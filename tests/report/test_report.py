@@ -21,10 +21,12 @@ from collbench.cli.report import command
 from collbench.errors import RunFileError, UsageError
 from collbench.figures.styles import LOOKS
 from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.note import Note
 from collbench.report import data, lesson
 from collbench.report.markup import data_block, tag
 from collbench.report.sanitize import oddity, plain, sound
 from collbench.runs.file import NAME, Writer, read
+from collbench.runs.header import Header
 from tests.conftest import ROOT, case, measurement
 from tests.runs.test_file import RESULTS
 
@@ -43,7 +45,7 @@ def times(latency: float, rate: float, name: str) -> Iterator[Measurement]:
 def write(folder: Path, *results: Result, header: dict[str, object] | None = None) -> Path:
     """A run file."""
     with Writer(folder) as writer:
-        writer.header({"topology": {"name": "here"}, **(header or {})})
+        writer.header(Header.from_json({"topology": {"name": "here"}, **(header or {})}))
         for result in results:
             writer.append(result)
         writer.end("2026-01-01T00:00:00+00:00", 0)
@@ -172,7 +174,10 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
     """With its reason where there is no number."""
     mismatch = Mismatch(1, 7, 0, "3.5", "4.5", 12)
     kinds = [*RESULTS, replace(measurement("ring-ll"), seconds=(), mismatch=mismatch)]
-    kinds += [Reported(case(nbytes=64), "nccl", "gpu", 1e-5, "mean", wrong=3), measurement("two-shot", (), nbytes=8)]
+    kinds += [
+        Reported(case(nbytes=64), "nccl", "gpu", 1e-5, "mean", wrong_elements=3),
+        measurement("two-shot", (), nbytes=8),
+    ]
     assert {type(kind) for kind in kinds} >= {Measurement, Skipped, Failed, Reported, Prediction, Explanation}
     text = Text(built(write(tmp_path / "run", *kinds))).text
     for words_ in (
@@ -209,7 +214,7 @@ def test_predictions_have_the_picture_of_their_system(tmp_path: Path, collbench:
 def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
     """`--as` says what it should have been, and the table says how far off it was."""
     rows = [
-        Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 2**power / 1e9 + 1e-3, "mean", wrong=0)
+        Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 2**power / 1e9 + 1e-3, "mean", wrong_elements=0)
         for power in range(10, 30)
     ]
     page = report.build([read(write(tmp_path / "run", *rows))], "dgx-h100")
@@ -258,7 +263,7 @@ def test_text_of_a_run_file_stays_text(tmp_path: Path) -> None:
         measurement(nasty, nbytes=64),
         Skipped(case(), nasty, nasty, nasty),
         Failed(case(), "mpi", "cpu", nasty),
-        replace(measurement(), note=nasty),
+        replace(measurement(), note=Note(spin=nasty, picked=nasty, remarks=(nasty,))),
         Prediction(case(), nasty, 2e-6, 1e-6, 3e-6, nasty, nasty, nasty),
     ]
     environment = {"host": nasty, "versions": {nasty: nasty}, "variables": {nasty: nasty}}
@@ -385,7 +390,7 @@ def test_a_large_run_fits(tmp_path: Path) -> None:
     assert page[page.index('id="rows"') :].count('<tr><th scope="row">') == len(rows) == 2000
     drawn = data_of(page)
     assert sum(len(line["sizes"]) for figure in drawn["figures"] for line in figure["lines"]) == 2000  # type: ignore[attr-defined]
-    noted = [replace(row, seconds=samples[:7], note="<&>" * 200) for row in rows] * 3
+    noted = [replace(row, seconds=samples[:7], note=Note.of("<&>" * 200)) for row in rows] * 3
     page = built(write(tmp_path / "more", *noted))
     assert len(page.encode()) < MOST
     assert "more rows are left out" in page

@@ -22,7 +22,9 @@ from collbench.measurement import (
     Span,
     Track,
 )
+from collbench.note import Note, Sharing
 from collbench.runs.file import FORMAT, NAME, TornLine, Writer, read
+from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
@@ -35,16 +37,31 @@ TRACK = Track(
     spent=dict.fromkeys(PHASES, 1e-7) | {WAITED: 1e-6},
     spans=(Span(WAITED, 0.0, 1e-6), Span(MOVED, 1e-6, 1e-7)),
 )
+NOTE = Note(Sharing(4, 1, processes=True), oversubscribed=True, spin="busy", picked="ring-ll", remarks=("a; b", "c"))
 RESULTS: list[Result] = [
-    measurement(seconds=(1e-6, 2e-6, 3.3e-7)),
+    replace(measurement(seconds=(1e-6, 2e-6, 3.3e-7)), note=NOTE),
     Skipped(case("broadcast", root=1), "ring-flags", "cpu", "allreduce only"),
     Failed(case(in_place=True), "mpi", "cpu", "a rank died"),
     Reported(
-        case(), "nccl", "gpu", 1.29e-5, "mean", wrong=0, samples=(1e-5, 2e-5), printed={"time": "12.90"}, note="x"
+        case(),
+        "nccl",
+        "gpu",
+        1.29e-5,
+        "mean",
+        wrong_elements=0,
+        samples=(1e-5, 2e-5),
+        printed={"time": "12.90"},
+        note=Note.of("x"),
     ),
-    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", "NICs at 50%"),
+    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note(picked="ring-ll", remarks=("NICs at 50%",))),
     Explanation(
-        case(), "ring-flags", "cpu", 2e-6, 2.1e-6, (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)), "busy"
+        case(),
+        "ring-flags",
+        "cpu",
+        2e-6,
+        2.1e-6,
+        (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)),
+        Note(spin="busy"),
     ),
 ]
 
@@ -52,7 +69,7 @@ RESULTS: list[Result] = [
 def written(folder: Path, *results: Result, whole: bool = True) -> Path:
     """A run file with these results."""
     with Writer(folder) as writer:
-        writer.header({"topology": {"name": "here"}})
+        writer.header(Header.from_json({"topology": {"name": "here"}}))
         for result in results:
             writer.append(result)
         if whole:
@@ -65,7 +82,7 @@ def test_results_read_back_as_they_were(tmp_path: Path) -> None:
     run = read(written(tmp_path, *RESULTS))
     assert list(run.results) == RESULTS
     assert run.complete
-    assert run.header["topology"] == {"name": "here"}
+    assert run.header.topology.name == "here"
 
 
 def test_a_wrong_result_keeps_where_it_is_wrong() -> None:
@@ -95,7 +112,7 @@ def test_a_folder_stands_for_its_run_file(tmp_path: Path) -> None:
 def test_each_result_is_on_disk_before_the_next(tmp_path: Path) -> None:
     """A reader sees it while the run goes on."""
     with Writer(tmp_path) as writer:
-        writer.header({})
+        writer.header(Header())
         writer.append(RESULTS[0])
         run = read(tmp_path)
         assert run.results == (RESULTS[0],)

@@ -24,6 +24,7 @@ from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runs import Filter, History, pick, tags
 from collbench.runs.file import INTERRUPTED, NAME, Run, Writer, read
+from collbench.runs.header import Header
 from collbench.runs.index import Index
 from collbench.runs.listing import first_second, last_second
 from collbench.runs.scan_folder import Facts, scan
@@ -63,7 +64,7 @@ def write(
     """A run file as a sweep leaves it."""
     with Writer(folder) as writer:
         facts = {"started": DAY.format(day), "environment": {"host": "node1.lab"}, "topology": {"name": topology}}
-        writer.header(facts | header)
+        writer.header(Header.from_json(facts | header))
         for result in results:
             writer.append(result)
         if complete:
@@ -93,7 +94,7 @@ def test_facts_of_a_run(tmp_path: Path) -> None:
         Measurement(case("broadcast", ranks=4), "mpi", "cpu", 1, (), Mismatch(0, 0, 0, "1", "2", 1)),
         Failed(case(), "ring-ll", "cpu", "hung"),
         Skipped(case(), "nvls", "cpu", "no switch"),
-        Reported(case(), "nccl", "gpu", seconds=1e-6, statistic="mean", wrong=3),
+        Reported(case(), "nccl", "gpu", seconds=1e-6, statistic="mean", wrong_elements=3),
     ]
     header = {"imported": {"tool": "nccl-tests"}, "interleaved": {"id": "7", "setting": "NCCL_ALGO=Ring"}}
     path = write(tmp_path / "run", 5, rows, **header)
@@ -718,7 +719,7 @@ def test_a_run_without_times_has_no_baseline(folder: Path) -> None:
 def test_a_run_that_is_no_file_yet_comes_after_all(folder: Path) -> None:
     """`new` may be in memory only."""
     new = read(folder / "run1")
-    made = Run(Path("nowhere"), {**new.header, "started": ""}, new.results, True)
+    made = Run(Path("nowhere"), replace(new.header, started=""), new.results, True)
     assert pick("last", made, folder).parent.name == "run3"
 
 

@@ -7,7 +7,7 @@ of rows and curves that have an interval).  The rules are in docs/analysis.md.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from collbench.analysis.compare.bootstrap import FEWEST
@@ -72,7 +72,7 @@ def compare(
         rows=tuple(rows),
         together=tuple(wholes),
         unmatched=tuple(unmatched(base, new, selected)),
-        differences=tuple(differences(base.header, new.header)),
+        differences=tuple(differences(base.header.to_json(), new.header.to_json())),
         margin=margin,
         confidence=confidence,
         remarks=(*remarks, *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
@@ -90,8 +90,8 @@ def _timed(result: object) -> bool:
 
 def _interleaved(base: Run, new: Run) -> bool:
     """Whether they are the halves of one run."""
-    one, other = (run.part("interleaved").get("id") for run in (base, new))
-    return one is not None and one == other
+    one, other = base.header.interleaved.id, new.header.interleaved.id
+    return bool(one) and one == other
 
 
 def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
@@ -136,7 +136,7 @@ def _rounds_match(one: Observed, new: Observed) -> bool:
 def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
     curves: dict[object, list[tuple[int, Estimate]]] = {}
     for (one, _), found in zip(pairs, estimates, strict=True):
-        curves.setdefault((replace(one.case, nbytes=0), one.implementation), []).append((one.case.nbytes, found))
+        curves.setdefault((one.case.kind, one.implementation), []).append((one.case.nbytes, found))
     return scatter([sorted(curve, key=lambda each: each[0]) for curve in curves.values()])
 
 

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together
-from collbench.cli._table import title
 from collbench.errors import UsageError
 from collbench.units import format_seconds, format_size, printable
 
@@ -59,7 +58,7 @@ def name(each: Judged) -> str:
     case, implementation = (
         (each.base.case, each.base.implementation) if isinstance(each, Row) else (each.case, each.implementation)
     )
-    return f"{title(case)}, {sizes(each)}, {printable(implementation)}"
+    return f"{case.title}, {sizes(each)}, {printable(implementation)}"
 
 
 def sizes(each: Judged) -> str:

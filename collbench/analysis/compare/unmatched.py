@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.cases import Case
-from collbench.measurement import Explanation, Failed, Measurement, Observed, Prediction, Reported, Result, Skipped
+from collbench.measurement import Explanation, Failed, Measurement, Observed, Outcome, Prediction, Result, Skipped
 from collbench.runs.file import Run
 
 Key = tuple[Case, str]
 Selected = Callable[[Case, str], bool] | None
 
-RIGHT, MISSING, WRONG, SKIPPED, FAILED = "right", "missing", "wrong", "skipped", "failed"
+RIGHT, MISSING = "right", "missing"
+WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAILED.value
 CUT_OFF = "missing (the run was cut off)"
 
 
@@ -55,19 +56,15 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
 
 
 def _state(result: Result | None, run: Run) -> str:
-    if isinstance(result, Skipped | Failed):
-        return SKIPPED if isinstance(result, Skipped) else FAILED
-    if isinstance(result, Observed) and not _wrong(result):
-        checked_only = isinstance(result, Measurement) and not result.seconds
-        return "not timed" if checked_only or result.case.nbytes == 0 or min(result.times) <= 0 else RIGHT
-    return WRONG if result else MISSING if run.complete else CUT_OFF
-
-
-def _wrong(result: Observed) -> bool:
-    return bool(result.mismatch if isinstance(result, Measurement) else isinstance(result, Reported) and result.wrong)
+    if result is None:
+        return MISSING if run.complete else CUT_OFF
+    if result.outcome is not Outcome.OK:
+        return str(result.outcome.value)
+    timed = isinstance(result, Observed) and result.case.nbytes and min(result.times, default=0) > 0
+    return RIGHT if timed else "not timed"
 
 
 def _reason(result: Result | None) -> str:
     if isinstance(result, Skipped | Failed):
         return result.reason
-    return str(result.mismatch) if isinstance(result, Measurement) and result.mismatch else ""
+    return result.wrong if isinstance(result, Measurement) else ""

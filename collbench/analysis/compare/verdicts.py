@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from statistics import fmean, stdev
@@ -119,4 +119,4 @@ def _looks(logs: Sequence[float]) -> float:
 
 
 def _kind(result: Observed) -> Case:
-    return replace(result.case, nbytes=0)
+    return result.case.kind

@@ -18,7 +18,7 @@ APART = 2.0  # a measured time over the expected one that is worth a remark
 
 def remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
     """One sentence each, of one curve by ascending size; `known` is the fit to just these rows, if there is one."""
-    yield from dict.fromkeys(f"the rows say: {row.note}" for row in rows if row.note)
+    yield from dict.fromkeys(f"the rows say: {row.note}" for row in rows if str(row.note))
     wide = [row for row in rows if _halfwidth(row) > WIDE]
     if wide:
         worst = max(wide, key=_halfwidth)
@@ -57,7 +57,7 @@ def _rate(own: CurveFit) -> str:
 def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
     """Hand-written rungs on CPUs, by counts of waits and bytes and the constants of one CPU."""
     way, kind = implementations().get(rows[0].implementation), platforms().get(rows[0].platform)
-    if not kind or not kind.fitted or not way or not way.cost or any("oversubscribed" in row.note for row in rows):
+    if not kind or not kind.fitted or not way or not way.cost or any(row.note.oversubscribed for row in rows):
         return
     try:
         ratios = [row.typical / kind.fitted.seconds(way.cost(row.case), row.case.nbytes) for row in rows]

@@ -57,12 +57,12 @@ class Curve:
 
 def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
     """Every curve of the runs, fitted without the sizes that are held back; UsageError if they are of two machines."""
-    machines = dict.fromkeys(str(run.part("topology").get("name", "?")) for run in runs)
+    machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
     groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}
     for each in measured(runs):
-        sizes = groups.setdefault((replace(each.case, nbytes=0), each.implementation), {})
+        sizes = groups.setdefault((each.case.kind, each.implementation), {})
         sizes[each.case.nbytes] = sizes.get(each.case.nbytes, ()) + each.times
     return [_fitted(Curve(case, name, sizes), held_back) for (case, name), sizes in groups.items()]
 
@@ -161,7 +161,7 @@ def all_crossings(found: Sequence[Curve], runs: Sequence[Run], libraries: Sequen
     fits = {(curve.case, curve.implementation): curve.fit for curve in found if curve.fit}
     crossed = []
     for contest in contests(measured(runs), libraries):
-        case = replace(contest.case, nbytes=0)
+        case = contest.case.kind
         library, challenger = fits.get((case, contest.library)), fits.get((case, contest.challenger))
         if library and challenger:
             names = case, contest.library, contest.challenger

@@ -28,6 +28,7 @@ from collbench.formats.nccl_tests.ranks import possible_ranks
 from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
 from collbench.measurement import Reported
+from collbench.note import Note
 from collbench.runs.environment import variables
 
 PLACES = ("out_of_place", "in_place")
@@ -186,10 +187,10 @@ class _Log:
             self._platform,
             seconds=microseconds(found.get("cpu_time" if on_cpu else "time")),
             statistic=self._statistic(own),
-            wrong=count(found.get("nwrong")),
+            wrong_elements=count(found.get("nwrong")),
             samples=_samples(_object(own.get(f"{place}_per_iter")).get("times_us")),
             printed=printed,
-            note=", ".join(filter(None, notes)),
+            note=Note.of(", ".join(filter(None, notes))),
         )
 
     def _statistic(self, entry: Mapping[str, Any]) -> str:

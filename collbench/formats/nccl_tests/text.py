@@ -14,6 +14,7 @@ from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, Secti
 from collbench.formats.nccl_tests.write_text import write
 from collbench.formats.source import HEAD, Source, clean, count, exact, microseconds, number
 from collbench.measurement import Reported
+from collbench.note import Note
 
 NAME = "nccl-tests"
 
@@ -88,9 +89,9 @@ def _reported(facts: Facts, case: Case, words: Mapping[str, str], printed: Mappi
         exported[1],
         seconds=microseconds(words["cputime" if on_cpu else "time"]),
         statistic=f"mean of {how_many} operations and of the ranks, unless -a said otherwise",
-        wrong=count(words["#wrong"]) if "#wrong" in words else 0 if number(error) == 0 else None,
+        wrong_elements=count(words["#wrong"]) if "#wrong" in words else 0 if number(error) == 0 else None,
         printed=printed,
-        note=", ".join(filter(None, notes)),
+        note=Note.of(", ".join(filter(None, notes))),
     )
 
 

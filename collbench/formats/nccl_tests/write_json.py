@@ -6,7 +6,7 @@ from typing import Any
 
 from collbench import __version__
 from collbench.errors import UsageError
-from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong
+from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong_elements
 from collbench.formats.nccl_tests.loose_json import dump, restored
 from collbench.formats.nccl_tests.write_text import code, devices, program
 from collbench.measurement import Measurement, Observed, Reported
@@ -23,14 +23,14 @@ def write(selection: Selection) -> str:
         names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in found)
         raise UsageError(f"{NAME} holds one test a file, and this run has {len(found)} ({names}); export nccl-tests")
     (part,) = found
-    made = _own(part) if part.test.get("format") == NAME else _made(part, selection)
+    made = _own(part) if part.test.format == NAME else _made(part, selection)
     return dump(made)
 
 
 def _own(part: Part) -> dict[str, Any]:
-    values = mapping(restored(part.layout.get("values")))
+    values = mapping(restored(part.test.layout.get("values")))
     entries = [_entry(line) for line in part.lines]
-    keys = texts(part.layout.get("keys"))
+    keys = texts(part.test.layout.get("keys"))
     return {key: entries if key == "results" else values.get(key) for key in keys} | {"results": entries}
 
 
@@ -48,15 +48,15 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
     first = part.lines[0].any
     sizes = sorted(line.case.nbytes for line in part.lines)
     every = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong(each)) for each in every)
+    bad = sum(bool(wrong_elements(each)) for each in every)
     rates = [_rates(each)[1] for each in every if mean_seconds(each) > 0]
     ranks = first.case.ranks
     return {
         "version": 3,
-        "start_time": str(selection.fact("started") or "")[:19].replace("T", " "),
+        "start_time": selection.header.started[:19].replace("T", " "),
         "args": [program(first.case.collective)],
-        "env": [f"{name}={value}" for name, value in mapping(selection.fact("environment", "variables")).items()],
-        "nccl_version": code(str(selection.fact("environment", "versions", "nccl") or "")),
+        "env": [f"{name}={value}" for name, value in selection.header.environment.variables.items()],
+        "nccl_version": code(selection.header.environment.versions.get("nccl", "")),
         "collbench": {
             "version": __version__,
             "implementation": first.implementation,
@@ -71,7 +71,7 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
             "warmup_iters": 1,
             "iterations": part.iterations,
             "aggregated_iterations": 1,
-            "validation": int(all(wrong(each) is not None for each in every)),
+            "validation": int(all(wrong_elements(each) is not None for each in every)),
             "graph": 0,
             "devices": devices(selection, ranks)[:1],  # one for each process, as there
         },
@@ -107,7 +107,7 @@ def _rates(result: Observed) -> tuple[float, float]:
 
 def _figures(result: Observed) -> Mapping[str, Any]:
     """Microseconds and GB/s with six decimals; "nan" where there is no time."""
-    elements = wrong(result)
+    elements = wrong_elements(result)
     told = None if elements is None else float(elements)
     if mean_seconds(result) <= 0:
         return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": told}

@@ -6,9 +6,10 @@ from typing import Any
 
 from collbench.collectives import Collective
 from collbench.datatypes import NONE
-from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, signature, texts, wrong
+from collbench.formats.exported import Line, Part, Selection, mean_seconds, parts, signature, texts, wrong_elements
 from collbench.formats.source import clean
 from collbench.measurement import Observed
+from collbench.runs.header import Device
 
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 """Programs of nccl-tests that are not called as collbench calls the collective."""
@@ -49,31 +50,26 @@ def listed(selection: Selection, ranks: int) -> list[str]:
 
 def devices(selection: Selection, ranks: int) -> list[dict[str, Any]]:
     """The same as fields, by the names of nccl-tests' JSON."""
-    host = clean(selection.fact("environment", "host") or "unknown", 64).replace(" ", "_")
-    found = selection.fact("topology", "gpus") or selection.fact("topology", "sockets")
-    known = [mapping(each) for each in found] if isinstance(found, list) and found else [{}]
-    name = _kind(selection)
+    host = clean(selection.header.environment.host or "unknown", 64).replace(" ", "_")
+    topology = selection.header.topology
+    known = topology.gpus or topology.sockets or (Device(),)
+    name = _kind(topology.name or "unknown")
     return [
         {
             "rank": rank,
             "group": 0,
             "pid": 0,
-            "hostname": clean(_of(known, rank).get("host") or host, 64).replace(" ", "_"),
+            "hostname": clean(known[rank % len(known)].host or host, 64).replace(" ", "_"),
             "device": rank % len(known) if len(known) > 1 else 0,
             "device_hex": "0000:00:00",
-            "device_info": clean(_of(known, rank).get("name") or name, 64),
+            "device_info": clean(known[rank % len(known)].name or name, 64),
         }
         for rank in range(ranks)
     ]
 
 
-def _of(known: list[Any], rank: int) -> Any:
-    return known[rank % len(known)]
-
-
-def _kind(selection: Selection) -> str:
+def _kind(name: str) -> str:
     """What all ranks live on, from the topology's name: `8 x NVIDIA H100 on 2 nodes`."""
-    name = str(selection.fact("topology", "name") or "unknown")
     found = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", name)
     return found[1] if found else name
 
@@ -91,16 +87,16 @@ HEADER = (
 
 def write(selection: Selection) -> str:
     """The text of a log with every test."""
-    found = [_own(part) if part.test.get("format") == NAME else _made(part, selection) for part in parts(selection)]
+    found = [_own(part) if part.test.format == NAME else _made(part, selection) for part in parts(selection)]
     return "\n".join(line for lines in found for line in lines) + "\n"
 
 
 def _own(part: Part) -> Iterator[str]:
     """As it was, without what other programs printed in between."""
-    yield from texts(part.layout.get("before"))
+    yield from texts(part.test.layout.get("before"))
     for line in part.lines:
         yield str(line.printed.get("line", ""))
-    yield from texts(part.layout.get("after"))
+    yield from texts(part.test.layout.get("after"))
 
 
 def _made(part: Part, selection: Selection) -> Iterator[str]:
@@ -111,7 +107,7 @@ def _made(part: Part, selection: Selection) -> Iterator[str]:
     yield _settings(part)
     yield from ("#", "# Using devices", *listed(selection, ranks), "#", *HEADER)
     yield from map(_row, part.lines)
-    if part.complete:
+    if part.test.complete:
         yield from _footer(part)
 
 
@@ -119,7 +115,7 @@ def _settings(part: Part) -> str:
     sizes = sorted({line.case.nbytes for line in part.lines})
     factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 and sizes[0] else 2
     iters = part.iterations
-    checked = all(wrong(place) is not None for line in part.lines for place in line.places if place)
+    checked = all(wrong_elements(place) is not None for line in part.lines for place in line.places if place)
     return (
         f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) warmup iters: 1 "
         f"iters: {iters} agg iters: 1 validation: {int(checked)} graph: 0"
@@ -136,7 +132,7 @@ def _row(line: Line) -> str:
 
 def _place(result: Observed) -> str:
     """Without a time it may still say how many elements are wrong."""
-    seconds, elements = mean_seconds(result), wrong(result)
+    seconds, elements = mean_seconds(result), wrong_elements(result)
     told = "    N/A" if elements is None else f"  {elements:6g}"
     if seconds <= 0:
         return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{told}"
@@ -147,7 +143,7 @@ def _place(result: Observed) -> str:
 
 def _footer(part: Part) -> Iterator[str]:
     found = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong(each)) for each in found)
+    bad = sum(bool(wrong_elements(each)) for each in found)
     timed = [each for each in found if mean_seconds(each) > 0]
     rates = [each.case.nbytes / mean_seconds(each) for each in timed]
     buses = [rate * each.case.collective.bus_factor(each.case.ranks) for rate, each in zip(rates, timed, strict=True)]

@@ -11,6 +11,7 @@ from collbench.measurement import Prediction
 from collbench.model.equation import SIZES, Floats
 from collbench.model.network.what_if import Effect, effect, pattern_of, slowed
 from collbench.model.predict import curve
+from collbench.note import Note
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
 _effect = lru_cache(maxsize=512)(effect)
@@ -56,13 +57,13 @@ def _times_as_long(system: System, case: Case, implementation: str, what_ifs: tu
 
 
 def _slower(prediction: Prediction, times: float, network: Effect) -> Prediction:
-    noted = f"NICs at {network.factor:.0%}" if network.factor < 1 else ""
+    slower = Note.of(f"NICs at {network.factor:.0%}" if network.factor < 1 else "")
     return replace(
         prediction,
         seconds=prediction.seconds * times,
         low=prediction.low * times,
         high=prediction.high * times,
-        note="; ".join(filter(None, [prediction.note, noted])),
+        note=prediction.note | slower,
     )
 
 

@@ -18,6 +18,7 @@ from collbench.cases import Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measurement import Mismatch
+from collbench.note import Note
 from collbench.platforms import checking, kernels, tracelog
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
@@ -86,8 +87,7 @@ class CpuPlatform:
         view(self.address(Region.WINDOW, self.rank), layout.sizes[Region.WINDOW])[:] = 0
         crowded = len(node.bases) > len(node.cores)
         self.hardware = cpus(crowded)
-        spinning = "" if sweep.spin == "auto" else f"--spin {sweep.spin}"
-        self.note = ", ".join(filter(None, ["oversubscribed" if crowded else "", spinning]))
+        self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         team.meet()  # every window is zeroed before anyone's kernel writes into it
 

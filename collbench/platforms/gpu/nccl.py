@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from collbench.errors import CaseFailed, Unsupported
+from collbench.note import Note
 from collbench.platforms.gpu import simulate
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
 from collbench.platforms.gpu.placement import Placement
@@ -44,11 +45,11 @@ class Communicators:
         self.hung = False  # whether NCCL took longer than `patience` seconds: nothing here may be waited for any more
 
     @property
-    def note(self) -> str:
+    def note(self) -> Note:
         """What decides how fast NCCL can be here."""
         limit = os.environ.get(_LIMIT)
         apart = len(self._queues) > 1 and len(self._places.gpus) > 1
-        return "; ".join(filter(None, [f"{_LIMIT}={limit}" if limit else "", _ONE_PROCESS if apart else ""]))
+        return Note.of(f"{_LIMIT}={limit}" if limit else "", _ONE_PROCESS if apart else "")
 
     @cached_property
     def ranks(self) -> dict[int, Any]:
@@ -186,7 +187,7 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
 
 def environment(places: Placement) -> dict[str, str]:
     """What NCCL needs for ranks placed so."""
-    if places.note:
+    if places.shared:
         return sharing(places.multiprocessors, places.most_sharing)
     return SLICED if places.sliced else {}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from collbench.note import Sharing
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team
@@ -112,13 +113,10 @@ class Placement:
         return len({place.node for place in self.places})
 
     @property
-    def note(self) -> str:
-        """What a reader of any number must know if ranks share GPUs: processes do so in turns."""
+    def shared(self) -> Sharing | None:
+        """Whether ranks share GPUs: processes do so in turns."""
         gpus = len(self.gpus)
-        if gpus == len(self.places):
-            return ""
-        who = "ranks" if self.processes == 1 else "processes"
-        return f"{len(self.places)} {who} share {gpus} GPU" + ("s" if gpus > 1 else "")
+        return None if gpus == len(self.places) else Sharing(len(self.places), gpus, processes=self.processes > 1)
 
 
 def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:

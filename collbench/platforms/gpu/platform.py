@@ -19,6 +19,7 @@ from collbench.cost import Hardware
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
 from collbench.measurement import Mismatch
+from collbench.note import Note
 from collbench.platforms import tracelog
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
@@ -42,7 +43,7 @@ class GpuPlatform:
 
     ranks: int
     local: Sequence[int]
-    note: str
+    note: Note
     hardware: Hardware
     comm: Any  # nccl.Communicators
     _cuda: Cuda
@@ -216,7 +217,7 @@ def set_up(cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> GpuPlatform:
     return GpuPlatform(
         ranks=sweep.ranks,
         local=places.local,
-        note=places.note,
+        note=Note(shared=places.shared),
         hardware=gpus(sweep.ranks, len(places.gpus)),
         comm=nccl.Communicators(cuda, team, places, queues, stopwatch, patience),
         _cuda=cuda,

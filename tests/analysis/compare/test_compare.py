@@ -18,6 +18,7 @@ from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runs.file import Run
+from collbench.runs.header import Header, Interleaved
 from collbench.runs.records import to_line, to_result
 from tests.conftest import case, measurement
 
@@ -45,7 +46,7 @@ def run(samples: Any, header: dict[str, Any] | None = None, rounds: tuple[int, .
         for place, size in enumerate(SIZES[: samples.shape[1]])
         for which in range(samples.shape[0])
     ]
-    return Run(Path("run.jsonl"), header or {}, tuple(results), True)
+    return Run(Path("run.jsonl"), Header.from_json(header), tuple(results), True)
 
 
 def runs(count: int, samples: int, seed: int, **how: Any) -> list[tuple[Any, Any]]:
@@ -55,7 +56,7 @@ def runs(count: int, samples: int, seed: int, **how: Any) -> list[tuple[Any, Any
 
 
 def of(*results: Result, complete: bool = True, **header: Any) -> Run:
-    return Run(Path("run.jsonl"), header, results, complete)
+    return Run(Path("run.jsonl"), Header.from_json(header), results, complete)
 
 
 def called(found: Comparison) -> bool:
@@ -167,7 +168,7 @@ def interleaved(generator: np.random.Generator, change: float, rounds: int, drif
     halves[1] *= change
     header = {"interleaved": {"id": "one", "setting": ""}}
     base, new = (run(half.reshape(*shape[:2], -1), header, (7,) * rounds) for half in halves)
-    return compare(base, replace(new, header={"interleaved": {"id": "one", "setting": "A=B"}}))
+    return compare(base, replace(new, header=Header(interleaved=Interleaved(id="one", setting="A=B"))))
 
 
 @pytest.mark.parametrize("rounds", [3, 6])
@@ -183,7 +184,7 @@ def test_drift_does_not_hide_a_tenth_from_paired_rounds() -> None:
     found = [interleaved(generator, 1.10, 6, 0.2) for _ in range(8)]
     assert np.mean([row.verdict is Verdict.SLOWER for each in found for row in each.rows]) >= 0.95
     base, new = found[0].base, found[0].new
-    unpaired = compare(replace(base, header={}), replace(new, header={}))
+    unpaired = compare(replace(base, header=Header()), replace(new, header=Header()))
     assert np.mean([row.verdict is Verdict.SLOWER for row in unpaired.rows]) < 0.5
 
 
@@ -340,7 +341,7 @@ BROKEN = {
     "wrong": Measurement(case(), "mpi", "cpu", 1, (), MISMATCH),
     "failed": Failed(case(), "mpi", "cpu", "hung"),
     "skipped": Skipped(case(), "mpi", "cpu", "no compiler"),
-    "reported wrong": Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong=4),
+    "reported wrong": Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=4),
 }
 
 

@@ -62,4 +62,4 @@ def test_a_network_is_noted_where_it_slows() -> None:
     system = files.load("dgx-h100").of(64)
     each = network_curve(system, [case(nbytes=2**30, ranks=512)], what_ifs=("oversubscription=4",))[0]
     share = network_effect(system, "allreduce", each.algorithm, ("oversubscription=4",)).factor
-    assert each.note == f"NICs at {share:.0%}"
+    assert str(each.note) == f"NICs at {share:.0%}"

@@ -115,7 +115,7 @@ def every_case() -> Any:
             for name in each.collectives
             for nbytes in SIZES
         }
-        return {"found": found, "note": platform.note, "local": list(platform.local)}
+        return {"found": found, "note": str(platform.note), "local": list(platform.local)}
 
 
 @scenario
@@ -124,7 +124,7 @@ def all_on_one_gpu() -> Any:
         found = {each.name: outcome(platform, each.name, a_case()) for each in ON_GPU}
         blocks = platform.blocks(64)
     left = [*platform.machine.blocks, *platform.machine.shared.opened, *platform.machine.shared.allocated]
-    return {"found": found, "note": platform.note, "left": left, "blocks": blocks}
+    return {"found": found, "note": str(platform.note), "left": left, "blocks": blocks}
 
 
 @scenario
@@ -263,7 +263,7 @@ def an_nccl_that_cannot_share_gpus() -> Any:
 def two_nodes() -> Any:
     with opened(devices=1, node=f"node{RANK * 2 // RANKS}") as platform:
         found = {each.name: outcome(platform, each.name, a_case()) for each in ON_GPU}
-        return {"found": found, "topology": platform.topology(), "note": platform.note}
+        return {"found": found, "topology": platform.topology(), "note": str(platform.note)}
 
 
 def refused(act: Callable[[], Any]) -> str:

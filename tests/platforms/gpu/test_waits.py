@@ -108,10 +108,10 @@ def test_an_nccl_that_shares_a_gpu_leaves_room_and_launches_no_clusters(multipro
 
 def test_the_row_of_an_nccl_in_one_process_says_what_it_lacks(opened: Open) -> None:
     """On one GPU, and with one rank, there is nothing to lack."""
-    assert "a process for each (mpirun)" in prepare(implementations()["nccl"], a_case(), opened(Machine(2))).note
-    assert prepare(implementations()["nccl"], a_case(), opened(Machine(1))).note == "NCCL_MAX_CTAS=16"
+    assert "a process for each (mpirun)" in str(prepare(implementations()["nccl"], a_case(), opened(Machine(2))).note)
+    assert str(prepare(implementations()["nccl"], a_case(), opened(Machine(1))).note) == "NCCL_MAX_CTAS=16"
     os.environ.pop("NCCL_MAX_CTAS")
-    assert prepare(implementations()["nccl"], a_case(ranks=1), opened(Machine(1), ranks=1)).note == ""
+    assert str(prepare(implementations()["nccl"], a_case(ranks=1), opened(Machine(1), ranks=1)).note) == ""
 
 
 def test_a_sample_on_a_gpu_is_long_against_the_start_of_its_graph(opened: Open) -> None:

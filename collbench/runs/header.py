@@ -1,0 +1,157 @@
+"""The header of a run file: what holds for the whole run, typed, and parsed once.
+
+A run file may come from anywhere, so no value is believed to be of its type.  One of another type counts as empty, and
+stays in `rest` with the fields that nobody here knows: a report can show it, and writing loses nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Self, get_args, get_origin, get_type_hints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a header.  `rest` has, by name, what the typed fields would not write as it was read."""
+
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, record: object) -> Self:
+        """The part that a JSON value stands for; never an error."""
+        values = record if isinstance(record, dict) else {}
+        part: Any = cls
+        typed = {name: _typed(wanted, values[name]) for name, wanted in _types(part) if name in values}
+        written = cls(**typed).to_json()
+        return cls(**typed, rest={name: value for name, value in values.items() if not _same(written, name, value)})
+
+    def to_json(self) -> dict[str, Any]:
+        """For a run file; what is as it is by default is left out."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rest"}
+        default = type(self)()
+        return {name: _json(value) for name, value in own.items() if value != getattr(default, name)} | dict(self.rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment(Part):
+    """Where a run was measured, with which versions, and with which variables that change the numbers."""
+
+    host: str = ""
+    system: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(Part):
+    """What ranks live on: a GPU or a socket."""
+
+    name: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologyPart(Part):
+    """What connects the ranks, as far as it is told without collbench.topology, which reads all of it."""
+
+    name: str = ""
+    platform: str = ""  # what the ranks live on
+    ranks: int = 0
+    shared: bool = False  # whether ranks share a GPU
+    gpus: tuple[Device, ...] = ()
+    sockets: tuple[Device, ...] = ()
+    model: bool = False  # whether the run is predicted
+    system: Mapping[str, Any] = field(default_factory=dict)  # for which it is
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPart(Part):
+    """What was asked for; of an imported run, what is known of it."""
+
+    collectives: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    implementations: tuple[str, ...] = ()
+    ranks: int = 0
+    spin: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignTest(Part):
+    """A test that another tool carried out, and what an export needs to write it as it was."""
+
+    format: str = ""
+    tool: str = ""
+    version: str = ""
+    file: str = ""
+    complete: bool = True  # whether its end was there
+    sweep: Mapping[str, Any] = field(default_factory=dict)  # iterations and the like
+    layout: Mapping[str, Any] = field(default_factory=dict)  # of the format's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedPart(Part):
+    """Who printed the numbers of an imported run."""
+
+    tool: str = ""
+    version: str = ""
+    file: str = ""
+    complete: bool = True  # whether the end of every test was there
+    left_out: tuple[str, ...] = ()
+    tests: tuple[ForeignTest, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interleaved(Part):
+    """Which half this run is of two that were measured in turn."""
+
+    id: str = ""  # the same in both
+    setting: str = ""  # empty for the environment as it is
+    cores: tuple[int, ...] = ()  # of each rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header(Part):
+    """What holds for the whole run."""
+
+    collbench: str = ""  # the version that wrote it
+    command: tuple[str, ...] = ()
+    started: str = ""  # ISO 8601
+    environment: Environment = Environment()
+    topology: TopologyPart = TopologyPart()
+    sweep: SweepPart = SweepPart()
+    imported: ImportedPart = ImportedPart()
+    interleaved: Interleaved = Interleaved()
+
+
+@cache
+def _types(part: Any) -> tuple[tuple[str, Any], ...]:
+    """Of a part's fields; `rest` is none that is read, and a field of that name an unknown one."""
+    return tuple((name, wanted) for name, wanted in get_type_hints(part).items() if name != "rest")
+
+
+def _typed(wanted: Any, value: Any) -> Any:
+    """As much of a JSON value as is of that type."""
+    if get_origin(wanted) is tuple:
+        return tuple(_typed(get_args(wanted)[0], element) for element in value) if isinstance(value, list) else ()
+    if get_origin(wanted) is Mapping:
+        return _mapping(get_args(wanted)[1], value) if isinstance(value, dict) else {}
+    if issubclass(wanted, Part):
+        return wanted.from_json(value)
+    return value if type(value) is wanted else wanted()  # so True is no number
+
+
+def _mapping(wanted: Any, values: dict[str, Any]) -> dict[str, Any]:
+    if wanted is not str:
+        return values
+    return {name: str(value) for name, value in values.items() if isinstance(value, str | int | float)}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Part):
+        return value.to_json()
+    return [_json(element) for element in value] if isinstance(value, tuple) else value
+
+
+def _same(written: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name in written and bool(written[name] == value)
