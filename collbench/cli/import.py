@@ -92,11 +92,10 @@ def _store(imported: "Imported", folder: Path) -> None:
 
 
 def _print(results: "Sequence[Result]") -> None:
+    from collbench.cli._live_table import LiveTable
     from collbench.cli._table import heading, row, title
 
-    titles = dict.fromkeys(title(result.case) for result in results)
-    for each in titles:
-        click.echo(f"\n{each}\n{heading('')}")
-        for result in results:
-            if title(result.case) == each:
-                click.echo(row(result, None))
+    table = LiveTable()
+    titles = list(dict.fromkeys(title(result.case) for result in results))
+    for result in sorted(results, key=lambda result: titles.index(title(result.case))):
+        table.show(title(result.case), heading(""), [(result, row(result, None))])

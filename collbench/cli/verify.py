@@ -41,26 +41,24 @@ def command(**options: Any) -> int:
 
 def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
     """Every case of a sweep; whether this process is the one that prints."""
+    from collbench.cli._live_table import LiveTable
     from collbench.cli._patience import started
-    from collbench.cli._progress import Status
     from collbench.cli._table import row, title
     from collbench.measure.session import Session
     from collbench.measure.world import launched
 
-    status = Status(len(list(sweep.cases())) * len(sweep.implementations))
+    table = LiveTable(len(list(sweep.cases())) * len(sweep.implementations))
     session = Session(platform, sweep, launched(), None)
     with started(session):
         if session.leader and not sweep.in_place:
             click.echo(session.topology, err=True)
         for result in session.run():
             conformance.add(result)
-            if session.leader and conformance.bad and conformance.bad[-1] is result:
-                status.clear()
-                click.secho(f"{title(result.case)}: {row(result, None)}", fg="red")
             if session.leader:
-                status.show(len(session.results), title(result.case))
+                case, bad = title(result.case), conformance.bad and conformance.bad[-1] is result
+                table.show(case, "", [(result, f"{case}: {row(result, None)}")] if bad else [])
     if session.leader:
-        status.clear()
+        table.close()
     return session.leader
 
 
