@@ -13,10 +13,9 @@ import click
 
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
-from collbench.cases import Sweep
+from collbench.cli._live_table import LiveTable
 from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
 from collbench.cli._patience import started
-from collbench.cli._progress import Status
 from collbench.cli._sweep_table import draw_plots
 from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows
 from collbench.errors import UsageError
@@ -24,7 +23,7 @@ from collbench.launcher import launched
 from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.session import exit_status
-from collbench.measurement import Measurement, Result, Skipped
+from collbench.measurement import Measurement, Result
 from collbench.platforms import platforms
 from collbench.runs import file
 from collbench.runs.environment import Setting
@@ -132,24 +131,11 @@ def _begin(session: PairedSession, texts: Sequence[str], remarks: Iterable[str])
 
 def _show(session: PairedSession, labels: tuple[str, str]) -> None:
     """The table, row by row as results arrive."""
-    status = Status(_count(session.sweep))
-    above, said = "", set()
-    for count, pair in enumerate(session.run(), 1):
-        status.clear()
-        if (this := pair[0].case.title) != above:
-            above = this
-            click.echo(f"\n{above}\n{paired_heading()}")
-        reasons = tuple(each.reason if isinstance(each, Skipped) else None for each in pair)
-        if None in reasons or (above, pair[0].implementation, reasons) not in said:  # said once for all sizes
-            said.add((above, pair[0].implementation, reasons))
-            for line, result in zip(paired_rows(pair, labels, _ratios(*pair)), pair, strict=False):
-                click.secho(line, fg="red" if result.outcome.bad else None)
-        status.show(count, above)
-    status.clear()
-
-
-def _count(sweep: Sweep) -> int:
-    return len(list(sweep.cases())) * len(sweep.implementations)
+    table = LiveTable(len(list(session.sweep.cases())) * len(session.sweep.implementations))
+    for pair in session.run():
+        lines = paired_rows(pair, labels, _ratios(*pair))
+        table.show(pair[0].case.title, paired_heading(), list(zip(pair, lines, strict=False)))
+    table.close()
 
 
 def _ratios(base: Result, other: Result) -> list[float]:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from collbench.cases import Sweep
+from collbench.cli._live_table import LiveTable
 from collbench.cli._options import default_folder, make_cases
 from collbench.cli._sweep_table import carry_out, close
 from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row
@@ -101,12 +102,9 @@ def compare(system: System, options: Mapping[str, Any], what_ifs: tuple[str, ...
     if not session.leader:
         return 0
     click.echo(session.topology, err=True)
-    above = ""
+    table = LiveTable()
     for before, after in pairs:
-        if after.case.title != above:
-            above = after.case.title
-            click.echo(f"\n{above}\n{change_heading()}")
-        click.echo(change_row(before, after))
+        table.show(after.case.title, change_heading(), [(after, change_row(before, after))])
     click.echo()
     for pattern, reason in _reasons(part, session.results, what_ifs).items():
         click.echo(f"{pattern}: {reason}")

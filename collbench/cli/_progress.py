@@ -8,12 +8,12 @@ import click
 
 
 class Status:
-    """Progress with the time still to go; cleared before anything else is printed."""
+    """Progress with the time still to go, unless the total is 0; cleared before anything else is printed."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._started = time.monotonic()
-        self._live = sys.stderr.isatty()
+        self._live = total > 0 and sys.stderr.isatty()
 
     def show(self, done: int, what: str) -> None:
         """Draw the line anew."""

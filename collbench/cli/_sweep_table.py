@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
+from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
-from collbench.cli._progress import Status
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
 from collbench.implementations import implementations, libraries
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Measurement, Skipped
+from collbench.measurement import Measurement
 from collbench.runs.file import INTERRUPTED, read
 from collbench.units import format_size
 
@@ -36,27 +36,19 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
-    compared = [name for name in session.sweep.implementations if name in libraries()]
-    estimated = {estimate for name in session.sweep.implementations for estimate in implementations()[name].estimates}
-    status = Status(len(list(session.sweep.cases())) * len(session.sweep.implementations))
-    above, said = "", set()
+    wanted = session.sweep.implementations
+    compared = [name for name in wanted if name in libraries()]
+    estimated = {collective for name in wanted for collective in implementations()[name].estimates}
+    library = compared[0] if compared else ""
+    table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
     for result in session.run():
         if not session.leader:
             continue
-        status.clear()
         estimates = result.case.collective.name in estimated
-        if result.case.title != above:
-            above, library = result.case.title, compared[0] if compared else ""
-            names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
-            click.echo(f"\n{above}\n{names}")
-        if isinstance(result, Skipped) and (above, result.implementation, result.reason) in said:
-            continue  # said once for all sizes; the run file has every one
-        if isinstance(result, Skipped):
-            said.add((above, result.implementation, result.reason))
+        names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
         line = row(result, library_of(session.results, compared, result), spread, estimates)
-        click.secho(line, fg="red" if result.outcome.bad else None)
-        status.show(len(session.results), above)
-    status.clear()
+        table.show(result.case.title, names, [(result, line)])
+    table.close()
 
 
 def _fastest(session: Session) -> None:

@@ -58,18 +58,15 @@ def command(**options: Any) -> int:
 def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.cli._explain_table import heading
+    from collbench.cli._live_table import LiveTable
     from collbench.cli._table import row
     from collbench.units import format_size
 
-    above = ""
+    table = LiveTable()
     for result in session.run():
-        if not session.leader:
-            continue
-        case = f"{result.case.title}, {format_size(result.case.nbytes)}"
-        if case != above:
-            above = case
-            click.echo(f"\n{case}\n{heading()}")
-        click.secho(row(result, None), fg="red" if result.outcome.bad else None)
+        if session.leader:
+            case = f"{result.case.title}, {format_size(result.case.nbytes)}"
+            table.show(case, heading(), [(result, row(result, None))])
 
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:

@@ -17,29 +17,32 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     RUN is a run file or the folder that holds it.  Rows that were imported from the same format come out as they were;
     of measured ones, nccl-tests and OSU get the mean of the samples.  What a format cannot hold is said on stderr.
     """
-    from collbench.errors import StorageError, UsageError
+    from collbench.errors import UsageError
     from collbench.formats import find_format, written
     from collbench.formats.exported import select
     from collbench.runs import file
 
-    wanted, left = find_format(name, written()), Counter[str]()
+    format_, left_out = find_format(name, written()), Counter[str]()
 
     def leave(reason: str) -> None:
-        left[reason] += 1
+        left_out[reason] += 1
 
-    selection = select(file.read(run), impl, wanted.mixed, leave)
-    assert wanted.write
-    text = wanted.write(selection)
-    for reason, count in left.items():
+    assert format_.write
+    text = format_.write(select(file.read(run), impl, format_.mixed, leave))
+    for reason, count in left_out.items():
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
     if not text.strip():
         raise UsageError(f"nothing to export: {name} can hold no row of {run}")
-    if out is None:
-        click.echo(text, nl=False)
-        return 0
+    if out:
+        _write(text, out)
+    click.echo(f"file: {out}" if out else text, nl=bool(out))
+    return 0
+
+
+def _write(text: str, out: Path) -> None:
+    from collbench.errors import StorageError
+
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write {out}: {error.strerror}; choose another -o FILE") from None
-    click.echo(f"file: {out}")
-    return 0

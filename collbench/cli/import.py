@@ -92,11 +92,10 @@ def _store(imported: "Imported", folder: Path) -> None:
 
 
 def _print(results: "Sequence[Result]") -> None:
+    from collbench.cli._live_table import LiveTable
     from collbench.cli._table import heading, row
 
-    titles = dict.fromkeys(result.case.title for result in results)
-    for each in titles:
-        click.echo(f"\n{each}\n{heading('')}")
-        for result in results:
-            if result.case.title == each:
-                click.echo(row(result, None))
+    table = LiveTable()
+    titles = list(dict.fromkeys(result.case.title for result in results))
+    for result in sorted(results, key=lambda result: titles.index(result.case.title)):
+        table.show(result.case.title, heading(""), [(result, row(result, None))])

@@ -1,6 +1,6 @@
 """Draw run files against message size: bandwidth, time, speed-up, share of the bound; or timelines of explanations."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ import click
 from collbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
+    from collbench.figures.curves import Wanted
     from collbench.runs.file import Run
 
 
@@ -77,40 +78,46 @@ def command(
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
     laid over what was measured on as many GPUs, where only one such prediction is given.
     """
-    from collbench.figures import curves, timeline
+    from collbench.figures.curves import Wanted  # not above: Matplotlib takes a while, and --help needs none of it
     from collbench.figures.styles import STYLES
     from collbench.figures.views import chosen
-    from collbench.measurement import Explanation
-    from collbench.runs import file  # not above: Matplotlib takes a while, and --help needs none of it
+    from collbench.runs import file
     from collbench.topology.files import load
 
     if style_name not in STYLES:
         raise unknown("--style", style_name, STYLES)
-    quantities = chosen(name.strip() for name in views.split(","))
+    quantities = [quantity.name for quantity in chosen(name.strip() for name in views.split(","))]
     if machine:
         load(machine)
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
-    found = [file.read(path) for path in runs]
-    only = _implementations(names, found) if names else ()
-    wanted = curves.Wanted([quantity.name for quantity in quantities], STYLES[style_name], overlay, only, machine)
-    formats = tuple(dict.fromkeys(formats))
+    read = [file.read(path) for path in runs]
+    only = _implementations(names, read) if names else ()
     reasons: list[str] = []
+    wanted = Wanted(quantities, STYLES[style_name], overlay, only, machine, apart)
+    figures = _draw(read, folder, tuple(dict.fromkeys(formats)), wanted, reasons.append)
+    if not figures:
+        raise UsageError(f"nothing to plot: {'; '.join(reasons) or file.why_none(read)}")
+    for reason in reasons:
+        click.echo(reason, err=True)
+    for figure in figures:
+        click.echo(figure)
+
+
+def _draw(
+    runs: "Sequence[Run]", folder: Path, formats: Sequence[str], wanted: "Wanted", say: Callable[[str], None]
+) -> list[Path]:
+    """Curves of what has a time, timelines of what is explained."""
+    from collbench.figures import curves, timeline
+    from collbench.measurement import Explanation
+
+    names = wanted.implementations
+    explained = [result for run in runs for result in run.results if isinstance(result, Explanation)]
+    explained = [result for result in explained if not names or result.implementation in names]
     try:
-        written = curves.draw(found, folder, formats, apart, wanted, reasons.append)
-        explained = [result for run in found for result in run.results if isinstance(result, Explanation)]
-        written += timeline.draw(
-            [each for each in explained if not only or each.implementation in only], folder, formats
-        )
+        return curves.draw(runs, folder, formats, wanted, say) + timeline.draw(explained, folder, formats)
     except OSError as error:
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
-    if not written:
-        why = "; ".join(reasons) or file.why_none(found)
-        raise UsageError(f"nothing to plot: {why}")
-    for reason in reasons:
-        click.echo(reason, err=True)
-    for figure in written:
-        click.echo(figure)
 
 
 def _implementations(names: str, runs: "Sequence[Run]") -> Collection[str]:

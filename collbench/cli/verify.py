@@ -41,26 +41,24 @@ def command(**options: Any) -> int:
 
 def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
     """Every case of a sweep; whether this process is the one that prints."""
+    from collbench.cli._live_table import LiveTable
     from collbench.cli._patience import started
-    from collbench.cli._progress import Status
     from collbench.cli._table import row
     from collbench.launcher import launched
     from collbench.measure.session import Session
 
-    status = Status(len(list(sweep.cases())) * len(sweep.implementations))
+    table = LiveTable(len(list(sweep.cases())) * len(sweep.implementations))
     session = Session(platform, sweep, launched(), None)
     with started(session):
         if session.leader and not sweep.in_place:
             click.echo(session.topology, err=True)
         for result in session.run():
             conformance.add(result)
-            if session.leader and conformance.bad and conformance.bad[-1] is result:
-                status.clear()
-                click.secho(f"{result.case.title}: {row(result, None)}", fg="red")
             if session.leader:
-                status.show(len(session.results), result.case.title)
+                case, bad = result.case.title, conformance.bad and conformance.bad[-1] is result
+                table.show(case, "", [(result, f"{case}: {row(result, None)}")] if bad else [])
     if session.leader:
-        status.clear()
+        table.close()
     return session.leader
 
 

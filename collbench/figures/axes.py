@@ -1,4 +1,4 @@
-"""Axes of figures: sizes along x in powers of two, and the ticks that a quantity wants along y."""
+"""The axes and the legend of a figure: sizes in powers of two along x, a quantity's ticks along y."""
 
 import math
 import textwrap
@@ -13,6 +13,14 @@ from collbench.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_NEUTRAL = "#505050"  # of lines whose colour says nothing of the implementation
+_LETTER = 0.56  # width of one over the font's size; names have few narrow ones
+_LINE = 1.5  # height of a line over the font's size
+_HANDLE = 5.0  # width of a handle and what is about it over the font's size
+_POINT = 1 / 72  # inches
+_NAME = 21  # letters in a line of a topology's name
 
 
 def value_axis(axes: "Axes", quantity: Quantity, marks: int = 0) -> None:
@@ -56,37 +64,26 @@ def size_ticks(least: int, most: int, room: int) -> list[int]:
     return [2**exponent for exponent in range(first, last + 1) if exponent % step == 0]
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_NEUTRAL = "#505050"  # of lines whose colour says nothing of the implementation
-_LETTER = 0.56  # width of one over the font's size; names have few narrow ones
-_LINE = 1.5  # height of a line over the font's size
-_HANDLE = 5.0  # width of a handle and what is about it over the font's size
-_POINT = 1 / 72  # inches
-_NAME = 21  # letters in a line of a topology's name
-
-
-def label(line: Line, everything: bool) -> str:
+def line_name(line: Line, everything: bool) -> str:
     """Whether it is predicted need not be said of each line where `everything` is."""
     return f"{line.implementation}, predicted" if line.predicted and not everything else line.implementation
 
 
-def entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], style: Style) -> list[Any]:
+def legend_entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], style: Style) -> list[Any]:
     """What the legend explains: topologies by colour, implementations by the rest, bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     everything = all(layer.panel.predicted for layer in layers)
-    drawn = {line for layer in layers for line in shown(layer, quantity)}
-    found: list[Any] = [
+    drawn = {line for layer in layers for line in results_of(layer, quantity)}
+    entries: list[Any] = [
         Patch(color=layer.color, linewidth=0, label=textwrap.fill(layer.name, _NAME)) for layer in layers if layer.color
     ]
     colored = any(layer.color for layer in layers)
     for line, look in looks.items():
         if line in drawn:
             own = style.drawn(look._replace(color=_NEUTRAL) if colored else look)
-            found.append(Line2D([], [], label=label(line, everything), **own))
+            entries.append(Line2D([], [], label=line_name(line, everything), **own))
     banded = {
         line_of(result).predicted
         for layer in layers
@@ -95,20 +92,20 @@ def entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Lo
     }
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
         if predicted in banded:
-            found.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=quantity.intervals[predicted]))
-    return found
+            entries.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=quantity.intervals[predicted]))
+    return entries
 
 
-def shown(layer: Layer, quantity: Quantity) -> dict[Line, list[Any]]:
+def results_of(layer: Layer, quantity: Quantity) -> dict[Line, list[Any]]:
     """The results of each line that have a value, by size."""
-    found: dict[Line, list[Any]] = {}
+    results: dict[Line, list[Any]] = {}
     for (line, _), result in sorted(layer.panel.points.items()):
         if math.isfinite(quantity.middle(layer.panel, result)):
-            found.setdefault(line, []).append(result)
-    return found
+            results.setdefault(line, []).append(result)
+    return results
 
 
-def place(figure: "Figure", handles: Sequence[Any], style: Style) -> float:
+def place_legend(figure: "Figure", handles: Sequence[Any], style: Style) -> float:
     """Put the legend outside the panels, in as many columns as it needs; the inches that are left beside it.
 
     Below the panels the figure grows by its rows.

@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from collbench.figures import axes as legends
-from collbench.figures import axes as scales
+from collbench.figures.axes import legend_entries, line_name, place_legend, results_of, size_axis, value_axis, wrapped
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels
 from collbench.figures.styles import SCREEN, UNDATED, Look, Style, letters_of, looks, style
@@ -39,6 +38,7 @@ class Wanted(NamedTuple):
     overlay: bool = False  # all topologies of a figure in one panel
     implementations: Collection[str] = ()  # those alone; none: all
     machine: str | None = None  # the system that measured runs are of, if their files are not to say
+    apart: bool = False  # predictions in panels of their own, not laid over measurements
 
 
 PLAIN = Wanted()
@@ -48,16 +48,15 @@ def draw(
     runs: Sequence[Run],
     folder: Path,
     formats: Sequence[str] = ("png",),
-    apart: bool = False,
     wanted: Wanted = PLAIN,
     say: Callable[[str], None] = lambda reason: None,
 ) -> list[Path]:
     """Write every figure of these runs into `folder` and say which files; none if there is nothing to draw.
 
-    Predictions are laid over measurements unless they are to stand `apart`.  `say` is told of each panel that a view
-    has to leave out, and why.  The same runs give the same bytes, whatever the user's Matplotlib configuration.
+    `say` is told of each panel that a view has to leave out, and why.  The same runs give the same bytes, whatever the
+    user's Matplotlib configuration.
     """
-    drawn = figures(runs, apart, wanted, say)
+    drawn = figures(runs, wanted, say)
     return [path for stem, figure in drawn for path in save(figure, folder, stem, formats, wanted.style)]
 
 
@@ -73,24 +72,23 @@ def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_s
 
 def figures(
     runs: Sequence[Run],
-    apart: bool = False,
     wanted: Wanted = PLAIN,
     say: Callable[[str], None] = lambda reason: None,
 ) -> Iterator[tuple[str, "Figure"]]:
     """Each figure, after the file name that it should have but for the suffix."""
     views = chosen(wanted.views)
-    found = panels(runs, apart, wanted.machine)
+    rows = panels(runs, wanted.apart, wanted.machine)
     if wanted.implementations:
-        left = {combination: only(row, wanted.implementations) for combination, row in found.items()}
-        found = {combination: row for combination, row in left.items() if row}
-    known = _looks(line for row in found.values() for panel in row for line, _ in panel.points)
+        rows = {combination: only(row, wanted.implementations) for combination, row in rows.items()}
+        rows = {combination: row for combination, row in rows.items() if row}
+    known = _looks(line for row in rows.values() for panel in row for line, _ in panel.points)
     said: set[str] = set()
-    for combination, row in found.items():
+    for combination, row in rows.items():
         cells: list[Cell] = [overlaid(row)] if wanted.overlay else [(Layer(panel),) for panel in row]
         for quantity in views:
             drawable = [kept for cell in cells if (kept := _drawable(cell, quantity, said, say))]
             if drawable:
-                stem = [*_distinction(combination, found), *(["overlay"] if wanted.overlay else []), quantity.name]
+                stem = [*_distinction(combination, rows), *(["overlay"] if wanted.overlay else []), quantity.name]
                 yield "-".join(stem), _figure(combination, drawable, quantity, known, wanted.style)
 
 
@@ -112,10 +110,10 @@ def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
     return {line: look.predicted if line.predicted else look for line, look in every.items() if line in wanted}
 
 
-def _distinction(combination: Combination, found: Collection[Combination]) -> list[str]:
-    """The parts of a combination that tell it from the others that were found."""
-    others = [combination._replace(collective=other.collective) for other in found]
-    others += [other for other in found if other.collective == combination.collective]
+def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
+    """The parts of a combination that tell it from the others that are drawn."""
+    others = [combination._replace(collective=other.collective) for other in drawn]
+    others += [other for other in drawn if other.collective == combination.collective]
     varied = (len(set(values)) > 1 for values in zip(*others, strict=True))
     return [part for part, varies in zip(combination, varied, strict=True) if varies and part]
 
@@ -130,7 +128,7 @@ def _figure(
     layers = [layer for cell in cells for layer in cell]
     with style(of_style):
         figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
-        room = legends.place(figure, legends.entries(layers, quantity, known, of_style), of_style)
+        room = place_legend(figure, legend_entries(layers, quantity, known, of_style), of_style)
         shared = _comparable(cells, quantity)
         grid = figure.subplots(rows, columns, sharex=True, sharey=shared, squeeze=False)
         letters = of_style.letters(room, columns, shared)
@@ -144,7 +142,7 @@ def _figure(
             unused.remove()
         if of_style.title:
             heading = _heading(combination, layers, quantity)
-            figure.suptitle(legends.wrapped(heading, letters_of(room, of_style.title)), x=0.01, ha="left")
+            figure.suptitle(wrapped(heading, letters_of(room, of_style.title)), x=0.01, ha="left")
     return figure
 
 
@@ -157,9 +155,9 @@ def _panel(axes: "Axes", cell: Cell, quantity: Quantity, known: dict[Line, Look]
 
 def _finish(axes: "Axes", cells: list[Cell], number: int, columns: int, quantity: Quantity, of_style: Style) -> None:
     """Ticks, and what x is in the lowest of each column."""
-    scales.value_axis(axes, quantity, of_style.marks)
+    value_axis(axes, quantity, of_style.marks)
     sizes = [size for cell in cells for layer in cell for _, size in layer.panel.points]
-    scales.size_axis(axes, sizes, of_style.ticks(columns))
+    size_axis(axes, sizes, of_style.ticks(columns))
     if number + columns >= len(cells):
         axes.set_xlabel("message size")
         axes.tick_params(labelbottom=True)
@@ -202,7 +200,7 @@ def _comparable(cells: list[Cell], quantity: Quantity) -> bool:
 
 
 def _lines(axes: "Axes", layer: Layer, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
-    panel, shown = layer.panel, legends.shown(layer, quantity)
+    panel, shown = layer.panel, results_of(layer, quantity)
     for line in (line for line in known if line in shown):
         look = layer.look(known[line])
         sizes = [result.case.nbytes for result in shown[line]]
@@ -212,7 +210,7 @@ def _lines(axes: "Axes", layer: Layer, quantity: Quantity, known: dict[Line, Loo
             axes.fill_between(sizes, low, high, color=look.color, alpha=_opacity(panel, line), linewidth=0)
         else:  # a band of one point has no area
             axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * of_style.lines)
-        axes.plot(sizes, middle, label=legends.label(line, panel.predicted), **of_style.drawn(look))
+        axes.plot(sizes, middle, label=line_name(line, panel.predicted), **of_style.drawn(look))
 
 
 def _opacity(panel: Panel, line: Line) -> float:
@@ -232,5 +230,5 @@ def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> s
     if all(remark == remarks[0] for remark in remarks):
         told = ["; ".join(remarks[0])]
     else:
-        told = [f"{layer.name}: {'; '.join(each)}" for layer, each in zip(cell, remarks, strict=True) if each]
+        told = [f"{layer.name}: {'; '.join(words)}" for layer, words in zip(cell, remarks, strict=True) if words]
     return "\n".join(textwrap.fill(line, width) for line in (name, *told) if line)

@@ -1,6 +1,7 @@
-"""One file a foreign format; each defines FORMAT, found here by the file's presence.
+"""Formats of other tools: every module below this folder that defines FORMAT, found by the file's presence.
 
-Which format a file has is told from its content, by the first in `order` that recognises it.
+Another format is one file dropped in, here or in a folder of its own.  Which format a file has is told from its
+content, by the first in `order` that recognises it.
 """
 
 import importlib
@@ -37,13 +38,13 @@ class Format:
 def formats() -> dict[str, Format]:
     """Every format by name, in the order in which they are tried."""
     modules = [importlib.import_module(module.name) for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
-    found = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
-    return {each.name: each for each in sorted(found, key=lambda each: (each.order, each.name))}
+    known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
+    return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 
 def written() -> dict[str, Format]:
     """Those that can be written too."""
-    return {name: each for name, each in formats().items() if each.write}
+    return {name: format_ for name, format_ in formats().items() if format_.write}
 
 
 def find_format(name: str, known: dict[str, Format]) -> Format:
@@ -55,10 +56,10 @@ def find_format(name: str, known: dict[str, Format]) -> Format:
 
 def detect(source: Source) -> Format:
     """The format that a file's content shows; RunFileError with all of them if it shows none."""
-    for each in formats().values():
-        if each.recognises(source):
-            return each
-    known = "; ".join(f"{name} ({each.summary})" for name, each in formats().items())
+    for format_ in formats().values():
+        if format_.recognises(source):
+            return format_
+    known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
     raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
 
 

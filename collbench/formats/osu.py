@@ -6,7 +6,7 @@ reduce-scatter.  Sizes in run files are of the whole array.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
@@ -38,6 +38,27 @@ class _Section:
     rows: list[tuple[int, str]] = field(default_factory=list)
     exported: tuple[str, str, int] | None = None
 
+    def heads(self, line: str, text: str) -> bool:
+        """Take a line in if it stands above a table."""
+        title, dtype, exported = TITLE.match(text), TYPE.match(text), EXPORTED.match(text)
+        if title:
+            self.library, self.device = title[1], title[2] or ""
+            self.title, self.version = title[3], title[4] or ""
+        elif dtype:
+            self.dtype = dtype[1]
+        elif text.startswith("Size "):
+            self.columns = re.split(r"\s{2,}", text)[1:]
+        elif exported:
+            self.exported = exported[1], exported[2], int(exported[3])
+        else:
+            return False
+        self.lines.append(line)
+        return True
+
+    def after(self, text: str) -> "_Section":
+        """The next table, whose first line is this one: a title begins anew, else the last one holds."""
+        return _Section() if TITLE.match(text) else replace(self, columns=[], lines=[], rows=[])
+
 
 def recognises(source: Source) -> bool:
     """By a title."""
@@ -47,10 +68,10 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """Every table."""
-    found = [section for section in _sections(source) if section.rows]
-    if not found:
+    sections = [section for section in _sections(source) if section.rows]
+    if not sections:
         raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
-    return [_test(source, each, hints) for each in found]
+    return [_test(source, section, hints) for section in sections]
 
 
 def _sections(source: Source) -> Iterator[_Section]:
@@ -58,36 +79,16 @@ def _sections(source: Source) -> Iterator[_Section]:
     for number_, raw in source.lines():
         line = without_log(TAG.sub("", raw), {})
         text = body(line)
-        title, dtype = TITLE.match(text), TYPE.match(text)
-        own = title or dtype or text.startswith("Size ") or EXPORTED.match(text)
-        if own and section.rows:
+        if section.rows and _Section().heads(line, text):
             yield section
-            section = (
-                _Section()
-                if title
-                else _Section(
-                    section.title,
-                    section.library,
-                    section.device,
-                    section.version,
-                    section.dtype,
-                    exported=section.exported,
-                )
-            )
-        if own:
-            section.lines.append(line)
-        if title:
-            section.library, section.device = title[1], title[2] or ""
-            section.title, section.version = title[3], title[4] or ""
-        elif dtype:
-            section.dtype = dtype[1]
-        elif text.startswith("Size "):
-            section.columns = re.split(r"\s{2,}", text)[1:]
-        elif exported := EXPORTED.match(text):
-            section.exported = exported[1], exported[2], int(exported[3])
-        elif section.columns and text[:1].isdigit() and not line.lstrip().startswith("#"):
+            section = section.after(text)
+        if not section.heads(line, text) and section.columns and _is_row(line, text):
             section.rows.append((number_, line))
     yield section
+
+
+def _is_row(line: str, text: str) -> bool:
+    return text[:1].isdigit() and not line.lstrip().startswith("#")
 
 
 def _test(source: Source, section: _Section, hints: Hints) -> Test:

@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.figures.styles import Look, looks
 from collbench.implementations import libraries
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
-from collbench.report.markup import data_block
 from collbench.report.sanitize import Sound
 
 ROOM = 260_000
@@ -39,7 +41,7 @@ READABLE = 4.5  # contrast with it
 KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
 
 
-def curves(runs: Sequence[Sound]) -> dict[str, Any]:
+def chart_of(runs: Sequence[Sound]) -> dict[str, Any]:
     """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
     styles = looks({result.implementation for run in runs for result in timed(run.run.results)})
     figures: dict[Case, dict[str, Any]] = {}
@@ -61,6 +63,11 @@ def curves(runs: Sequence[Sound]) -> dict[str, Any]:
         "figures": [*figures.values()],
         "left_out": left_out,
     }
+
+
+def data_block(value: Any) -> Markup:
+    """JSON that may stand inside a script element: no character in it means anything to HTML or to old JavaScript."""
+    return htmlsafe_json_dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so U+2028 is escaped too
 
 
 def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:

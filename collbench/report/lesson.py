@@ -44,7 +44,7 @@ class Subject:
         return [sizes[size] for size in sorted(sizes)]
 
 
-def lesson(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[str, str]:
+def paragraphs(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[str, str]:
     """Two paragraphs; `fits` has each run's fitted curves."""
     subject = _subject(runs)
     if subject is None:

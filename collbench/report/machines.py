@@ -3,16 +3,18 @@
 import io
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from collbench.analysis.machine import discovered, machine
 from collbench.errors import CollbenchError, UsageError
-from collbench.report.markup import Markup, Seen, by_run, joined, section, table, tag
 from collbench.report.sanitize import Sound, plain
+from collbench.report.sections import AnalysedRun, Table, by_run
 from collbench.topology import files, system_text, topology_text
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
@@ -23,6 +25,8 @@ WIDEST = 84  # columns of a text
 MOST_GPUS = 1024  # that a header's machine may have to be looked at: pairs of them are counted
 MOST_LINES = 200
 MOST_PICTURE = 200_000  # characters
+MOST_PICTURES = 4
+MOST_FACTS = 60  # versions or variables of a run
 
 
 def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
@@ -94,53 +98,48 @@ def text_of(run: Sound, system: System | None) -> list[str]:
         return []
 
 
-MOST_FACTS = 60  # versions or variables of a run
-MOST_PICTURES = 4
+class Machine(NamedTuple):
+    """What is known of it: a picture, or why there is none, and words."""
+
+    name: str
+    picture: Markup
+    why_not: str
+    guesses: list[str]
+    words: str  # lines
 
 
-def machines(found: Sequence[Seen]) -> Markup:
-    """A picture of each machine, or what is known of it in words."""
-    parts: list[str] = []
-    shown: set[str] = set()
-    for number, seen in enumerate(found):
-        lines = "\n".join(text_of(seen.run, seen.system))
-        key = f"{seen.system}{lines}{seen.why_not}"
-        if key not in shown:
-            shown.add(key)
-            parts.append(_machine(seen, lines, f"m{number}-" if len(shown) <= MOST_PICTURES else ""))
-    return section("machine", "The machine", *parts)
+def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, Machine]]:
+    """Every machine of the runs once, by name; the first few with a picture."""
+    machines: dict[str, Machine] = {}
+    for number, one in enumerate(analysed):
+        words = "\n".join(text_of(one.run, one.system))
+        key = f"{one.system}{words}{one.why_not}"
+        if key not in machines:
+            drawn = picture(one.system, f"m{number}-") if one.system and len(machines) < MOST_PICTURES else ""
+            guesses = [plain(guess) for guess in one.system.guesses] if one.system else []
+            machines[key] = Machine(one.run.machine, Markup(drawn), one.why_not, guesses, words)
+    return [(machine.name, machine) for machine in machines.values()]
 
 
-def _machine(seen: Seen, lines: str, prefix: str) -> Markup:
-    name = tag("h3", seen.run.machine)
-    drawn = picture(seen.system, prefix) if seen.system and prefix else ""
-    label = f"Picture of {seen.run.machine}; the same in words follows"
-    parts = [tag("div", Markup(drawn), class_="picture", role="img", aria_label=label)] if drawn else []
-    if not seen.system:
-        parts.append(tag("p", f"No picture: {seen.why_not}.", class_="note"))
-    if seen.system and seen.system.guesses:
-        parts.append(tag("p", f"Assumed: {'; '.join(map(plain, seen.system.guesses))}.", class_="note"))
-    if lines:
-        parts.append(tag("pre", lines, tabindex="0", role="region", aria_label=f"{seen.run.machine} in words"))
-    return joined([name, *parts])
+class Environment(NamedTuple):
+    """Host, versions and variables of a run."""
+
+    table: Table
+    variables: bool  # whether any was set
 
 
-def environment(found: Sequence[Seen]) -> Markup:
-    """Host, versions and variables of each run."""
-    return section("environment", "Environment", *by_run(found, _environment))
+def environments(analysed: Sequence[AnalysedRun]) -> list[tuple[str, Environment]]:
+    """That of each run."""
+    return by_run(analysed, _environment)
 
 
-def _environment(seen: Seen) -> Iterator[str]:
-    said = seen.run.run.header.environment
+def _environment(analysed: AnalysedRun) -> Environment:
+    run = analysed.run
+    said = run.run.header.environment
     rows = [(name, text) for name, text in (("host", said.host), ("system", said.system)) if text]
     rows += list(said.versions.items())[:MOST_FACTS]
     rows += [(f"${name}", value) for name, value in list(said.variables.items())[:MOST_FACTS]]
     rows += [(plain(name, 80), plain(value)) for name, value in list(said.rest.items())[:MOST_FACTS] if value]
-    if command := " ".join(seen.run.run.header.command):
+    if command := " ".join(run.run.header.command):
         rows += [("command", plain(command))]
-    if rows:
-        yield table(f"Environment of {seen.run.label}", ("what", "value"), rows, class_="narrow")
-    else:
-        yield tag("p", "The run file does not say.", class_="note")
-    if not said.variables:
-        yield tag("p", "None of the variables that change these numbers was set.", class_="note")
+    return Environment(Table(f"Environment of {run.label}", ("what", "value"), rows), bool(said.variables))

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from markupsafe import escape
+
 from collbench.analysis.crossover import library_of
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
@@ -19,7 +21,6 @@ from collbench.measurement import (
     Skipped,
     Timed,
 )
-from collbench.report.markup import Markup, tag
 from collbench.report.sanitize import Sound, plain
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -40,89 +41,96 @@ HEADING = (
     "vs library",
     "check",
 )
-NUMBERS = 10  # columns between operation and check, if any of them has a number
+TAGS = 12  # bytes around the text of a cell
 
 
-class Row(NamedTuple):
-    """A line of the table: its cells but the first three, and how its check is to look."""
+class TableRow(NamedTuple):
+    """A row of the table: its first cells, and how its check is to look."""
 
-    status: str  # a class of report.css: ok, plain, bad
+    implementation: str
     cells: tuple[str, ...]
+    check: str
+    status: str  # a class of report.css: ok, plain, bad
+
+    @property
+    def width(self) -> int:
+        """Columns of the check, which has those of the missing numbers."""
+        return len(HEADING) - 1 - len(self.cells)
+
+    @property
+    def nbytes(self) -> int:
+        """About how long it is in the page."""
+        texts = (self.implementation, *self.cells, self.check)
+        return sum(len(escape(text).encode()) + TAGS for text in texts)
 
 
-class Rows(NamedTuple):
-    """The lines of the table, and how many there would be."""
-
-    lines: list[Markup]
-    total: int
-
-
-def rows(runs: Sequence[Sound]) -> Rows:
+class RawTable(NamedTuple):
     """As many rows as there is room for."""
-    lines, room, total = [], ROOM, 0
+
+    caption: str
+    heading: Sequence[str]
+    rows: list[TableRow]
+    left_out: int
+
+
+def raw_table(runs: Sequence[Sound]) -> RawTable:
+    """Every row of the runs until the room is used up."""
+    rows: list[TableRow] = []
+    room = ROOM
     for run in runs:
-        odd = {id(each): reason for each, reason in run.odd}
-        compared = _libraries(run.run.results)
-        for each in run.every:
-            total += 1
-            if room > 0:
-                line = _line(run, each, _row(run, each, odd.get(id(each), ""), compared))
-                room -= len(line.encode())
-                lines.append(line)
-    return Rows(lines, total)
+        odd = {id(result): reason for result, reason in run.odd}
+        references = _references(run.run.results)
+        for result in run.every:
+            if room <= 0:
+                break
+            rows.append(_row(run, result, odd.get(id(result), ""), references))
+            room -= rows[-1].nbytes
+    return RawTable("Every row of the runs", HEADING, rows, sum(len(run.every) for run in runs) - len(rows))
 
 
-def _libraries(results: Iterable[Result]) -> dict[Case, list[Result]]:
-    """The libraries' results by case."""
+def _references(results: Iterable[Result]) -> dict[Case, Timed]:
+    """The library's result for each case that it has a time for: the last."""
     known = libraries()
-    own: dict[Case, list[Result]] = {}
+    references: dict[Case, Timed] = {}
     for result in results:
-        if result.implementation in known:
-            own.setdefault(result.case, []).append(result)
-    return own
+        reference = library_of([result], known, result) if result.implementation in known else None
+        if reference:
+            references[result.case] = reference
+    return references
 
 
-def _line(run: Sound, result: Result, row: Row) -> Markup:
-    numbers = [tag("td", cell) for cell in row.cells[:-1]]
-    *_, check = row.cells
-    wide = NUMBERS - len(numbers)
-    cells = [
-        tag("th", result.implementation, scope="row"),
-        tag("td", run.label),
-        tag("td", plain(result.case.title, 120)),
-        *numbers,
-        tag("td", check, class_=row.status, colspan=str(wide) if wide > 1 else False),
-    ]
-    return tag("tr", *cells)
+def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:
+    status, numbers, check = _told(run, result, odd, references)
+    cells = run.label, plain(result.case.title, 120), _size(result), *numbers
+    return TableRow(result.implementation, cells, check, status)
 
 
-def _row(run: Sound, result: Result, odd: str, compared: dict[Case, list[Result]]) -> Row:
-    size = _size(result)
+def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
+    """How its check is to look, its numbers, and its check, which is the reason where there are no numbers."""
     if odd:
-        return Row("bad", (size, f"not usable: {odd}"))
+        return "bad", (), f"not usable: {odd}"
     if isinstance(result, Skipped):
-        return Row("plain", (size, f"skipped: {result.reason}"))
+        return "plain", (), f"skipped: {result.reason}"
     if isinstance(result, Failed):
-        return Row("bad", (size, f"FAILED: {result.reason}"))
+        return "bad", (), f"FAILED: {result.reason}"
     if isinstance(result, Explanation):
-        return Row("plain", (size, format_seconds(result.seconds), _explained(result)))
+        return "plain", (format_seconds(result.seconds),), _explained(result)
     if result.wrong:
-        return Row("bad", (size, f"WRONG: {plain(result.wrong)}"))
-    return _timed(run, result, size, library_of(compared.get(result.case, ()), libraries(), result))
+        return "bad", (), f"WRONG: {plain(result.wrong)}"
+    return "ok", _numbers(run, result, references.get(result.case)), _check(result)
 
 
 def _size(result: Result) -> str:
     return format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
 
 
-def _timed(run: Sound, result: Measurement | Reported | Prediction, size: str, library: Timed | None) -> Row:
+def _numbers(run: Sound, result: Measurement | Reported | Prediction, library: Timed | None) -> tuple[str, ...]:
     low, high = result.band
-    spread = ("", "", "")
+    spread = ["", "", ""]
     if isinstance(result, Observed) and len(result.times) > 1:
-        spread = tuple(format_seconds(result.percentile(each)) for each in (0, 95, 100))  # type: ignore[assignment]
+        spread = [format_seconds(result.percentile(percent)) for percent in (0, 95, 100)]
     shared = isinstance(result, Observed) and share_a_device(run.run, [result])
-    cells = (
-        size,
+    return (
         format_seconds(result.typical),
         f"{format_seconds(low)} - {format_seconds(high)}" if low == low else "",
         *spread,
@@ -130,7 +138,6 @@ def _timed(run: Sound, result: Measurement | Reported | Prediction, size: str, l
         "" if shared else format_rate(result.busbw),
         f"{library.typical / result.typical:.3g}x" if library and library is not result else "",
     )
-    return Row("ok", (*cells, _check(result)))
 
 
 def _check(result: Measurement | Reported | Prediction) -> str:

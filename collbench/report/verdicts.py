@@ -1,7 +1,7 @@
 """Whether the numbers are right, as `collbench diagnose` says: a verdict for each measured curve, and why."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, diagnose, settings
@@ -18,53 +18,56 @@ from collbench.topology.system import System
 MOST = 40  # curves of a run that are fitted and judged: each takes a part of a second
 
 
-@dataclass(frozen=True)
-class Judged:
+class CurveVerdict(NamedTuple):
     """The verdict of one curve in words."""
 
-    what: str  # kind of case
+    kind: str  # of case
     implementation: str
     verdict: Health
     because: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Of one run: its curves, what spoils its numbers, or why nothing can be said."""
+class RunVerdicts(NamedTuple):
+    """Those of one run, what spoils its numbers, and why nothing can be said."""
 
-    curves: tuple[Judged, ...]
+    curves: tuple[CurveVerdict, ...]
     notes: tuple[str, ...]
     silence: str = ""
 
 
-def fits(run: Sound) -> list[Curve]:
+def fitted(run: Sound) -> list[Curve]:
     """The first curves of the run, each with a fit or the reason for none."""
-    kept: set[tuple[Case, str]] = set()
-    for result in observed(run.run.results):
-        if len(kept) < MOST:
-            kept.add((result.case.kind, result.implementation))
+    kept = set(list(_curves(run))[:MOST])
     few = [result for result in run.run.results if (result.case.kind, result.implementation) in kept]
     return curves([replace(run.run, results=tuple(few))])
 
 
-def judge(run: Sound, system: System | None, why_not: str, fitted: Sequence[Curve]) -> Judgement:
-    """The first measured curves of the run against the system; never an error, whatever the run file holds."""
-    found: dict[tuple[Case, str], list[Observed]] = {}
+def _curves(run: Sound) -> dict[tuple[Case, str], list[Observed]]:
+    """What was measured, by kind of case and implementation."""
+    rows: dict[tuple[Case, str], list[Observed]] = {}
     for result in observed(run.run.results):
-        found.setdefault((result.case.kind, result.implementation), []).append(result)
+        rows.setdefault((result.case.kind, result.implementation), []).append(result)
+    return rows
+
+
+def judge(run: Sound, system: System | None, why_not: str, fits: Sequence[Curve]) -> RunVerdicts:
+    """The first measured curves of the run against the system; never an error, whatever the run file holds."""
     try:
         facts = Evidence(run.run.header.environment.variables, remarks(run.run), why_not)
         notes = (*facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     except Exception:  # any type may stand in a foreign header
         facts, notes = Evidence({}, (), why_not), ()
-    if not found:
-        return Judgement((), tuple(map(plain, notes)), "nothing was measured that a verdict could be about")
-    known = {(each.case, each.implementation): each.fit for each in fitted if each.fit}
-    chosen = list(found.items())[:MOST]
-    judged = tuple(_judged(key[0], rows, _Against(system, facts, known.get(key))) for key, rows in chosen)
-    left = len(found) - len(judged)
+    rows = _curves(run)
+    if not rows:
+        return RunVerdicts((), tuple(map(plain, notes)), "nothing was measured that a verdict could be about")
+    known = {(curve.case, curve.implementation): curve.fit for curve in fits if curve.fit}
+    judged = tuple(
+        _judged(kind, samples, _Against(system, facts, known.get((kind, name))))
+        for (kind, name), samples in list(rows.items())[:MOST]
+    )
+    left = len(rows) - len(judged)
     more = (f"{left} more curves are not judged here; `collbench diagnose` judges them all",) if left else ()
-    return Judgement(judged, (*map(plain, notes), *more))
+    return RunVerdicts(judged, (*map(plain, notes), *more))
 
 
 class _Against(NamedTuple):
@@ -75,29 +78,29 @@ class _Against(NamedTuple):
     fit: CurveFit | None  # its own
 
 
-def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> Judged:
+def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> CurveVerdict:
     rows = sorted(rows, key=lambda row: row.case.nbytes)
-    unknown = Judged(kind.title, rows[0].implementation, Health.UNKNOWN, ())
+    unknown = CurveVerdict(kind.title, rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
-        return replace(unknown, because=("a size of no bytes has no bandwidth to judge",))
+        return unknown._replace(because=("a size of no bytes has no bandwidth to judge",))
     try:
         system = sized(against.system, kind.ranks) if against.system else None
-        found = diagnose(rows, system, against.facts)
+        diagnosis = diagnose(rows, system, against.facts)
         own = against.fit if against.fit and len(against.fit.sizes) == len(rows) else None
-        return replace(unknown, verdict=found.verdict, because=tuple(map(plain, _because(found, own))))
+        return unknown._replace(verdict=diagnosis.verdict, because=tuple(map(plain, _because(diagnosis, own))))
     except CollbenchError as error:
-        return replace(unknown, because=(plain(str(error)),))
+        return unknown._replace(because=(plain(str(error)),))
     except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
-        return replace(unknown, because=(f"its numbers cannot be reckoned with ({type(error).__name__})",))
+        return unknown._replace(because=(f"its numbers cannot be reckoned with ({type(error).__name__})",))
 
 
-def _because(found: Diagnosis, own: CurveFit | None) -> Iterator[str]:
-    if found.remark:
-        yield found.remark
-    for why, fix in found.likely():
+def _because(diagnosis: Diagnosis, own: CurveFit | None) -> Iterator[str]:
+    if diagnosis.remark:
+        yield diagnosis.remark
+    for why, fix in diagnosis.likely():
         yield f"likely: {why}"
         yield f"to do: {fix}"
-    if found.unexplained:
-        yield found.unexplained
-    if not found.expected:
-        yield from own_remarks(found.measured, own)
+    if diagnosis.unexplained:
+        yield diagnosis.unexplained
+    if not diagnosis.expected:
+        yield from own_remarks(diagnosis.measured, own)

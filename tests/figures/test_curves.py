@@ -64,7 +64,7 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
 
 def figure(kind: str, *runs: Run, apart: bool = False) -> Figure:
     """That figure of these runs, laid out as it will be when written."""
-    drawn = dict(curves.figures(runs, apart))[kind]
+    drawn = dict(curves.figures(runs, curves.Wanted(apart=apart)))[kind]
     drawn.draw_without_rendering()
     return drawn
 

@@ -46,11 +46,9 @@ def _entry(line: Line) -> dict[str, Any]:
 
 def _made(part: Part, selection: Selection) -> dict[str, Any]:
     first = part.lines[0].any
-    sizes = sorted(line.case.nbytes for line in part.lines)
-    every = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong_elements(each)) for each in every)
-    rates = [_rates(each)[1] for each in every if mean_seconds(each) > 0]
-    ranks = first.case.ranks
+    results = [place for line in part.lines for place in line.places if place]
+    bad = sum(bool(wrong_elements(result)) for result in results)
+    rates = [_rates(result)[1] for result in results if mean_seconds(result) > 0]
     return {
         "version": 3,
         "start_time": selection.header.started[:19].replace("T", " "),
@@ -61,25 +59,32 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
             "version": __version__,
             "implementation": first.implementation,
             "platform": first.platform,
-            "ranks": ranks,
+            "ranks": first.case.ranks,
         },
-        "config": {
-            "nthreads": 1,
-            "ngpus": ranks,
-            "minimum_bytes": sizes[0],
-            "maximum_bytes": sizes[-1],
-            "warmup_iters": 1,
-            "iterations": part.iterations,
-            "aggregated_iterations": 1,
-            "validation": int(all(wrong_elements(each) is not None for each in every)),
-            "graph": 0,
-            "devices": devices(selection, ranks)[:1],  # one for each process, as there
-        },
+        "config": _config(part, selection, all(wrong_elements(result) is not None for result in results)),
         "results": [_row(line) for line in part.lines],
         "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
         "average_bus_bandwidth": {"bandwidth": round(fmean(rates), 6) if rates else 0.0, "okay": "unchecked"},
         "errors": [],
         "end_time": "",
+    }
+
+
+def _config(part: Part, selection: Selection, checked: bool) -> dict[str, Any]:
+    """What the program would have been told on its command line."""
+    ranks = part.lines[0].case.ranks
+    sizes = [line.case.nbytes for line in part.lines]
+    return {
+        "nthreads": 1,
+        "ngpus": ranks,
+        "minimum_bytes": min(sizes),
+        "maximum_bytes": max(sizes),
+        "warmup_iters": 1,
+        "iterations": part.iterations,
+        "aggregated_iterations": 1,
+        "validation": int(checked),
+        "graph": 0,
+        "devices": devices(selection, ranks)[:1],  # one for each process, as there
     }
 
 
