@@ -292,7 +292,7 @@ sys.addaudithook(lambda event, _: started.append(event) if event in {
     "subprocess.Popen", "os.fork", "os.posix_spawn", "os.exec", "socket.connect", "socket.bind"} else None)
 from collbench.cli import group
 group.main(sys.argv[1:], standalone_mode=False)
-heavy = {"mpi4py", "cupy", "pynvml", "matplotlib", "jinja2"} & set(sys.modules)
+heavy = {"mpi4py", "cupy", "pynvml", "matplotlib", "jinja2", "scipy"} & set(sys.modules)
 print(*sorted(heavy), *started, file=sys.stderr)
 """
 
