@@ -40,7 +40,8 @@ COLLECTIVE = """        Collective(
 IMPLEMENTATION = '''"""`copies`: every rank copies what it is to have from where it lies."""
 
 from collbench.implementations import Implementation
-from collbench.platforms import Prepared, buffers
+from collbench.platforms.layout import buffers
+from collbench.platforms.roles import Prepared
 
 
 def _prepare(case, platform):
@@ -205,7 +206,6 @@ def test_a_collective_is_a_record_and_an_implementation_a_file(collbench: Collbe
     assert printed.count("  ok") == 1
 
 
-@pytest.mark.xfail(reason="platforms are named in platforms/__init__.py, not found")
 def test_a_platform_is_a_folder(collbench: Collbench, listed: str) -> None:
     """Named with the choices of --on, and measured on where it is asked for."""
     assert "cpu, spare" in row(listed, "copies")

@@ -11,7 +11,7 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.measurement import Measurement, Mismatch, Result, Skipped
-from collbench.platforms.roles import Platform, Prepared
+from collbench.platforms.roles import Platform, Prepared, Timing
 from collbench.stats import relative_halfwidth
 
 Progress = Callable[[str], None]
@@ -80,7 +80,7 @@ def checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -
     return platform.check(case, seed)
 
 
-def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1) -> int:
+def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1) -> int:
     """Double the launches until they last as long as a sample should."""
     region = platform.region if sampling.region is None else sampling.region
     while launches < _MOST_LAUNCHES:
@@ -91,7 +91,7 @@ def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launch
     return launches
 
 
-def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sampling, progress: Progress) -> None:
+def _sample(contestants: Sequence[_Contestant], platform: Timing, sampling: Sampling, progress: Progress) -> None:
     """Take samples A B B A A B ..., so that drift of the machine cancels in the ratios."""
     order = list(contestants)
     for _ in range(sampling.warmup):

@@ -14,7 +14,7 @@ from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
 from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Result, Skipped, Span, Track
 from collbench.platforms import tracelog
-from collbench.platforms.roles import Moment, Platform, Prepared
+from collbench.platforms.roles import Logging, Moment, Platform, Prepared
 
 _ROUNDS = 15  # of which the typical one is shown
 
@@ -85,7 +85,7 @@ def _round(
     return seconds, platform.time(traced, launches), _tracks(platform)
 
 
-def _tracks(platform: Platform) -> list[Track]:
+def _tracks(platform: Logging) -> list[Track]:
     """From the logs of all ranks, which are cleared."""
     return platform.gather(tracelog.tracks({rank: platform.take_logs(rank) for rank in platform.local}))
 
@@ -99,7 +99,7 @@ def _from_zero(tracks: Sequence[Track]) -> list[Track]:
 class _Watcher:
     """Notes the moments between which each rank did something, for operations that the host drives."""
 
-    platform: Platform
+    platform: Logging
     noted: list[tuple[int, str, Moment, Moment]] = field(default_factory=list)
 
     @contextmanager

@@ -39,7 +39,7 @@ ARCHITECTURES = {
     "sm120": Architecture("Blackwell", 10, r"RTX 50\d\d|RTX PRO \d000", 1.79e12, 282e9, 5),
     "sm121": Architecture("Blackwell", 10, "", 0.27e12, 282e9, 5),
 }
-"""By name; `memory`: P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300, RTX PRO 6000, GB10."""
+"""`memory` is that of P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300, RTX PRO 6000, GB10."""
 
 ADDING = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.adds)
 

@@ -87,7 +87,6 @@ class MadeUp:
             "OUT": str(folder / "out"),
             scale.VARIABLE: "small",
             MARK: str(folder),
-            "PYTHONPYCACHEPREFIX": str(folder.parent / "bytecode"),  # every process imports the same
         }
         for name in ("PYTHONDONTWRITEBYTECODE", "STAGE", "BUDGET", "LIMIT", "CUPY_CACHE_DIR"):
             self.environment.pop(name, None)
