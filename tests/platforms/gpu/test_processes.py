@@ -81,7 +81,9 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(said: Sa
     everyone = said("every_case")
     found = same([each["found"] for each in everyone])
     assert {words.split()[0] for words in found} == set(ON_GPU)
-    assert len(found) == (2 if len(everyone) == 2 else 1) * sum(len(implementations()[name].collectives) for name in ON_GPU)
+    assert len(found) == (2 if len(everyone) == 2 else 1) * sum(
+        len(implementations()[name].collectives) for name in ON_GPU
+    )
     assert {words: what for words, what in found.items() if what != "right"} == {}
     assert [each["local"] for each in everyone] == [[rank] for rank in range(len(everyone))]
     assert same([each["note"] for each in everyone]) == ("4 processes share 2 GPUs" if len(everyone) == 4 else "")
