@@ -20,7 +20,8 @@ from collbench.platforms.layout import Region
 from collbench.platforms.roles import Platform, Prepared
 from collbench.units import format_rate, format_size
 from tests.gpu import refusals, said
-from tests.gpu.checks import ON_GPU, SCALE, Place, case, nccl_settings, opened
+from tests.gpu.checks import case
+from tests.gpu.places import ON_GPU, SCALE, Place, nccl_settings, opened
 
 RANKS = 4
 TARGETS = {"two-shot": 0.9, "ring-pipelined": 0.85}  # the least share of what the memory allows, at the large size

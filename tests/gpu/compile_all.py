@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -24,8 +24,9 @@ from collbench.errors import CollbenchError, Unsupported
 from collbench.implementations import implementations
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
-from tests.gpu import said, scale
-from tests.gpu.checks import KINDS, ODD, ON_GPU, Place, case, opened
+from tests.gpu import refusals, said, scale
+from tests.gpu.checks import KINDS, ODD, case
+from tests.gpu.places import ON_GPU, Place, opened
 
 CACHE = "CUPY_CACHE_DIR"
 
@@ -78,16 +79,19 @@ def carry_out(work: Work) -> str:
         platform.fill(wanted, 1)
         platform.check(wanted, 1)  # whatever it finds: nothing was computed
         if work.implementation:
-            _prepare(platform, work, wanted)
+            return _prepare(platform, work, wanted)
     except CollbenchError as error:
         return f"{work}: {error}"
     return ""
 
 
-def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
-    """With or without a log, as the case will be asked for; a refusal is for the checks to judge."""
-    with suppress(Unsupported):
+def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> str:
+    """With or without a log, as the case will be asked for; a refusal that may not be, in words."""
+    try:
         implementations()[work.implementation].prepare(wanted, platform.traced() if work.traced else platform)
+    except Unsupported as refusal:
+        return refusals.unjust(work.implementation, str(refusal), refusals.here_of(platform))
+    return ""
 
 
 _open = ExitStack()  # until the process ends

@@ -9,7 +9,7 @@ from collbench.platforms.gpu import probe
 from collbench.units import format_rate, format_size
 from tests.gpu import refusals, said, scale
 from tests.gpu.bench import copy_bandwidth
-from tests.gpu.checks import Place, opened
+from tests.gpu.places import Place, opened
 
 
 def main() -> int:

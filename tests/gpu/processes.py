@@ -24,7 +24,7 @@ from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.gpu import probe
 from collbench.runs.file import Run, read
 from tests.gpu import refusals, said, scale
-from tests.gpu.checks import ON_GPU
+from tests.gpu.places import ON_GPU
 
 PATIENCE = 200  # seconds for all of it
 MPS = "nvidia-cuda-mps-control"

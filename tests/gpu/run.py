@@ -15,7 +15,8 @@ from collbench.implementations import Implementation, choose
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
 from tests.gpu import refusals, said
-from tests.gpu.checks import CHECKS, ON_GPU, SCALE, Place, nccl_settings, opened
+from tests.gpu.checks import CHECKS
+from tests.gpu.places import ON_GPU, SCALE, Place, nccl_settings, opened
 
 HOW = {"launches": False, "graphs": True}
 PATIENCE = 200  # seconds for one check before all threads' stacks are shown and the process ends

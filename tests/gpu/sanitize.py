@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from collbench.errors import CollbenchError, Unsupported
 from collbench.platforms.gpu import probe
 from tests.gpu import refusals, said
-from tests.gpu.checks import ON_GPU, SCALE, SMALL, Place, case, expect_right, opened
+from tests.gpu.checks import SMALL, case, expect_right
+from tests.gpu.places import ON_GPU, SCALE, Place, opened
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 RANKS = (2, 4, 8)

@@ -11,7 +11,7 @@ from collbench.measurement import Explanation, Failed, Measurement
 from collbench.platforms.gpu import probe
 from collbench.runs.file import Run, read
 from tests.gpu import refusals
-from tests.gpu.checks import ON_GPU
+from tests.gpu.places import ON_GPU
 from tests.gpu.processes import first_gpu, here_of
 
 Times = dict[tuple[str, int], float]

@@ -17,7 +17,8 @@ from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.layout import MAX_RANKS, world_type
 from collbench.platforms.roles import Prepared
 from tests.gpu import said, scale
-from tests.gpu.checks import Place, case, opened
+from tests.gpu.checks import case
+from tests.gpu.places import Place, opened
 
 ROUNDS = 51
 ROOMS = (8, MAX_RANKS)

@@ -9,7 +9,7 @@ from collbench.measurement import Skipped
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import nccl
 from tests.conftest import case, measurement
-from tests.gpu import checks, refusals
+from tests.gpu import places, refusals
 from tests.gpu.refusals import ALLOWED, Here, unjust, unjust_of
 from tests.gpu.sweeps import disagreements
 from tests.gpu_campaign.made_up import MadeUp
@@ -101,15 +101,15 @@ def test_nccl_is_told_of_the_multiprocessors_that_there_are(monkeypatch: pytest.
     for name in nccl.sharing(1, 1):
         monkeypatch.setenv(name, "")  # so that it is put back to what it was
         monkeypatch.delenv(name)
-    monkeypatch.setattr(checks, "_shared", [])
+    monkeypatch.setattr(places, "_shared", [])
     cuda = gpu_cuda.Cuda(Machine(1, multiprocessors=132).cupy())
-    checks.share_nccl(cuda, 4)
-    assert checks.os.environ["NCCL_MAX_CTAS"] == "32"
-    checks.share_nccl(cuda, 4)
+    places.share_nccl(cuda, 4)
+    assert places.os.environ["NCCL_MAX_CTAS"] == "32"
+    places.share_nccl(cuda, 4)
     with pytest.raises(PlatformError, match="NCCL reads its environment once"):
-        checks.share_nccl(cuda, 8)
+        places.share_nccl(cuda, 8)
     with pytest.raises(PlatformError, match="NCCL reads its environment once"):
-        checks.share_nccl(cuda, 1)
+        places.share_nccl(cuda, 1)
 
 
 def test_two_runs_agree_within_a_share_and_in_what_they_have() -> None:
