@@ -152,6 +152,7 @@ def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -
     """Thirteen sizes of which the upper half is 10 % off are few looks, and say nothing of the mean."""
     one = [measurement(nbytes=size) for size in SIZES]
     assert [len(curve) for curve in curves([*one, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
+    assert [len(curve) for curve in curves(one[:4])] == [4]
     steps, swings = ([0.1 * (place >= 7) for place in range(13)], [0.1 * (place % 2) for place in range(13)])
     stepped, swinging = (together(list(zip(one, logs, strict=True)), 0.95, 0.05) for logs in (steps, swings))
     assert (stepped.verdict, swinging.verdict) == (Verdict.INCONCLUSIVE, Verdict.SLOWER)
@@ -286,6 +287,7 @@ def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
         ((1.01, 1.08), Verdict.SLOWER),
         ((0.9, 0.99), Verdict.FASTER),
         ((0.94, 1.02), Verdict.INCONCLUSIVE),
+        ((0.951, 1.02), Verdict.INCONCLUSIVE),  # 1 / 1.05 is 0.9524: as far as 1.05 on the other side
         ((0.0, math.inf), Verdict.INCONCLUSIVE),
     ],
 )
