@@ -108,3 +108,54 @@ def test_who_only_picks_another_is_no_rival_of_it() -> None:
     picked, picking = measurement("two-shot"), measurement("auto")
     assert rivals([picked, picking, measurement("mpi", nbytes=0)]) == [picked]
     assert rivals([picking]) == [picking]
+
+
+def words(times: dict[int, float]) -> str:
+    """What is said of such a challenger of MPI."""
+    (contest,) = contests([*MPI, *curve("ring", times)], ["mpi"])
+    return in_words(contest)
+
+
+def test_first_best_and_last_size_are_told() -> None:
+    """The best one, wherever it is, and none of them twice."""
+    assert words({8: 2e-6, 1024: 1e-6, 65536: 20e-6}).endswith(": 2x at 8 B, 4x at 1 KiB, 2x at 64 KiB")
+    assert words({8: 2e-6, 1024: 3e-6, 65536: 30e-6}).endswith(": 2x at 8 B, 1.3x at 64 KiB")
+
+
+def test_who_loses_first_is_said_to_lose_first() -> None:
+    """With one crossing, with two, and by however little."""
+    assert words({8: 8e-6, 1024: 8e-6, 65536: 20e-6}).startswith("ring loses to mpi up to about 8 KiB and wins above")
+    assert words({8: 8e-6, 1024: 2e-6, 65536: 80e-6}).startswith("ring loses to mpi at the smallest size; the faster")
+    assert words({8: 4.02e-6, 65536: 40.2e-6}).startswith("ring loses to mpi at every size")
+
+
+def test_sizes_count_that_both_were_right_at() -> None:
+    """Whatever else either has, in any order; the contest stands for the largest."""
+    ring = [*curve("ring", {65536: 20e-6, 8: 1e-6, 16: 1e-6}), measurement("ring", (), nbytes=1024)]
+    (contest,) = contests([*MPI, *curve("mpi", {32: 1e-6}), *ring], ["mpi"])
+    assert contest.speedups == [(8, pytest.approx(4.0)), (65536, pytest.approx(2.0))]
+    assert contest.case.nbytes == 65536
+
+
+def test_only_the_same_kind_of_case_is_a_contest() -> None:
+    """And libraries are none for each other."""
+    others = [
+        measurement("ring", nbytes=nbytes, **changes)  # type: ignore[arg-type]
+        for nbytes in (8, 1024)
+        for changes in ({"ranks": 4}, {"in_place": True}, {"root": 1})
+    ]
+    assert contests([*MPI, *others], ["mpi"]) == []
+    assert contests([*MPI, *curve("nccl", {8: 1e-6, 1024: 1e-6})], ["mpi", "nccl"]) == []
+
+
+def test_winners_are_of_the_kind_whose_largest_case_is_named() -> None:
+    """In any order of rows; of equals the one that stands first."""
+    rows = [*reversed(MPI), *curve("ring", {8: 1e-6, 1024: 4e-6})]
+    ((largest, ranges),) = winners(rows)
+    assert largest.nbytes == 65536
+    assert ranges == [(8, 8, "ring"), (1024, 65536, "mpi")]
+
+
+def test_an_implementation_that_nobody_knows_is_a_rival() -> None:
+    """As in a run of another version."""
+    assert rivals([measurement("ring"), measurement("auto")]) == [measurement("ring")]

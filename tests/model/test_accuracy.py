@@ -12,7 +12,7 @@ from collbench.model.predict import BANDS, CALIBRATED
 from tests.conftest import ROOT
 from tests.model.accuracy import Errors, errors, fitted, healthy, logs_of, without
 from tests.model.report import MEASURED, PARTS, bands, held_out, summary, tables, together, worst
-from tests.model.systems import published
+from tests.model.systems import FOLDER, published
 
 
 @cache
@@ -80,7 +80,9 @@ def test_old_records_of_gathered_bytes_are_read_by_their_time() -> None:
 
 
 def test_every_sweep_names_its_source() -> None:
-    for path in sorted((ROOT / "tests" / "model" / "published").glob("*.json")):
+    paths = sorted(FOLDER.glob("*.json"))
+    assert paths
+    for path in paths:
         assert re.search(r'"source": "[^"]', path.read_text()), path
 
 

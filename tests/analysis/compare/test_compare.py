@@ -12,11 +12,13 @@ from collbench.analysis.compare import bootstrap
 from collbench.analysis.compare.compare import Comparison, compare
 from collbench.analysis.compare.estimate import Estimate, Paired, pooled, separate
 from collbench.analysis.compare.estimate import paired as pair_of
+from collbench.analysis.compare.headers import differences
 from collbench.analysis.compare.scatter import Scatter, scatter
 from collbench.analysis.compare.selection import Selection, selection
-from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, together, verdict
+from collbench.analysis.compare.unmatched import unmatched
+from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
 from collbench.errors import UsageError
-from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runs.file import Run
 from collbench.runs.header import Header, Interleaved
 from collbench.runs.records import to_line, to_result
@@ -153,11 +155,35 @@ def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -
     """Thirteen sizes of which the upper half is 10 % off are few looks, and say nothing of the mean."""
     one = [measurement(nbytes=size) for size in SIZES]
     assert [len(curve) for curve in by_curve([*one, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
+    assert by_curve(reversed(one[:4])) == [one[:4]]
     steps, swings = ([0.1 * (place >= 7) for place in range(13)], [0.1 * (place % 2) for place in range(13)])
     stepped, swinging = (together(list(zip(one, logs, strict=True)), 0.95, 0.05) for logs in (steps, swings))
     assert (stepped.verdict, swinging.verdict) == (Verdict.INCONCLUSIVE, Verdict.SLOWER)
     wide, narrow = (math.log(each.interval[1] / each.interval[0]) for each in (stepped, swinging))
     assert wide > 2 * narrow
+
+
+def test_the_interval_of_a_mean_over_sizes_is_that_of_so_many_looks() -> None:
+    """Thirteen swings are 13 looks (t = 2.179); two low and two high are 2, and 2 degrees of freedom (t = 4.303)."""
+    for logs, looks, quantile in (([0.1, -0.1] * 6 + [0.1], 13, 2.1788), ([0.0, 0.0, 0.1, 0.1], 2, 4.3027)):
+        curve = [(measurement(nbytes=size), log) for size, log in zip(SIZES, logs, strict=False)]
+        whole = together(curve, 0.95, 0.05)
+        low, high = (math.log(end / whole.ratio) for end in whole.interval)
+        assert high == pytest.approx(quantile * np.std(logs, ddof=1) / math.sqrt(looks), rel=2e-3)
+        assert low == pytest.approx(-high)
+    still = together([(measurement(nbytes=size), 0.0) for size in SIZES], 0.95, 0.05)
+    assert (still.interval, still.verdict) == ((1.0, 1.0), Verdict.SAME)
+
+
+def test_a_margin_is_that_of_the_comparison() -> None:
+    """Of a row's verdict, and of what counts as a regression of all sizes."""
+    one = measurement()
+    assert [judged(one, one, 0.0, (0.93, 1.08), margin).verdict for margin in (0.05, 0.1)] == [
+        Verdict.INCONCLUSIVE,
+        Verdict.SAME,
+    ]
+    slower = Together(case(), "mpi", 4, 1.04, (1.01, 1.07), Verdict.SLOWER)
+    assert (slower.regression(0.05), slower.regression(0.03)) == (False, True)
 
 
 def interleaved(generator: np.random.Generator, change: float, rounds: int, drift: float) -> Comparison:
@@ -287,6 +313,7 @@ def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
         ((1.01, 1.08), Verdict.SLOWER),
         ((0.9, 0.99), Verdict.FASTER),
         ((0.94, 1.02), Verdict.INCONCLUSIVE),
+        ((0.951, 1.02), Verdict.INCONCLUSIVE),  # 1 / 1.05 is 0.9524: as far as 1.05 on the other side
         ((0.0, math.inf), Verdict.INCONCLUSIVE),
     ],
 )
@@ -365,6 +392,57 @@ def test_a_row_that_is_missing_hides_a_regression_only_where_the_run_was_cut_off
     assert not compare(one, both).hidden
 
 
+UNTIMED = Measurement(case(), "mpi", "cpu", 1, ())
+STATES = [  # the same row in BASE and in NEW; how it stands in either and why; whether it is worse, and may hide that
+    ("right", "wrong", ("right", "wrong", str(MISMATCH), True, False)),
+    ("right", "failed", ("right", "failed", "hung", True, False)),
+    ("right", "skipped", ("right", "skipped", "no compiler", False, True)),
+    ("right", None, ("right", "missing", "", False, False)),
+    ("right", "untimed", ("right", "not timed", "", False, False)),
+    (None, "right", ("missing", "right", "", False, False)),
+    ("failed", "wrong", ("failed", "wrong", str(MISMATCH), False, False)),
+    ("wrong", "skipped", ("wrong", "skipped", "no compiler", False, False)),
+    ("failed", None, ("failed", "missing", "", False, False)),
+    ("skipped", "skipped", None),
+    ("skipped", None, None),
+    (None, "skipped", None),
+    ("right", "right", None),
+    ("predicted", "explained", None),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), STATES)
+def test_a_row_without_a_ratio_says_how_it_stands_in_either_run(
+    before: str | None, after: str | None, expected: tuple[str, str, str, bool, bool] | None
+) -> None:
+    """What neither run has a word on is not listed."""
+    known: dict[str | None, tuple[Result, ...]] = {
+        **{name: (row,) for name, row in BROKEN.items()},
+        None: (),
+        "right": (measurement(),),
+        "untimed": (UNTIMED,),
+        "predicted": (Prediction(case(), "mpi", 1e-6, 1e-6, 1e-6),),
+        "explained": (Explanation(case(), "mpi", "cpu", 1e-6, 1e-6, ()),),
+    }
+    rows = unmatched(of(*known[before], samples=1), of(*known[after], samples=2))
+    told = [(row.base, row.new, row.reason, row.regression, row.hides) for row in rows]
+    assert told == ([expected] if expected else [])
+
+
+def test_rows_without_a_ratio_stand_in_the_order_of_base_and_only_if_selected() -> None:
+    """Then what is in NEW only; rows of no bytes, and of a clock that saw nothing, are not timed."""
+    base = of(measurement("b"), measurement("a"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
+    new = of(measurement("c"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
+    assert [(row.implementation, row.base) for row in unmatched(base, new)] == [
+        ("b", "right"),
+        ("a", "right"),
+        ("zero", "not timed"),
+        ("quick", "not timed"),
+        ("c", "missing"),
+    ]
+    assert [row.implementation for row in unmatched(base, new, lambda case, name: name == "a")] == ["a"]
+
+
 def test_the_later_of_two_results_counts() -> None:
     """A case measured twice in a run stands once in the comparison."""
     twice = of(measurement(), measurement(seconds=(2e-6,) * 7))
@@ -389,6 +467,33 @@ def test_differences_of_headers_are_listed() -> None:
         ("topology.name", "a", "b"),
         ("sweep.spin", "auto", "-"),
     ]
+
+
+def test_every_told_part_of_a_header_is_compared() -> None:
+    """BASE first; long values are cut, and what is no text is JSON."""
+    parts = {"sampling": 1, "spin": 2, "ranks": 3, "in_place": 4, "cases": 5}
+    header = {
+        "collbench": "1",
+        "environment": 1,
+        "topology": 2,
+        "sweep": parts,
+        "interleaved": {"setting": "", "id": 1},
+    }
+    assert [(each.name, each.base, each.new) for each in differences(header, {})] == [
+        ("collbench", "1", "-"),
+        ("environment", "1", "-"),
+        ("topology", "2", "-"),
+        ("sweep.sampling", "1", "-"),
+        ("sweep.spin", "2", "-"),
+        ("sweep.ranks", "3", "-"),
+        ("sweep.in_place", "4", "-"),
+        ("interleaved.setting", "", "-"),
+    ]
+    values = ("x" * 60, "x" * 61, ["a"], Path("p"))
+    shown = [each.new for value in values for each in differences({}, {"collbench": value})]
+    assert shown == ["x" * 60, "x" * 57 + "...", '["a"]', '"p"']
+    assert [each.name for each in differences({}, {"topology": {"\x1b": 1}})] != ["topology.\x1b"]
+    assert list(differences({"topology": {}}, {})) == list(differences({}, {})) == []
 
 
 @pytest.mark.parametrize("odd", [None, 3, "text", [1], {"host": "\x1b[2J"}, {"variables": [1, {"a": None}]}])
