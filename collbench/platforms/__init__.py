@@ -21,7 +21,7 @@ from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import unknown
 from collbench.measurement import Mismatch
-from collbench.note import Note
+from collbench.note import NO_NOTE, Note
 from collbench.platforms import tracelog
 
 PLATFORMS = ("gpu", "cpu")
@@ -100,7 +100,7 @@ class Prepared:
     launch: Callable[[int], None]
     host_driven: bool = False
     one_graph: bool = False
-    note: Note = Note()
+    note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
     watched: Callable[["Watch"], None] | None = None  # one operation, with each action of a rank inside a watch
 

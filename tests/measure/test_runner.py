@@ -18,6 +18,8 @@ from tests.conftest import case
 
 MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
 
+TOY_NOTE = Note.of("toy note")
+
 
 @dataclass
 class ToyPlatform:
@@ -26,7 +28,7 @@ class ToyPlatform:
     seconds: dict[str, Callable[[], float]]
     wrong: Callable[[str, int], bool] = lambda name, launch: False
     name: str = "toy"
-    note: Note = Note.of("toy note")
+    note: Note = TOY_NOTE
     region: float = 200e-6
     log: list[tuple[str, Any]] = field(default_factory=list)
     running: str = ""
@@ -212,4 +214,4 @@ def test_notes_of_platform_and_implementation_reach_the_row() -> None:
     platform = ToyPlatform({"a": constant(1e-3)})
     (result,) = run(platform, iters=1)
     assert isinstance(result, Measurement)
-    assert result.note == Note.of("toy note")
+    assert result.note == TOY_NOTE
