@@ -9,7 +9,7 @@ from typing import Any
 
 from collbench import stats
 from collbench.cases import Case
-from collbench.note import Note
+from collbench.note import NO_NOTE, Note
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class CaseResult:
 class Timed(CaseResult, ABC):
     """What has a time, measured or predicted: all that tables, plots and comparisons need of either."""
 
-    note: Note = field(default=Note(), kw_only=True)
+    note: Note = field(default=NO_NOTE, kw_only=True)
 
     @property
     @abstractmethod
@@ -268,7 +268,7 @@ class Explanation(CaseResult):
     seconds: float  # an operation, as it is measured: the median
     traced: float  # the same while a log is kept
     tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
-    note: Note = Note()
+    note: Note = NO_NOTE
 
     def longest(self) -> list[Track]:
         """For each rank the track that lasted longest: the one its result was waited for."""

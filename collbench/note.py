@@ -45,3 +45,7 @@ class Note:
         cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]
         picked = f"picked {self.picked}" if self.picked else ""
         return "; ".join(filter(None, [str(self.shared or ""), ", ".join(filter(None, cores)), picked, *self.remarks]))
+
+
+NO_NOTE = Note()
+"""Nothing is out of the ordinary."""

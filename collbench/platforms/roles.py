@@ -14,7 +14,7 @@ from collbench.cases import Case
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.measurement import Mismatch
-from collbench.note import Note
+from collbench.note import NO_NOTE, Note
 from collbench.platforms.layout import Addresses, Region
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
@@ -37,7 +37,7 @@ class Prepared:
     launch: Callable[[int], None]
     host_driven: bool = False
     one_graph: bool = False
-    note: Note = Note()
+    note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
 

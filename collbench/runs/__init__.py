@@ -1,12 +1,15 @@
-"""The runs of a folder as a small database; the files are the truth, and everything else can be thrown away.
+"""Run files, and the runs of a folder as a small database: the files are the truth, all else can be thrown away.
 
-facts.py     what is kept of one run file: facts for the list, a median for each case
-index.py     the same for all files of a folder, in the user's cache folder
-listing.py   the runs of a folder, newest first: found, read where they changed, filtered
-dates.py     the words of --since and --until
-tags.py      names that stand beside a run
-baseline.py  the run to compare another one with
-columns.py   the list as lines of text
+file.py         one run file: written line by line, and read
+header.py       what holds for the whole run
+records.py      its rows as JSON
+format_1.py     rows of the first format
+environment.py  host, versions and variables of a run
+scan_folder.py  what is kept of one run file: facts for the list, a median for each case
+index.py        the same for all files of a folder, in the user's cache folder
+listing.py      the runs of a folder, newest first: read where they changed, and filtered
+tags.py         names that stand beside a run
+baseline.py     the run to compare another one with
 """
 
 from pathlib import Path

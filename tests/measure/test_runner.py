@@ -19,6 +19,8 @@ from tests.conftest import case
 
 MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
 
+TOY_NOTE = Note.of("toy note")
+
 
 @dataclass
 class ToyPlatform:
@@ -27,7 +29,7 @@ class ToyPlatform:
     seconds: dict[str, Callable[[], float]]
     wrong: Callable[[str, int], bool] = lambda name, launch: False
     name: str = "toy"
-    note: Note = Note.of("toy note")
+    note: Note = TOY_NOTE
     region: float = 200e-6
     log: list[tuple[str, Any]] = field(default_factory=list)
     running: str = ""

@@ -20,6 +20,7 @@ from collbench.measurement import (
     Result,
     Skipped,
     Span,
+    Timed,
     Track,
 )
 from collbench.note import Note, Sharing
@@ -37,9 +38,8 @@ TRACK = Track(
     spent=dict.fromkeys(PHASES, 1e-7) | {WAITED: 1e-6},
     spans=(Span(WAITED, 0.0, 1e-6), Span(MOVED, 1e-6, 1e-7)),
 )
-NOTE = Note(Sharing(4, 1, processes=True), oversubscribed=True, spin="busy", picked="ring-ll", remarks=("a; b", "c"))
 RESULTS: list[Result] = [
-    replace(measurement(seconds=(1e-6, 2e-6, 3.3e-7)), note=NOTE),
+    measurement(seconds=(1e-6, 2e-6, 3.3e-7)),
     Skipped(case("broadcast", root=1), "ring-flags", "cpu", "allreduce only"),
     Failed(case(in_place=True), "mpi", "cpu", "a rank died"),
     Reported(
@@ -53,7 +53,7 @@ RESULTS: list[Result] = [
         printed={"time": "12.90"},
         note=Note.of("x"),
     ),
-    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note(picked="ring-ll", remarks=("NICs at 50%",))),
+    Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note.of("NICs at 50%")),
     Explanation(
         case(),
         "ring-flags",
@@ -83,6 +83,18 @@ def test_results_read_back_as_they_were(tmp_path: Path) -> None:
     assert list(run.results) == RESULTS
     assert run.complete
     assert run.header.topology.name == "here"
+
+
+def test_every_fact_of_a_note_survives_the_file() -> None:
+    """In every kind of row that has a note; a note that says nothing takes no room."""
+    note = Note(
+        Sharing(4, 1, processes=True), oversubscribed=True, spin="busy", picked="ring-ll", remarks=("a; b", "c")
+    )
+    for result in RESULTS:
+        if isinstance(result, Timed | Explanation):
+            noted = replace(result, note=note)
+            assert to_result(json.loads(json.dumps(to_line(noted)))) == noted
+    assert to_line(measurement()).keys().isdisjoint(vars(note))
 
 
 def test_a_wrong_result_keeps_where_it_is_wrong() -> None:
