@@ -6,7 +6,17 @@ from typing import Any
 
 from collbench.collectives import Collective
 from collbench.datatypes import NONE
-from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, signature, texts, wrong
+from collbench.formats.exported import (
+    ExportLine,
+    ExportSelection,
+    Part,
+    mapping,
+    mean_seconds,
+    parts,
+    signature,
+    texts,
+    wrong,
+)
 from collbench.formats.source import clean
 from collbench.measurement import Observed
 
@@ -38,7 +48,7 @@ def program(collective: Collective) -> str:
     return f"{PROGRAMS.get(collective.name, collective.name)}_perf"
 
 
-def listed(selection: Selection, ranks: int) -> list[str]:
+def listed(selection: ExportSelection, ranks: int) -> list[str]:
     """A line for each rank; process, device and bus are 0 where the run file does not say them."""
     return [
         f"#  Rank {device['rank']:2d} Group {0:2d} Pid {0:6d} on {device['hostname']:>10} device {device['device']:2d} "
@@ -47,7 +57,7 @@ def listed(selection: Selection, ranks: int) -> list[str]:
     ]
 
 
-def devices(selection: Selection, ranks: int) -> list[dict[str, Any]]:
+def devices(selection: ExportSelection, ranks: int) -> list[dict[str, Any]]:
     """The same as fields, by the names of nccl-tests' JSON."""
     host = clean(selection.fact("environment", "host") or "unknown", 64).replace(" ", "_")
     found = selection.fact("topology", "gpus") or selection.fact("topology", "sockets")
@@ -71,7 +81,7 @@ def _of(known: list[Any], rank: int) -> Any:
     return known[rank % len(known)]
 
 
-def _kind(selection: Selection) -> str:
+def _kind(selection: ExportSelection) -> str:
     """What all ranks live on, from the topology's name: `8 x NVIDIA H100 on 2 nodes`."""
     name = str(selection.fact("topology", "name") or "unknown")
     found = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", name)
@@ -89,7 +99,7 @@ HEADER = (
 )
 
 
-def write(selection: Selection) -> str:
+def write(selection: ExportSelection) -> str:
     """The text of a log with every test."""
     found = [_own(part) if part.test.get("format") == NAME else _made(part, selection) for part in parts(selection)]
     return "\n".join(line for lines in found for line in lines) + "\n"
@@ -103,7 +113,7 @@ def _own(part: Part) -> Iterator[str]:
     yield from texts(part.layout.get("after"))
 
 
-def _made(part: Part, selection: Selection) -> Iterator[str]:
+def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
     first = part.lines[0].any
     ranks = first.case.ranks
     yield signature(first)
@@ -126,7 +136,7 @@ def _settings(part: Part) -> str:
     )
 
 
-def _row(line: Line) -> str:
+def _row(line: ExportLine) -> str:
     case = line.case
     root = case.root if case.collective.rooted else -1
     redop = case.redop.name if case.redop is not NONE else "none"
