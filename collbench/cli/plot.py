@@ -78,22 +78,13 @@ def command(
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
     laid over what was measured on as many GPUs, where only one such prediction is given.
     """
-    from collbench.figures.curves import Wanted  # not above: Matplotlib takes a while, and --help needs none of it
-    from collbench.figures.styles import STYLES
-    from collbench.figures.views import chosen
-    from collbench.runs import file
-    from collbench.topology.files import load
+    from collbench.runs import file  # not above: --help needs none of it
 
-    if style_name not in STYLES:
-        raise unknown("--style", style_name, STYLES)
-    quantities = [quantity.name for quantity in chosen(name.strip() for name in views.split(","))]
-    if machine:
-        load(machine)
+    wanted = _wanted(style_name, views, machine)._replace(overlay=overlay, apart=apart)
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     read = [file.read(path) for path in runs]
-    only = _implementations(names, read) if names else ()
+    wanted = wanted._replace(implementations=_implementations(names, read) if names else ())
     reasons: list[str] = []
-    wanted = Wanted(quantities, STYLES[style_name], overlay, only, machine, apart)
     figures = _draw(read, folder, tuple(dict.fromkeys(formats)), wanted, reasons.append)
     if not figures:
         raise UsageError(f"nothing to plot: {'; '.join(reasons) or file.why_none(read)}")
@@ -101,6 +92,21 @@ def command(
         click.echo(reason, err=True)
     for figure in figures:
         click.echo(figure)
+
+
+def _wanted(style_name: str, views: str, machine: str | None) -> "Wanted":
+    """What to draw; UsageError for a style, a view or a system that there is not."""
+    from collbench.figures.curves import Wanted
+    from collbench.figures.styles import STYLES
+    from collbench.figures.views import chosen
+    from collbench.topology.files import load
+
+    if style_name not in STYLES:
+        raise unknown("--style", style_name, STYLES)
+    quantities = chosen(name.strip() for name in views.split(","))
+    if machine:
+        load(machine)
+    return Wanted([quantity.name for quantity in quantities], STYLES[style_name], machine=machine)
 
 
 def _draw(

@@ -34,19 +34,19 @@ def overlaid(row: Sequence[Panel]) -> tuple[Layer, ...]:
         )
     buses = all(panel.factor for panel in row)
     same = [panel if buses else replace(panel, factor=0.0) for panel in row]
-    return tuple(Layer(*each) for each in zip(same, names(row), COLORS, strict=False))
+    return tuple(Layer(*parts) for parts in zip(same, names(row), COLORS, strict=False))
 
 
 def names(row: Sequence[Panel]) -> list[str]:
     """What tells these panels apart: the topology, the ranks where they differ, the run, and a number at last."""
     if alone(row):
-        found = [panel.origin for panel in row]
+        told = [panel.origin for panel in row]
     else:
-        found = [place(panel) if len({each.ranks for each in row}) > 1 else panel.topology for panel in row]
-        twice = Counter(found)
-        found = [f"{name}, {panel.origin}" if twice[name] > 1 else name for name, panel in zip(found, row, strict=True)]
-    alike = Counter(found)
-    return [f"{name} ({found[:at].count(name) + 1})" if alike[name] > 1 else name for at, name in enumerate(found)]
+        told = [place(panel) if len({other.ranks for other in row}) > 1 else panel.topology for panel in row]
+        twice = Counter(told)
+        told = [f"{name}, {panel.origin}" if twice[name] > 1 else name for name, panel in zip(told, row, strict=True)]
+    alike = Counter(told)
+    return [f"{name} ({told[:at].count(name) + 1})" if alike[name] > 1 else name for at, name in enumerate(told)]
 
 
 def alone(row: Sequence[Panel]) -> bool:

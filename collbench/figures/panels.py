@@ -107,8 +107,8 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
     A prediction is laid over what was measured on as many ranks, unless it is to stand `apart` or there are several.
     `machine` names the system that measured runs are of, whatever their files say.
     """
-    found = _by_topology(runs, machine)
-    return found if apart else {combination: _laid_over(row) for combination, row in found.items()}
+    rows = _by_topology(runs, machine)
+    return rows if apart else {combination: _laid_over(row) for combination, row in rows.items()}
 
 
 def _laid_over(row: list[Panel]) -> list[Panel]:
@@ -141,9 +141,9 @@ def _joined(one: Panel, other: Panel) -> Panel:
 
 
 def _by_topology(runs: Sequence[Run], machine: str | None) -> dict[Combination, list[Panel]]:
-    found: dict[Combination, list[Panel]] = {}
+    rows: dict[Combination, list[Panel]] = {}
     for combination, panel in (part for run in runs for part in _panels_of(run, machine)):
-        row = found.setdefault(combination, [])
+        row = rows.setdefault(combination, [])
         for place, other in enumerate(row):
             same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
             if same and other.points.keys().isdisjoint(panel.points):
@@ -151,7 +151,7 @@ def _by_topology(runs: Sequence[Run], machine: str | None) -> dict[Combination, 
                 break
         else:
             row.append(panel)
-    return found
+    return rows
 
 
 def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:

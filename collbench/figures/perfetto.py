@@ -16,7 +16,7 @@ from collbench.units import format_size
 
 def write(explanations: Sequence[Explanation], path: Path) -> None:
     """Write all tracks into one file; StorageError if it cannot be written."""
-    events = [event for number, each in enumerate(explanations) for event in _events(each, 1000 * number)]
+    events = [event for number, explanation in enumerate(explanations) for event in _events(explanation, 1000 * number)]
     try:
         path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n", encoding="utf-8")
     except OSError as error:

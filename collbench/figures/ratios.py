@@ -23,27 +23,27 @@ def check(paths: Sequence[Path]) -> None:
     """UsageError for a file whose suffix is none of FORMATS."""
     for path in paths:
         if path.suffix[1:].lower() not in FORMATS:
-            choices = ", ".join(f".{each}" for each in FORMATS)
+            choices = ", ".join(f".{suffix}" for suffix in FORMATS)
             raise UsageError(f"cannot draw {path}: its suffix says no format; choose from: {choices}")
 
 
-def draw(found: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]:
+def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]:
     """Write the figure to each of the files, and say which; none if there is no ratio to draw."""
     check(paths)
-    drawn = figure(found) if paths else None
+    drawn = figure(comparisons) if paths else None
     if drawn is None:
         return []
     try:
-        return [each for path in paths for each in save(drawn, path.parent, path.stem, [path.suffix[1:]])]
+        return [written for path in paths for written in save(drawn, path.parent, path.stem, [path.suffix[1:]])]
     except OSError as error:
         raise UsageError(f"cannot write {error.filename}: {error.strerror}; choose another --out") from None
 
 
-def figure(found: Sequence[Comparison]) -> "Figure | None":
+def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     """A panel for each kind of case of each comparison; None if there is nothing to draw."""
     from matplotlib.figure import Figure
 
-    panels = [(each, rows) for each in found for rows in _kinds(each)]
+    panels = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
     if not panels:
         return None
     columns = min(3, len(panels))
@@ -57,26 +57,26 @@ def figure(found: Sequence[Comparison]) -> "Figure | None":
         for unused in grid.flat[len(panels) :]:
             unused.remove()
         drawn.suptitle("Time NEW/BASE: above 1 is slower", x=0.01, ha="left")
-        _legend(drawn, found, chosen)
+        _legend(drawn, comparisons, chosen)
     return drawn
 
 
-def _kinds(found: Comparison) -> list[list[Row]]:
+def _kinds(comparison: Comparison) -> list[list[Row]]:
     kinds: dict[object, list[Row]] = {}
-    for row in found.rows:
+    for row in comparison.rows:
         kinds.setdefault(row.base.case.kind, []).append(row)
     return [sorted(rows, key=lambda row: row.base.case.nbytes) for rows in kinds.values()]
 
 
-def _panel(axes: "Axes", found: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
+def _panel(axes: "Axes", comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
     names = [name for name in chosen if any(row.base.implementation == name for row in rows)]
-    axes.axhspan(1 / (1 + found.margin), 1 + found.margin, color="#808080", alpha=0.18, linewidth=0)
+    axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color="#808080", alpha=0.18, linewidth=0)
     axes.axhline(1, color="#606060", linewidth=1)
     for place, name in enumerate(names):
         aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))  # so that intervals do not cover each other
         _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
-    _axes(axes, rows, found.margin)
-    axes.set_title(f"{rows[0].base.case.title}\n{_origin(found.new.path)} against {_origin(found.base.path)}")
+    _axes(axes, rows, comparison.margin)
+    axes.set_title(f"{rows[0].base.case.title}\n{_origin(comparison.new.path)} against {_origin(comparison.base.path)}")
 
 
 def _origin(path: Path) -> str:
@@ -119,10 +119,10 @@ def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
     return math.exp(-1.1 * most), math.exp(1.1 * most)
 
 
-def _legend(drawn: "Figure", found: Sequence[Comparison], chosen: dict[str, Look]) -> None:
+def _legend(drawn: "Figure", comparisons: Sequence[Comparison], chosen: dict[str, Look]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
-    handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label=f"within {100 * found[0].margin:.3g} %"))
+    handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
     drawn.legend(handles=handles, loc="outside right upper", handlelength=3.5)

@@ -1,7 +1,7 @@
-"""What figures are made for: a record each for the screen, a paper and a slide, of sizes, fonts and lines.
+"""How figures look: colour, marker and dashes of each line; sizes and fonts for the screen, a paper and a slide.
 
-Another one is a row in STYLES.  All of them draw in DejaVu Sans, which Matplotlib brings along, so that the same runs
-give the same bytes on every machine.
+Another implementation's look is a row in LOOKS, another style one in STYLES.  All of them draw in DejaVu Sans, which
+Matplotlib brings along, so that the same runs give the same bytes on every machine.
 """
 
 import math
@@ -61,7 +61,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 def _clashes(look: Look, others: Iterable[Look]) -> int:
     """How alike a look is to the others: colour before marker before dashes, one twin before many cousins."""
     likeness = (sum(weight * (look[part] == other[part]) for part, weight in enumerate((4, 2, 1))) for other in others)
-    return sum(each**3 for each in likeness)
+    return sum(points**3 for points in likeness)
 
 
 COLORS = ("#0072B2", "#E69F00", "#000000", "#882255", "#009E73", "#332288")
@@ -100,8 +100,8 @@ class Style:
     def letters(self, inches: float, columns: int, shared: bool) -> int:
         """In a line of a panel's title, where so many panels, with one y axis or one each, share that width."""
         axis = _AXIS * self.font / 72
-        each = (inches - axis) / columns if shared else inches / columns - axis
-        return min(self.wrap, letters_of(each - self.remarks / 72, self.remarks))
+        width = (inches - axis) / columns if shared else inches / columns - axis
+        return min(self.wrap, letters_of(width - self.remarks / 72, self.remarks))
 
     def drawn(self, look: Look) -> dict[str, Any]:
         """A line of that look, as Matplotlib takes it."""

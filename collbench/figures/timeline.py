@@ -88,16 +88,17 @@ def _bar(axes: "Axes", row: int, track: Track) -> None:
 
 def _shares(group: Sequence[Explanation]) -> "Figure":
     """Time is not to scale between the bars, whose lengths may differ a thousandfold: it stands beside them."""
-    seen = [each for each in group if each.tracks]
+    shown = [explanation for explanation in group if explanation.tracks]
     with style():
-        figure, axes = _figure(0.4 * len(seen) + 1.9)
-        for row, each in enumerate(seen):
+        figure, axes = _figure(0.4 * len(shown) + 1.9)
+        for row, explanation in enumerate(shown):
             left = 0.0
             for part in PARTS:
-                axes.barh(row, each.share(part), left=left, height=0.8, color=COLOURS[part])
-                left += each.share(part)
-        axes.set_yticks(range(len(seen)), [f"{each.implementation}  {format_seconds(each.seconds)}" for each in seen])
-        axes.set_ylim(len(seen) - 0.5, -0.5)
+                axes.barh(row, explanation.share(part), left=left, height=0.8, color=COLOURS[part])
+                left += explanation.share(part)
+        labels = [f"{explanation.implementation}  {format_seconds(explanation.seconds)}" for explanation in shown]
+        axes.set_yticks(range(len(shown)), labels)
+        axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
         _finish(axes, f"Where the time goes: {group[0].case.title}, {format_size(group[0].case.nbytes)}", seconds=False)

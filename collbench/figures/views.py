@@ -63,8 +63,8 @@ def _speedups(panel: Panel, result: Drawn) -> Band:
 
 
 def _over(row: Sequence[Panel]) -> str:
-    found = (panel.library(result) for panel in row for result in panel.results)
-    return f"speed-up over {' or '.join(dict.fromkeys(each.implementation for each in found if each))}"
+    libraries = (panel.library(result) for panel in row for result in panel.results)
+    return f"speed-up over {' or '.join(dict.fromkeys(library.implementation for library in libraries if library))}"
 
 
 def _no_library(panel: Panel) -> str:
@@ -124,9 +124,9 @@ DEFAULT = ("bandwidth", "latency")
 
 def chosen(names: Iterable[str]) -> list[Quantity]:
     """The views of these names, or `all`, in the order of QUANTITIES; UsageError for another name."""
-    known = [each.name for each in QUANTITIES]
+    known = [quantity.name for quantity in QUANTITIES]
     wanted = list(names)
     for name in wanted:
         if name not in (*known, "all"):
             raise unknown("--view", name, ("all", *known))
-    return [each for each in QUANTITIES if each.name in wanted or "all" in wanted]
+    return [quantity for quantity in QUANTITIES if quantity.name in wanted or "all" in wanted]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench.errors import RunFileError, unknown
-from collbench.formats.exported import Selection
+from collbench.formats.exported import ExportSelection
 from collbench.formats.imported import Hints, Test
 from collbench.formats.source import Source
 
@@ -29,7 +29,7 @@ class Format:
     summary: str  # one line for lists of formats
     recognises: Callable[[Source], bool]
     read: Callable[[Source, Hints], Sequence[Test]]
-    write: Callable[[Selection], str] | None = None
+    write: Callable[[ExportSelection], str] | None = None
     mixed: bool = False  # whether one file holds several implementations
     order: int = 0  # those that look for more specific signs come first
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from collbench.errors import RunFileError
 from collbench.formats.source import Source, clean
 
-Row = tuple[int, str, Mapping[str, str]]  # number, text and words of a line
+CsvRow = tuple[int, str, Mapping[str, str]]  # number, text and words of a line
 
 
 @dataclass
-class Table:
+class CsvTable:
     """The whole rows of a file, its header as it stands there, and why other lines are no rows."""
 
     header: str = ""
-    rows: list[Row] = field(default_factory=list)
+    rows: list[CsvRow] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
 
-def table(source: Source, needed: Collection[str], names_for: Callable[[list[str], list[str]], list[str]]) -> Table:
+def table(source: Source, needed: Collection[str], names_for: Callable[[list[str], list[str]], list[str]]) -> CsvTable:
     """A file's rows; `names_for(names, words)` may mend the header for a row.  RunFileError if a column is missing."""
-    found = Table()
+    found = CsvTable()
     names: list[str] = []
     for number, line in source.lines():
         if not line.strip():

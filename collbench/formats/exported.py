@@ -18,7 +18,7 @@ Exported = Measurement | Reported | Prediction
 
 
 @dataclass(frozen=True)
-class Selection:
+class ExportSelection:
     """The results to write, and the header of their run."""
 
     header: Header
@@ -27,7 +27,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Line:
+class ExportLine:
     """A row of another tool's table: out of place and in place, of which one may be missing."""
 
     out: Observed | None = None
@@ -61,7 +61,7 @@ class Part:
     """One test: its rows in order, and what was noted of it if another tool ran it."""
 
     test: ForeignTest
-    lines: tuple[Line, ...]
+    lines: tuple[ExportLine, ...]
 
     @property
     def iterations(self) -> int:
@@ -81,7 +81,7 @@ def texts(value: Any) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> Selection:
+def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> ExportSelection:
     """The results of a run that can be written; UsageError if there is none, or an implementation must be named."""
     timed = [result for result in run.results if _writable(result, lambda reason: None)]
     names = list(dict.fromkeys(each.implementation for each in timed))
@@ -93,7 +93,7 @@ def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> S
     if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
     wanted = (result for result in run.results if implementation in (None, result.implementation))
-    return Selection(run.header, tuple(each for each in wanted if _writable(each, leave)), leave)
+    return ExportSelection(run.header, tuple(each for each in wanted if _writable(each, leave)), leave)
 
 
 def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:
@@ -103,13 +103,13 @@ def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:
     return False
 
 
-def parts(selection: Selection) -> list[Part]:
+def parts(selection: ExportSelection) -> list[Part]:
     """The results as tests of another tool: of one collective, implementation and number of ranks each.
 
     Rows of foreign tests come as those had them.  Predictions are left out: such files hold what was measured.
     """
     tests = selection.header.imported.tests
-    found: dict[object, dict[object, Line]] = {}
+    found: dict[object, dict[object, ExportLine]] = {}
     noted: dict[object, ForeignTest] = {}
     for result in selection.results:
         if isinstance(result, Prediction):
@@ -132,13 +132,13 @@ def _place(result: Observed, tests: Sequence[ForeignTest]) -> tuple[object, obje
     return own, replace(case, in_place=False), ForeignTest()
 
 
-def _put(lines: dict[object, Line], row: object, result: Observed) -> None:
+def _put(lines: dict[object, ExportLine], row: object, result: Observed) -> None:
     """Beside the other place of its row; a repetition becomes a row of its own."""
     name = "inside" if result.case.in_place else "out"
-    line, again = lines.get(row, Line()), 0
+    line, again = lines.get(row, ExportLine()), 0
     while getattr(line, name) is not None:
         again += 1
-        line = lines.get((row, again), Line())
+        line = lines.get((row, again), ExportLine())
     lines[(row, again) if again else row] = replace(line, **{name: result})
 
 

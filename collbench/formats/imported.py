@@ -70,7 +70,7 @@ class Test:
     remarks: tuple[str, ...] = ()  # for the user, now
 
 
-class Unfit(Exception):
+class UnfitRow(Exception):
     """A row that no run file can hold, and why."""
 
 
@@ -103,17 +103,17 @@ def known_collective(word: str) -> Collective | None:
 def make_case(
     collective: Collective, nbytes: int, dtype: str, redop: str, root: int, ranks: int, in_place: bool
 ) -> Case:
-    """A case by a tool's own words; Unfit if there is no such one.  `redop` means nothing where nothing is reduced."""
+    """A case by a tool's own words; UnfitRow if there is none such.  `redop` means nothing where nothing is reduced."""
     try:
         found = find_datatype(dtype.lower().removeprefix("nccl"))
         reduction = find_reduction(redop.lower().removeprefix("nccl")) if collective.reduces else NONE
     except UsageError:
-        raise Unfit(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
+        raise UnfitRow(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
     if not 0 <= nbytes <= GREATEST:
-        raise Unfit("its size is impossible")
+        raise UnfitRow("its size is impossible")
     root = root if collective.rooted else 0
     if not 0 <= root < ranks:
-        raise Unfit(f"root {root} is none of the {ranks} ranks")
+        raise UnfitRow(f"root {root} is none of the {ranks} ranks")
     return Case(collective, nbytes, found, reduction, root, ranks, in_place)
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
 from collbench.formats.nccl_tests.lines import EXPORTED, TAG, body, without_log
-from collbench.formats.osu_write import NAME, TESTS, TYPES, Kind, write
+from collbench.formats.osu_write import NAME, TESTS, TYPES, OsuKind, write
 from collbench.formats.source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
 from collbench.measurement import Reported
 from collbench.note import Note
@@ -100,7 +100,7 @@ def _test(source: Source, section: _Section, hints: Hints) -> Test:
     for at, (number_, line) in enumerate(section.rows):
         try:
             rows.results.append(_result(at, line, section, kind, ranks, (name, platform)))
-        except Unfit as error:
+        except UnfitRow as error:
             torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
             rows.leave(f"line {number_}: {error}{torn}" if kind else str(error))
     assumed = [] if section.exported or gpu else ["buffers taken to be the host's, since its title names no device"]
@@ -117,7 +117,7 @@ def _test(source: Source, section: _Section, hints: Hints) -> Test:
     )
 
 
-def _ranks(source: Source, section: _Section, kind: Kind | None, hints: Hints) -> int:
+def _ranks(source: Source, section: _Section, kind: OsuKind | None, hints: Hints) -> int:
     """Only tests of pairs tell it."""
     if kind is None:  # none of its rows is kept
         return hints.ranks or 1
@@ -127,9 +127,9 @@ def _ranks(source: Source, section: _Section, kind: Kind | None, hints: Hints) -
     return said_ranks(hints, said, source.name, "tables of OSU do not tell the number of ranks")
 
 
-def _result(at: int, line: str, section: _Section, kind: Kind | None, ranks: int, who: tuple[str, str]) -> Reported:
+def _result(at: int, line: str, section: _Section, kind: OsuKind | None, ranks: int, who: tuple[str, str]) -> Reported:
     if kind is None:
-        raise Unfit(f"collbench has no collective like {clean(section.title, 60)!r}")
+        raise UnfitRow(f"collbench has no collective like {clean(section.title, 60)!r}")
     words, names = line.split(), section.columns
     size = exact(words[0])
     if (
@@ -137,7 +137,7 @@ def _result(at: int, line: str, section: _Section, kind: Kind | None, ranks: int
         or len(words) != len(names) + 1
         or any(number(word) is None for word in words[1:] if word[0].isdigit())
     ):
-        raise Unfit(f"it is no whole row ({clean(line, 40)!r})")
+        raise UnfitRow(f"it is no whole row ({clean(line, 40)!r})")
     printed = dict(zip(names, words[1:], strict=True))
     seconds, statistic = _seconds(printed, size)
     collective = COLLECTIVES[kind.collective]
@@ -168,7 +168,7 @@ def _seconds(printed: Mapping[str, str], size: int) -> tuple[float, str]:
         if rate and rate > 0:
             seconds = size / (rate * 1e6)
             return seconds if seconds >= SHORTEST else 0.0, "a message's share of a window of messages in flight"
-    raise Unfit("it has neither a latency nor a bandwidth")
+    raise UnfitRow("it has neither a latency nor a bandwidth")
 
 
 FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, write, order=2)

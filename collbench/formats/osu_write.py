@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collbench.formats.exported import Line, Part, Selection, mean_seconds, parts, signature, texts
+from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, signature, texts
 from collbench.measurement import Observed
 
 NAME = "osu"
 
 
 @dataclass(frozen=True)
-class Kind:
+class OsuKind:
     """What one of their tests measures."""
 
     title: str
@@ -25,19 +25,21 @@ class Kind:
 
 
 _TESTS = (
-    Kind("Allreduce Latency", "allreduce"),
-    Kind("Reduce Latency", "reduce"),
-    Kind("Broadcast Latency", "broadcast"),
-    Kind("Bcast Latency", "broadcast"),
-    Kind("Reduce_scatter Latency", "reducescatter"),
-    Kind("Allgather Latency", "allgather", per_rank=True),
-    Kind("Gather Latency", "gather", per_rank=True),
-    Kind("Scatter Latency", "scatter", per_rank=True),
-    Kind("All-to-All Personalized Exchange Latency", "alltoall", per_rank=True),
-    Kind("Alltoall Latency", "alltoall", per_rank=True),
-    Kind("Latency", "sendrecv", pair=True, note="half a round trip, one direction at a time"),
-    Kind("Bandwidth", "sendrecv", pair=True, note="one direction, many messages in flight"),
-    Kind("Bi-Directional Bandwidth", "sendrecv", pair=True, note="both directions together, many messages in flight"),
+    OsuKind("Allreduce Latency", "allreduce"),
+    OsuKind("Reduce Latency", "reduce"),
+    OsuKind("Broadcast Latency", "broadcast"),
+    OsuKind("Bcast Latency", "broadcast"),
+    OsuKind("Reduce_scatter Latency", "reducescatter"),
+    OsuKind("Allgather Latency", "allgather", per_rank=True),
+    OsuKind("Gather Latency", "gather", per_rank=True),
+    OsuKind("Scatter Latency", "scatter", per_rank=True),
+    OsuKind("All-to-All Personalized Exchange Latency", "alltoall", per_rank=True),
+    OsuKind("Alltoall Latency", "alltoall", per_rank=True),
+    OsuKind("Latency", "sendrecv", pair=True, note="half a round trip, one direction at a time"),
+    OsuKind("Bandwidth", "sendrecv", pair=True, note="one direction, many messages in flight"),
+    OsuKind(
+        "Bi-Directional Bandwidth", "sendrecv", pair=True, note="both directions together, many messages in flight"
+    ),
 )
 TESTS = {kind.title.lower(): kind for kind in _TESTS}
 _TITLES = {kind.collective: kind for kind in reversed(_TESTS) if not kind.pair}
@@ -63,7 +65,7 @@ TYPES = {
 _NAMES = {dtype: name for name, dtype in reversed(TYPES.items())}
 
 
-def write(selection: Selection) -> str:
+def write(selection: ExportSelection) -> str:
     """A table for each collective, type and number of ranks; times are means, in microseconds."""
     lines: list[str] = []
     for part in parts(selection):
@@ -77,7 +79,7 @@ def _own(part: Part) -> Iterator[str]:
     yield from (str(line.printed.get("line", "")) for line in part.lines)
 
 
-def _made(part: Part, selection: Selection) -> Iterator[str]:
+def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
     """Nothing for a collective without such a test; such rows are left out."""
     groups: dict[tuple[str, str, int], list[Observed]] = {}
     for line in part.lines:
@@ -89,7 +91,7 @@ def _made(part: Part, selection: Selection) -> Iterator[str]:
         yield from _table(_TITLES[results[0].case.collective.name], dtype, results)
 
 
-def _held(line: Line, selection: Selection) -> Observed | None:
+def _held(line: ExportLine, selection: ExportSelection) -> Observed | None:
     """What such a table can hold of a row: out of place, summed, from the first root, with a time."""
     if line.inside:
         selection.leave("OSU has no results in place")
@@ -111,7 +113,7 @@ def _held(line: Line, selection: Selection) -> Observed | None:
     return result
 
 
-def _table(kind: Kind, dtype: str, results: list[Observed]) -> Iterator[str]:
+def _table(kind: OsuKind, dtype: str, results: list[Observed]) -> Iterator[str]:
     first = results[0]
     ranks, spread = first.case.ranks, all(len(result.times) > 1 for result in results)
     yield ""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from collbench.formats import Format
-from collbench.formats.csv_rows import Table, table
-from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, known_collective, make_case, said_ranks
+from collbench.formats.csv_rows import CsvTable, table
+from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, known_collective, make_case, said_ranks
 from collbench.formats.source import Source, clean, count, exact, microseconds
 from collbench.measurement import Reported
 
@@ -38,14 +38,14 @@ def _ranks(row: Mapping[str, str]) -> int | None:
     return gpus or (ranks * (exact(row.get("gpusperrank", "")) or 1) if ranks else None)
 
 
-def _test(source: Source, found: Table, ranks: int, rows: list[tuple[int, str, Mapping[str, str]]]) -> Test:
+def _test(source: Source, found: CsvTable, ranks: int, rows: list[tuple[int, str, Mapping[str, str]]]) -> Test:
     kept, nodes = Rows(), exact(rows[0][2].get("nodes", ""))
     for reason in found.bad if found.rows[:1] == rows[:1] else ():
         kept.leave(reason)
     for at, (_, line, row) in enumerate(rows):
         try:
             kept.results += list(_results(at, line, row, ranks))
-        except Unfit as error:
+        except UnfitRow as error:
             kept.leave(str(error))
     name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
     return Test(
@@ -65,9 +65,9 @@ def _test(source: Source, found: Table, ranks: int, rows: list[tuple[int, str, M
 def _results(at: int, line: str, row: Mapping[str, str], ranks: int) -> Iterator[Reported]:
     collective, size = known_collective(row["collective"]), exact(row["size"])
     if collective is None:
-        raise Unfit(f"collbench has no collective like {clean(row['collective'], 40)}")
+        raise UnfitRow(f"collbench has no collective like {clean(row['collective'], 40)}")
     if size is None:
-        raise Unfit("its size is no whole number")
+        raise UnfitRow("its size is no whole number")
     place = row.get("inplace", "0").lower() in ("1", "true")
     case = make_case(collective, size, row["type"], row.get("redop") or "sum", 0, ranks, place)
     yield Reported(

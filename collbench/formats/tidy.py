@@ -7,9 +7,9 @@ from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
-from collbench.formats.csv_rows import Row, table
-from collbench.formats.exported import Exported, Selection, wrong_elements
-from collbench.formats.imported import Hints, Machine, Rows, Test, Unfit, make_case, said_ranks
+from collbench.formats.csv_rows import CsvRow, table
+from collbench.formats.exported import Exported, ExportSelection, wrong_elements
+from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.runs.format_1 import note_of
@@ -29,7 +29,7 @@ def recognises(source: Source) -> bool:
     return set(source.first.lower().split(",")) >= NEEDED
 
 
-def write(selection: Selection) -> str:
+def write(selection: ExportSelection) -> str:
     """Every result with a time or a wrong one, predictions too, a row each."""
     text, name = io.StringIO(), clean(selection.header.topology.name)
     rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
@@ -95,7 +95,7 @@ def _statistic(result: Exported) -> str:
 def read(source: Source, hints: Hints) -> list[Test]:
     """Its rows, a test for each topology, platform and number of ranks; missing optional columns are as empty."""
     found = table(source, NEEDED, lambda names, words: names)
-    tests: dict[tuple[str, str, int], list[Row]] = {}
+    tests: dict[tuple[str, str, int], list[CsvRow]] = {}
     for row in found.rows:
         words = row[2]
         ranks = said_ranks(hints, exact(words["ranks"]), source.name, f"line {row[0]} has no number of ranks")
@@ -109,7 +109,7 @@ def read(source: Source, hints: Hints) -> list[Test]:
         for at, row in enumerate(rows):
             try:
                 kept.results.append(_result(at, row, platform, ranks))
-            except Unfit as error:
+            except UnfitRow as error:
                 kept.leave(str(error))
         machine = Machine(ranks, name, platform)
         layout = {"header": found.header}
@@ -119,18 +119,18 @@ def read(source: Source, hints: Hints) -> list[Test]:
     return made
 
 
-def _result(at: int, row: Row, platform: str, ranks: int) -> Reported | Prediction:
+def _result(at: int, row: CsvRow, platform: str, ranks: int) -> Reported | Prediction:
     _, line, words = row
     collective, nbytes, root = COLLECTIVES.get(words["collective"]), exact(words["nbytes"]), exact(words["root"])
     if collective is None or nbytes is None:
-        raise Unfit("its collective or size is not known")
+        raise UnfitRow("its collective or size is not known")
     place = words["in_place"].lower() in ("1", "true")
     case = make_case(collective, nbytes, words["dtype"], words["redop"], root or 0, ranks, place)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds, low, high = (_time(words.get(each, "")) for each in ("seconds", "low", "high"))
     if words.get("kind") == "prediction":
         if not seconds or not low or not high:
-            raise Unfit("a prediction without its band")
+            raise UnfitRow("a prediction without its band")
         return Prediction(case, name, seconds, low, high, note=note, platform=platform)
     said = clean(words.get("statistic") or "not said")
     printed = {"row": at, "line": line}

@@ -72,13 +72,13 @@ def data_block(value: Any) -> Markup:
 
 def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
     """Each implementation's results of one kind of case by size; of one measured twice, the later."""
-    found: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
+    curves: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
     for result in timed(run.run.results):
         if result.case.nbytes:
             kind = result.case.kind
             key = kind, result.implementation, isinstance(result, Prediction)
-            found.setdefault(key, {})[result.case.nbytes] = result
-    for (kind, _, _), sizes in found.items():
+            curves.setdefault(key, {})[result.case.nbytes] = result
+    for (kind, _, _), sizes in curves.items():
         yield kind, [sizes[size] for size in sorted(sizes)]
 
 

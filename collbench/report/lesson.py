@@ -108,18 +108,18 @@ def _ranges(subject: Subject) -> Iterator[str]:
 def _strict(subject: Subject) -> list[tuple[int, int, str]]:
     """The fastest by the middle of its band: (first size, last size, implementation)."""
     rows = [row for row in subject.rows if isinstance(row, Prediction)]
-    return [each for _, ranges in winners(rows) for each in ranges]
+    return [span for _, spans in winners(rows) for span in spans]
 
 
 def _level(subject: Subject) -> list[tuple[int, int, str]]:
-    """The same with the fewest ranges, where one that is level with the fastest counts as such."""
+    """The same in the fewest ranges, where one that is level with the fastest counts as such."""
     fastest = _fastest(subject)
     sizes = sorted(fastest)
     ranges, place = [], 0
     while place < len(sizes):
         here = fastest[sizes[place]]
         reach = {name: _reach(name, sizes[place:], fastest) for name in here}
-        name = max(here, key=lambda each: reach[each])  # of equals the first, which is the fastest
+        name = max(here, key=lambda name: reach[name])  # of equals the first, which is the fastest
         ranges.append((sizes[place], sizes[place + reach[name] - 1], name))
         place += reach[name]
     return ranges
@@ -132,12 +132,12 @@ def _reach(name: str, sizes: Sequence[int], fastest: dict[int, list[str]]) -> in
 
 def _fastest(subject: Subject) -> dict[int, list[str]]:
     """For each size the fastest and those whose interval overlaps its own, by time."""
-    found = {}
+    fastest = {}
     for size in {row.case.nbytes for row in subject.rows}:
         here = {row.implementation: row for row in subject.rows if row.case.nbytes == size}
-        first, *rest = sorted(here.values(), key=lambda each: each.typical)
-        found[size] = [first.implementation, *(each.implementation for each in rest if each.band[0] <= first.band[1])]
-    return found
+        first, *rest = sorted(here.values(), key=lambda row: row.typical)
+        fastest[size] = [first.implementation, *(row.implementation for row in rest if row.band[0] <= first.band[1])]
+    return fastest
 
 
 def _doubt(subject: Subject) -> Iterator[str]:
@@ -151,10 +151,10 @@ def _doubt(subject: Subject) -> Iterator[str]:
 
 def _against_library(subject: Subject) -> Iterator[str]:
     """The best gain and the worst loss against the library, over all contests."""
-    found = contests(subject.rows, libraries())
-    for library in dict.fromkeys(each.library for each in found):
-        own = [each for each in found if each.library == library]
-        best = max(own, key=lambda each: max(ratio for _, ratio in each.speedups))
+    every = contests(subject.rows, libraries())
+    for library in dict.fromkeys(contest.library for contest in every):
+        own = [contest for contest in every if contest.library == library]
+        best = max(own, key=lambda contest: max(ratio for _, ratio in contest.speedups))
         size, ratio = max(best.speedups, key=lambda speedup: speedup[1])
         if ratio > 1:
             gain = f"{ratio:.2g} times as fast at {format_size(size)}"
@@ -166,19 +166,16 @@ def _against_library(subject: Subject) -> Iterator[str]:
 
 def _at_the_end(own: Sequence[Contest], library: str) -> Iterator[str]:
     """Who is ahead of the library at the largest size that all have in common."""
-    last = max(each.speedups[-1][0] for each in own)
-    there = {each.challenger: each.speedups[-1][1] for each in own if each.speedups[-1][0] == last}
+    last = max(contest.speedups[-1][0] for contest in own)
+    there = {contest.challenger: contest.speedups[-1][1] for contest in own if contest.speedups[-1][0] == last}
     ahead = [name for name, ratio in there.items() if ratio > 1]
     top = max(there, key=lambda name: there[name])
     if ahead:
-        many = _many(len(ahead), len(there)) if len(there) > 1 else f"{top} is"
+        some = f"all {len(there)}" if len(ahead) == len(there) else f"{len(ahead)} of {len(there)}"
+        many = f"{some} hand-written ones are" if len(there) > 1 else f"{top} is"
         yield f"At {format_size(last)} {many} ahead of {library}, at most by {there[top]:.2g} times ({top})."
     else:
         yield f"At {format_size(last)} {library} is ahead of all of them, {1 / there[top]:.2g} times as fast as {top}."
-
-
-def _many(some: int, every: int) -> str:
-    return f"all {every} hand-written ones are" if some == every else f"{some} of {every} hand-written ones are"
 
 
 def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
@@ -201,7 +198,7 @@ def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
 def _flat(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
     """Up to where the time hardly depends on the size: there latency is all that counts."""
     first = rows[0]
-    flat = next((before for before, each in pairwise(rows) if each.typical > FLAT * first.typical), rows[-1])
+    flat = next((before for before, after in pairwise(rows) if after.typical > FLAT * first.typical), rows[-1])
     if flat is first:
         flat = rows[1]
     longer, larger = flat.typical / first.typical, flat.case.nbytes / first.case.nbytes
@@ -216,17 +213,17 @@ def _fit(name: str, rows: Sequence[Timed], curve: Curve | None) -> Iterator[str]
     """Latency and rate of its fit, where neither is extrapolated."""
     if curve is None or curve.fit is None:
         return
-    found, beyond = curve.fit, " ".join(curve.warnings())
-    share = found.latency / rows[0].typical
+    fit, beyond = curve.fit, " ".join(curve.warnings())
+    share = fit.latency / rows[0].typical
     if "latency" not in beyond and share <= CLOSE:
-        low, high = map(format_seconds, found.latency_interval())
+        low, high = map(format_seconds, fit.latency_interval())
         part = f"{min(share, 1):.0%} of the time at {format_size(rows[0].case.nbytes)}"
-        yield f"The latency of its fitted curve, {format_seconds(found.latency)} (90 %: {low} to {high}), is {part}."
-    if "rate" not in beyond and math.isfinite(found.rate):
-        low, high = map(format_rate, found.rate_interval())
-        bends = math.isfinite(found.bend)
-        where = f"Beyond {format_size(found.bend)}, where it bends, the" if bends else "The"
-        yield f"{where} bandwidth of its fitted curve tends to {format_rate(found.rate)} GB/s (90 %: {low} to {high})."
+        yield f"The latency of its fitted curve, {format_seconds(fit.latency)} (90 %: {low} to {high}), is {part}."
+    if "rate" not in beyond and math.isfinite(fit.rate):
+        low, high = map(format_rate, fit.rate_interval())
+        bends = math.isfinite(fit.bend)
+        where = f"Beyond {format_size(fit.bend)}, where it bends, the" if bends else "The"
+        yield f"{where} bandwidth of its fitted curve tends to {format_rate(fit.rate)} GB/s (90 %: {low} to {high})."
 
 
 def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
@@ -234,7 +231,7 @@ def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[s
     peak = max(rows, key=lambda row: row.algbw)
     half = next(row for row in rows if row.algbw >= peak.algbw / 2)
     full = next(row for row in rows if row.algbw >= FULL * peak.algbw)
-    last = rows[-1]
+    last, stays = rows[-1], all(row.algbw >= FULL * peak.algbw for row in rows[rows.index(full) :])
     expected = "expected " if predicted else ""
     peak_at, half_at = format_size(peak.case.nbytes), format_size(half.case.nbytes)
     bandwidth = f"{format_rate(peak.algbw)} GB/s of the array"
@@ -245,10 +242,6 @@ def _saturation(name: str, rows: Sequence[Timed], predicted: bool) -> Iterator[s
     elif full is last:
         yield "It has not stopped growing at the largest size, so more may be had with larger ones."
     else:
-        yield f"From {format_size(full.case.nbytes)} on {'all sizes are' if _stays(rows, full, peak) else 'it is'} " + (
+        yield f"From {format_size(full.case.nbytes)} on {'all sizes are' if stays else 'it is'} " + (
             f"within {1 - FULL:.0%} of that: there bandwidth is the limit, and a larger message only takes longer."
         )
-
-
-def _stays(rows: Sequence[Timed], full: Timed, peak: Timed) -> bool:
-    return all(row.algbw >= FULL * peak.algbw for row in rows if row.case.nbytes >= full.case.nbytes)

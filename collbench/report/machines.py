@@ -14,7 +14,7 @@ from markupsafe import Markup
 from collbench.analysis.machine import discovered, machine
 from collbench.errors import CollbenchError, UsageError
 from collbench.report.sanitize import Sound, plain
-from collbench.report.sections import AnalysedRun, Table, by_run
+from collbench.report.sections import AnalysedRun, TextTable, by_run
 from collbench.topology import files, system_text, topology_text
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
@@ -98,7 +98,7 @@ def text_of(run: Sound, system: System | None) -> list[str]:
         return []
 
 
-class Machine(NamedTuple):
+class MachineView(NamedTuple):
     """What is known of it: a picture, or why there is none, and words."""
 
     name: str
@@ -108,32 +108,32 @@ class Machine(NamedTuple):
     words: str  # lines
 
 
-def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, Machine]]:
+def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, MachineView]]:
     """Every machine of the runs once, by name; the first few with a picture."""
-    machines: dict[str, Machine] = {}
+    machines: dict[str, MachineView] = {}
     for number, one in enumerate(analysed):
         words = "\n".join(text_of(one.run, one.system))
         key = f"{one.system}{words}{one.why_not}"
         if key not in machines:
             drawn = picture(one.system, f"m{number}-") if one.system and len(machines) < MOST_PICTURES else ""
             guesses = [plain(guess) for guess in one.system.guesses] if one.system else []
-            machines[key] = Machine(one.run.machine, Markup(drawn), one.why_not, guesses, words)
+            machines[key] = MachineView(one.run.machine, Markup(drawn), one.why_not, guesses, words)
     return [(machine.name, machine) for machine in machines.values()]
 
 
-class Environment(NamedTuple):
+class EnvironmentView(NamedTuple):
     """Host, versions and variables of a run."""
 
-    table: Table
+    table: TextTable
     variables: bool  # whether any was set
 
 
-def environments(analysed: Sequence[AnalysedRun]) -> list[tuple[str, Environment]]:
+def environments(analysed: Sequence[AnalysedRun]) -> list[tuple[str, EnvironmentView]]:
     """That of each run."""
     return by_run(analysed, _environment)
 
 
-def _environment(analysed: AnalysedRun) -> Environment:
+def _environment(analysed: AnalysedRun) -> EnvironmentView:
     run = analysed.run
     said = run.run.header.environment
     rows = [(name, text) for name, text in (("host", said.host), ("system", said.system)) if text]
@@ -142,4 +142,4 @@ def _environment(analysed: AnalysedRun) -> Environment:
     rows += [(plain(name, 80), plain(value)) for name, value in list(said.rest.items())[:MOST_FACTS] if value]
     if command := " ".join(run.run.header.command):
         rows += [("command", plain(command))]
-    return Environment(Table(f"Environment of {run.label}", ("what", "value"), rows), bool(said.variables))
+    return EnvironmentView(TextTable(f"Environment of {run.label}", ("what", "value"), rows), bool(said.variables))

@@ -29,7 +29,7 @@ class AnalysedRun:
     verdicts: RunVerdicts
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A caption, the names of the columns, and rows of texts unless the template knows better."""
 
     caption: str
@@ -87,7 +87,7 @@ def about(run: Sound) -> About:
 class Crossovers(NamedTuple):
     """Who wins where, and each hand-written implementation against the library in words."""
 
-    winners: list[Table]
+    winners: list[TextTable]
     contests: list[str]
     left_out: int  # of both
 
@@ -97,7 +97,7 @@ def crossovers(analysed: AnalysedRun) -> Crossovers:
     timed = rivals(analysed.run.run.results)
     fastest = winners(timed)
     tables = [
-        Table(
+        TextTable(
             f"Fastest: {case.title}",
             ("size", "implementation"),
             [(_span(first, last), name) for first, last, name in ranges],
@@ -116,7 +116,7 @@ def _span(first: int, last: int) -> str:
 class Spent(NamedTuple):
     """Where the time of explained operations goes: rows of (implementation, time, share of each part)."""
 
-    tables: list[Table]
+    tables: list[TextTable]
 
 
 def spent(analysed: AnalysedRun) -> Spent:
@@ -131,14 +131,14 @@ def spent(analysed: AnalysedRun) -> Spent:
             if result.case == case
         ]
         caption = f"{case.title}, {format_size(case.nbytes)}"
-        tables.append(Table(caption, ("implementation", "time", "shares", *PARTS), rows))
+        tables.append(TextTable(caption, ("implementation", "time", "shares", *PARTS), rows))
     return Spent(tables)
 
 
 class Fits(NamedTuple):
     """Latency and bandwidth of each curve that has a fit, and why others have none."""
 
-    tables: list[Table]
+    tables: list[TextTable]
     reasons: list[str]
 
 
@@ -147,7 +147,7 @@ def fits(analysed: AnalysedRun) -> Fits:
     tables = []
     for case in distinct(curve.case for curve in analysed.curves if curve.fit):
         rows = [columns(curve) for curve in analysed.curves if curve.fit and curve.case == case]
-        tables.append(Table(f"Fitted: {case.title}", ("implementation", *HEADING[1:]), rows))
+        tables.append(TextTable(f"Fitted: {case.title}", ("implementation", *HEADING[1:]), rows))
     reasons = [
         f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}."
         for curve in analysed.curves
@@ -161,7 +161,7 @@ class Verdicts(NamedTuple):
 
     notes: Sequence[str]
     unknown: str  # why there is no verdict, or none that compares with the machine
-    tables: list[Table]
+    tables: list[TextTable]
 
 
 def verdicts(analysed: AnalysedRun) -> Verdicts:
@@ -171,7 +171,7 @@ def verdicts(analysed: AnalysedRun) -> Verdicts:
         return Verdicts(judged.notes, f"{judged.silence}.", [])
     against = f", against {system.title}" if system else ""
     tables = [
-        Table(
+        TextTable(
             f"{kind}{against}",
             ("implementation", "verdict", "because"),
             [_without(curve, analysed.why_not) for curve in judged.curves if curve.kind == kind],

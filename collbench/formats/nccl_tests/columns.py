@@ -35,7 +35,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """The words of one row by their columns' names."""
 
     case: dict[str, str]
@@ -71,7 +71,7 @@ def stamped(line: str) -> tuple[str, str]:
     return (STAMP.sub(" ", line), found[-1]) if found else (line, "")
 
 
-def match(line: str, columns: Columns) -> Row | None:
+def match(line: str, columns: Columns) -> LogRow | None:
     """The row that a line is, or None; the operation's name may be missing, as for hypercube."""
     words = stamped(line)[0].split()
     for variant in _variants(columns):
@@ -91,7 +91,7 @@ def _variants(columns: Columns) -> list[Columns]:
     return found
 
 
-def _row(words: list[str], columns: Columns) -> Row | None:
+def _row(words: list[str], columns: Columns) -> LogRow | None:
     rest = iter(words)
     case = {name: next(rest) for name in columns.case}
     places = tuple({name: next(rest) for name in place} for place in columns.places)
@@ -105,7 +105,7 @@ def _row(words: list[str], columns: Columns) -> Row | None:
         and all(_number(word) for place in places for word in place.values())
         and (not appended or appended["algo"][:1].isalpha())
     )
-    return Row(case, places, appended) if plausible else None
+    return LogRow(case, places, appended) if plausible else None
 
 
 def _number(word: str) -> bool:

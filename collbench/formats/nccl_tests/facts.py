@@ -10,7 +10,7 @@ from collbench.collectives import Collective
 from collbench.errors import UsageError
 from collbench.formats.imported import Device, Hints, Machine, dotted, known_collective, machine_of, said_ranks
 from collbench.formats.nccl_tests.columns import stamped
-from collbench.formats.nccl_tests.lines import Section
+from collbench.formats.nccl_tests.lines import LogSection
 from collbench.formats.nccl_tests.ranks import Size, possible_collectives, possible_ranks, shares
 from collbench.formats.source import HEAD, Source, clean, exact
 
@@ -26,11 +26,11 @@ AMD = re.compile(r"AMD|Radeon|Instinct|\bMI\d{2,3}|gfx\d")
 
 
 @dataclass(frozen=True)
-class Facts:
+class LogFacts:
     """One section of one file, with what the user adds."""
 
     source: Source
-    section: Section
+    section: LogSection
     hints: Hints
 
     @cached_property

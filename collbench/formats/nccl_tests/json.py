@@ -15,7 +15,7 @@ from collbench.formats.imported import (
     Machine,
     Rows,
     Test,
-    Unfit,
+    UnfitRow,
     dotted,
     known_collective,
     machine_of,
@@ -78,7 +78,7 @@ class _Log:
         for at, entry in enumerate(self._entries):
             try:
                 rows.results += list(self._results(at, entry, machine))
-            except Unfit as error:
+            except UnfitRow as error:
                 rows.leave(str(error))
         complete = whole_file and "end_time" in self._found
         remarks = () if complete else (f"incomplete: no footer, {len(self._entries)} rows",)
@@ -111,7 +111,7 @@ class _Log:
         values = {key: self._found[key] for key in self._found if key in TOP and key not in ("results", "env")}
         try:
             found: dict[str, Any] = kept(values)
-        except Unfit:
+        except UnfitRow:
             raise RunFileError(f"{self._source.name}: its JSON is nested too deeply") from None
         return found | ({"env": [f"{name}={value}" for name, value in self._variables]} if "env" in self._found else {})
 
@@ -157,12 +157,12 @@ class _Log:
     def _results(self, at: int, entry: Any, machine: Machine) -> Iterator[Reported]:
         """Of the entry's places those that have a value; at least one."""
         if not isinstance(entry, Mapping):
-            raise Unfit("it is no JSON object")
+            raise UnfitRow("it is no JSON object")
         if not self._collective:
-            raise Unfit(f"collbench has no collective like {clean(self._name, 40)}")
+            raise UnfitRow(f"collbench has no collective like {clean(self._name, 40)}")
         size = whole(entry.get("size"))
         if size is None:
-            raise Unfit("its size is no whole number")
+            raise UnfitRow("its size is no whole number")
         common = {key: each for key, each in entry.items() if not key.startswith(PLACES)}
         told = [place for place in PLACES if isinstance(entry.get(place), Mapping)] or [PLACES[0]]
         rest = {key: each for key, each in entry.items() if key.startswith(PLACES) and not key.startswith(tuple(told))}

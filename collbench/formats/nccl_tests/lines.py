@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from collbench.formats.imported import Device
-from collbench.formats.nccl_tests.columns import Columns, Row, begins, header, match, pieces
+from collbench.formats.nccl_tests.columns import Columns, LogRow, begins, header, match, pieces
 from collbench.formats.source import Source
 
 VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
@@ -29,14 +29,14 @@ WHO = re.compile(r"\S+:\d+:\d+$")
 
 
 @dataclass
-class Section:
+class LogSection:
     """One test's part of a log."""
 
     columns: Columns | None = None
     devices: list[Device] = field(default_factory=list)
     before: list[str] = field(default_factory=list)  # the tool's own lines above the rows
     after: list[str] = field(default_factory=list)  # and below them
-    rows: list[tuple[str, Row]] = field(default_factory=list)
+    rows: list[tuple[str, LogRow]] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
     tool: str = "nccl-tests"
     version: str = ""
@@ -79,9 +79,9 @@ def without_log(line: str, said: dict[str, str]) -> str:
     return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
 
 
-def sections(source: Source) -> Iterator[Section]:
+def sections(source: Source) -> Iterator[LogSection]:
     """The tests of a log, in order; a section without columns holds no table."""
-    section, half, at = Section(), "", 0
+    section, half, at = LogSection(), "", 0
     for number, raw in source.lines():
         line = without_log(TAG.sub("", raw), section.said)
         if not line.strip():
@@ -123,18 +123,18 @@ def _belongs_below(line: str) -> bool:
     return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
 
 
-def _next(done: Section, line: str) -> Section:
+def _next(done: LogSection, line: str) -> LogSection:
     """After a table: a bare header is of the same test's kind, anything else of a new test."""
     text = body(line)
     if not (TABLE.search(text) or header(text.split(), "")):
-        return Section(release=done.release, said=dict(done.said))
+        return LogSection(release=done.release, said=dict(done.said))
     kept = {name: getattr(done, name) for name in ("tool", "version", "library", "release", "program", "settings")}
-    return Section(
+    return LogSection(
         columns=done.columns, devices=list(done.devices), said=dict(done.said), exported=done.exported, **kept
     )
 
 
-def _note(section: Section, line: str) -> None:
+def _note(section: LogSection, line: str) -> None:
     """What one of the tool's own lines says."""
     text = body(line)
     (section.after if section.rows else section.before).append(line)

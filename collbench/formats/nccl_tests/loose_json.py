@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from collbench.errors import RunFileError
-from collbench.formats.imported import Unfit
+from collbench.formats.imported import UnfitRow
 from collbench.formats.source import Source
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
@@ -81,9 +81,9 @@ def _skip(text: str, at: int, marks: str) -> int:
 
 
 def kept(value: Any, depth: int = 0) -> Any:
-    """A value as a run file can hold it; Unfit if it is nested too deeply."""
+    """A value as a run file can hold it; UnfitRow if it is nested too deeply."""
     if depth > DEEPEST:
-        raise Unfit("it is nested too deeply")
+        raise UnfitRow("it is nested too deeply")
     if isinstance(value, float) and not math.isfinite(value):
         return {BARE: "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
     if isinstance(value, list):

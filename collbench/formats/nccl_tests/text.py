@@ -7,10 +7,10 @@ from collbench.cases import Case
 from collbench.collectives import Collective
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import Hints, Rows, Test, Unfit, make_case
-from collbench.formats.nccl_tests.columns import Row, header, stamped
-from collbench.formats.nccl_tests.facts import Facts
-from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, Section, body, sections
+from collbench.formats.imported import Hints, Rows, Test, UnfitRow, make_case
+from collbench.formats.nccl_tests.columns import LogRow, header, stamped
+from collbench.formats.nccl_tests.facts import LogFacts
+from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, LogSection, body, sections
 from collbench.formats.nccl_tests.write_text import write
 from collbench.formats.source import HEAD, Source, clean, count, exact, microseconds, number
 from collbench.measurement import Reported
@@ -32,10 +32,10 @@ def read(source: Source, hints: Hints) -> list[Test]:
     found = [section for section in sections(source) if section.rows or section.bad]
     if not found:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
-    return [_test(Facts(source, section, hints)) for section in found]
+    return [_test(LogFacts(source, section, hints)) for section in found]
 
 
-def _test(facts: Facts) -> Test:
+def _test(facts: LogFacts) -> Test:
     section, rows = facts.section, Rows()
     for at, line in section.bad:
         rows.leave(f"line {at} is no whole row ({clean(line, 40)!r})")
@@ -45,7 +45,7 @@ def _test(facts: Facts) -> Test:
             continue
         try:
             rows.results += list(_results(facts, facts.collective, at, line, row))
-        except Unfit as error:
+        except UnfitRow as error:
             rows.leave(str(error))
     return Test(
         format=NAME,
@@ -63,7 +63,7 @@ def _test(facts: Facts) -> Test:
     )
 
 
-def _results(facts: Facts, collective: Collective, at: int, line: str, row: Row) -> Iterator[Reported]:
+def _results(facts: LogFacts, collective: Collective, at: int, line: str, row: LogRow) -> Iterator[Reported]:
     """Of the row's places those that say anything; at least one."""
     columns, stamp = facts.section.columns, stamped(line)[1]
     assert columns
@@ -77,7 +77,7 @@ def _results(facts: Facts, collective: Collective, at: int, line: str, row: Row)
         yield _reported(facts, case, words, common | words)
 
 
-def _reported(facts: Facts, case: Case, words: Mapping[str, str], printed: Mapping[str, Any]) -> Reported:
+def _reported(facts: LogFacts, case: Case, words: Mapping[str, str], printed: Mapping[str, Any]) -> Reported:
     on_cpu, error = "cputime" in words, words.get("error", "")
     how_many = facts.known.get("iters", "some")
     notes = [facts.note, "CPU time of the call (-C)" if on_cpu else ""]
@@ -95,7 +95,7 @@ def _reported(facts: Facts, case: Case, words: Mapping[str, str], printed: Mappi
     )
 
 
-def _remarks(section: Section) -> Iterator[str]:
+def _remarks(section: LogSection) -> Iterator[str]:
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
     listed = [(device.group, device.rank) for device in section.devices]

@@ -6,7 +6,16 @@ from typing import Any
 
 from collbench import __version__
 from collbench.errors import UsageError
-from collbench.formats.exported import Line, Part, Selection, mapping, mean_seconds, parts, texts, wrong_elements
+from collbench.formats.exported import (
+    ExportLine,
+    ExportSelection,
+    Part,
+    mapping,
+    mean_seconds,
+    parts,
+    texts,
+    wrong_elements,
+)
 from collbench.formats.nccl_tests.loose_json import dump, restored
 from collbench.formats.nccl_tests.write_text import code, devices, program
 from collbench.measurement import Measurement, Observed, Reported
@@ -16,7 +25,7 @@ NAME = "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
 
 
-def write(selection: Selection) -> str:
+def write(selection: ExportSelection) -> str:
     """One JSON object; UsageError if there are several tests, since the format holds one."""
     found = parts(selection)
     if len(found) > 1:
@@ -34,7 +43,7 @@ def _own(part: Part) -> dict[str, Any]:
     return {key: entries if key == "results" else values.get(key) for key in keys} | {"results": entries}
 
 
-def _entry(line: Line) -> dict[str, Any]:
+def _entry(line: ExportLine) -> dict[str, Any]:
     """Both places' parts of what the file had."""
     found: dict[str, Any] = {}
     for place in line.places:
@@ -44,7 +53,7 @@ def _entry(line: Line) -> dict[str, Any]:
     return {key: found[key] for key in dict.fromkeys([*keys, *found]) if key in found}
 
 
-def _made(part: Part, selection: Selection) -> dict[str, Any]:
+def _made(part: Part, selection: ExportSelection) -> dict[str, Any]:
     first = part.lines[0].any
     results = [place for line in part.lines for place in line.places if place]
     bad = sum(bool(wrong_elements(result)) for result in results)
@@ -70,7 +79,7 @@ def _made(part: Part, selection: Selection) -> dict[str, Any]:
     }
 
 
-def _config(part: Part, selection: Selection, checked: bool) -> dict[str, Any]:
+def _config(part: Part, selection: ExportSelection, checked: bool) -> dict[str, Any]:
     """What the program would have been told on its command line."""
     ranks = part.lines[0].case.ranks
     sizes = [line.case.nbytes for line in part.lines]
@@ -88,7 +97,7 @@ def _config(part: Part, selection: Selection, checked: bool) -> dict[str, Any]:
     }
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: ExportLine) -> dict[str, Any]:
     case = line.case
     root = case.root if case.collective.rooted else -1
     found: dict[str, Any] = {

@@ -6,7 +6,16 @@ from typing import Any
 
 from collbench.collectives import Collective
 from collbench.datatypes import NONE
-from collbench.formats.exported import Line, Part, Selection, mean_seconds, parts, signature, texts, wrong_elements
+from collbench.formats.exported import (
+    ExportLine,
+    ExportSelection,
+    Part,
+    mean_seconds,
+    parts,
+    signature,
+    texts,
+    wrong_elements,
+)
 from collbench.formats.source import clean
 from collbench.measurement import Observed
 from collbench.runs.header import Device
@@ -39,7 +48,7 @@ def program(collective: Collective) -> str:
     return f"{PROGRAMS.get(collective.name, collective.name)}_perf"
 
 
-def listed(selection: Selection, ranks: int) -> list[str]:
+def listed(selection: ExportSelection, ranks: int) -> list[str]:
     """A line for each rank; process, device and bus are 0 where the run file does not say them."""
     return [
         f"#  Rank {device['rank']:2d} Group {0:2d} Pid {0:6d} on {device['hostname']:>10} device {device['device']:2d} "
@@ -48,7 +57,7 @@ def listed(selection: Selection, ranks: int) -> list[str]:
     ]
 
 
-def devices(selection: Selection, ranks: int) -> list[dict[str, Any]]:
+def devices(selection: ExportSelection, ranks: int) -> list[dict[str, Any]]:
     """The same as fields, by the names of nccl-tests' JSON."""
     host = clean(selection.header.environment.host or "unknown", 64).replace(" ", "_")
     topology = selection.header.topology
@@ -85,7 +94,7 @@ HEADER = (
 )
 
 
-def write(selection: Selection) -> str:
+def write(selection: ExportSelection) -> str:
     """The text of a log with every test."""
     found = [_own(part) if part.test.format == NAME else _made(part, selection) for part in parts(selection)]
     return "\n".join(line for lines in found for line in lines) + "\n"
@@ -99,7 +108,7 @@ def _own(part: Part) -> Iterator[str]:
     yield from texts(part.test.layout.get("after"))
 
 
-def _made(part: Part, selection: Selection) -> Iterator[str]:
+def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
     first = part.lines[0].any
     ranks = first.case.ranks
     yield signature(first)
@@ -122,7 +131,7 @@ def _settings(part: Part) -> str:
     )
 
 
-def _row(line: Line) -> str:
+def _row(line: ExportLine) -> str:
     case = line.case
     root = case.root if case.collective.rooted else -1
     redop = case.redop.name if case.redop is not NONE else "none"
