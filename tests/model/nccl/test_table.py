@@ -16,7 +16,7 @@ from collbench.model.nccl.table import COLLECTIVES, options, select, table
 from collbench.topology import files
 from collbench.topology.system import Nics, System
 
-LOGGED = json.loads((Path(__file__).parent / "data" / "nccl_2_29_2_h100.json").read_text())["tables"]
+LOGGED = json.loads((Path(__file__).parent / "nccl_2_29_2_h100.json").read_text())["tables"]
 CELLS = [
     (int(ranks), collective, algorithm, protocol, *cell)
     for ranks, of_ranks in LOGGED.items()
