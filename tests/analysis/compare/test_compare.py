@@ -295,6 +295,19 @@ def test_scatter_is_that_of_neighbours_and_not_of_a_trend() -> None:
     assert scatter([trend[:2]]).at(SIZES[0]) == Scatter().at(8) == (0.0, 0)
 
 
+def test_scatter_is_what_explains_three_quarters_of_the_distances() -> None:
+    """1.5 s^2 + the errors' squares = d^2, or (d / 1.15)^2 near a size; a size counts once, whoever was measured."""
+    logs = [0.0] * 5 + [0.2 * (-1) ** place for place in range(8)]  # nine distances of eleven are 0.3 or 0.4
+    curve = [(size, Estimate(log, 0.1, 0.1, 20)) for size, log in zip(SIZES, logs, strict=True)]
+    found = scatter([curve, curve])
+    extra, places = found.everywhere
+    assert places == len(SIZES) - 2
+    assert extra == pytest.approx(math.sqrt((0.4**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3)
+    assert found.near[SIZES[-1]][0] == pytest.approx(math.sqrt((0.4**2 / 1.15**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3)
+    within = [(size, Estimate(0.1 * log, 0.1, 0.1, 20)) for size, log in zip(SIZES, logs, strict=True)]
+    assert scatter([within]).everywhere[0] == 0.0  # errors explain as much
+
+
 def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
     """Small messages may swing while large ones are steady; that all are not rough does not make these sure."""
     sizes = [8 << place for place in range(25)]
