@@ -9,8 +9,7 @@ from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.verdicts import Row
 from collbench.errors import UsageError
 from collbench.figures.axes import size_axis
-from collbench.figures.curves import save
-from collbench.figures.styles import FORMATS, Look, looks, style
+from collbench.figures.styles import FORMATS, Look, looks, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

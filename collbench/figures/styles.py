@@ -6,11 +6,15 @@ Matplotlib brings along, so that the same runs give the same bytes on every mach
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Look(NamedTuple):
@@ -227,3 +231,13 @@ def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
     import matplotlib.style
 
     return matplotlib.style.context(["default", {**_EVERY, **chosen.settings}])
+
+
+def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
+    """Write one figure in each format, and say which files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
+    for path in paths:
+        with style(of_style):
+            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+    return paths

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.figures.styles import FORMATS, UNDATED, style
+from collbench.figures.styles import FORMATS, save, style
 from collbench.topology.system import System
 from collbench.topology.system_text import fabric_words, nic_words, tiers
 
@@ -45,10 +45,7 @@ def draw(system: System, path: Path) -> Path:
     """
     if path.suffix[1:] not in FORMATS:
         raise UsageError(f"{path} is no picture's name; let it end in .{', .'.join(FORMATS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with style():
-        figure(system).savefig(path, dpi=150, metadata=UNDATED.get(path.suffix[1:]))
-    return path
+    return save(figure(system), path.parent, path.stem, [path.suffix[1:]])[0]
 
 
 def figure(system: System) -> "Figure":

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collbench.figures.curves import save
-from collbench.figures.styles import style
+from collbench.figures.styles import save, style
 from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
 from collbench.units import format_seconds, format_size
 

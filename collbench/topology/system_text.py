@@ -6,7 +6,7 @@ from itertools import combinations
 
 from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System, Tier
-from collbench.topology.topology_text import NARROWEST
+from collbench.topology.topology_text import NARROWEST, columns
 
 WIDEST = 80  # columns of a box
 TORUS = "torus"  # the name of tiers that are a torus's dimensions, with its lengths as their radix
@@ -164,9 +164,7 @@ def _inside(system: System, width: int) -> Iterator[str]:
         rows += [("CPU-CPU", f"{_rate(system.socket_rate)} GB/s each way")]
     if system.nics:
         rows += [("NICs", nic_words(system))]
-    indent = max(len(label) for label, _ in rows) + 2
-    for label, words in rows:
-        yield from textwrap.wrap(words, width, initial_indent=label.ljust(indent), subsequent_indent=" " * indent)
+    yield from columns(dict(rows), width)
     if system.fabric in ("hybrid-cube", "nvlink-pairs", "mesh") and system.gpus > 1:
         yield ""
         yield from _matrix(system, width)

@@ -19,7 +19,7 @@ def lines(topology: Topology, width: int = 80) -> Iterator[str]:
     yield ""
     yield from _connections(topology, width)
     yield ""
-    yield from _columns(_facts(topology), width)
+    yield from columns(_facts(topology), width)
     notes = caveats(topology)
     if notes:
         yield ""
@@ -45,7 +45,7 @@ def _connections(topology: Topology, width: int) -> Iterator[str]:
         alone = "every pair of ranks" if len(topology.devices) == 1 else "ranks on one device"
         own = topology.link(0, len(topology.devices))
         legend.setdefault(own.kind, f"{alone}: {ONE_MEMORY}")
-    yield from _columns(legend, width)
+    yield from columns(legend, width)
 
 
 def _labels(links: tuple[Link, ...]) -> dict[str, str]:
@@ -169,7 +169,7 @@ def _spans(cpus: tuple[int, ...]) -> str:
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in zip(starts, ends, strict=True))
 
 
-def _columns(facts: Mapping[str, str], width: int) -> Iterator[str]:
+def columns(facts: Mapping[str, str], width: int) -> Iterator[str]:
     """Labels on the left, wrapped words on the right."""
     indent = max(map(len, facts), default=0) + 2
     for label, words in facts.items():

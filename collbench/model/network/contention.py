@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -131,17 +132,10 @@ def _together(
     weight = job / (1 - job)
     count = len(own[0])
     nothing = np.full(count, -1)
-    other = [other[0], nothing, *other[1:]]
-    columns = [np.concatenate(both) for both in zip(*_padded(own, other), strict=True)]
+    steps = zip_longest(own, [other[0], nothing, *other[1:]], fillvalue=nothing)
+    columns = [np.concatenate(both) for both in steps]
     weights = np.repeat([1.0, weight], count)
     return Paths.of(columns), np.concatenate([fabric.capacity, np.full(count, weight * full)]), weights
-
-
-def _padded(own: list[Integers], other: list[Integers]) -> tuple[list[Integers], list[Integers]]:
-    """With as many steps each."""
-    nothing = np.full(len(own[0]), -1)
-    steps = max(len(own), len(other))
-    return [*own, *[nothing] * (steps - len(own))], [*other, *[nothing] * (steps - len(other))]
 
 
 def _slowest(
