@@ -89,12 +89,12 @@ def read(source, hints):
             *("nccl", "gpu"),
             seconds=float(time) / 1e6,
             statistic="by hand",
-            wrong=None,
+            wrong_elements=None,
             printed={"row": row},
         )
         for row, (size, time) in enumerate(rows)
     )
-    return [Test("stopwatch", "stopwatch", "1", source.file, Machine(ranks, "a stopwatch"), results)]
+    return [Test(format="stopwatch", file=source.file, machine=Machine(ranks, "a stopwatch"), results=results)]
 
 
 def write(selection):

@@ -54,8 +54,8 @@ def least(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60
         steps = 1e-4 * np.eye(len(here))
         return np.stack([(residuals(here + step) - residuals(here - step)) / 2e-4 for step in steps], axis=1)
 
-    found = least_squares(residuals, start, slopes, method="lm", ftol=1e-7, xtol=1e-6, max_nfev=rounds)
-    return np.asarray(found.x, np.float64)
+    best = least_squares(residuals, start, slopes, method="lm", ftol=1e-7, xtol=1e-6, max_nfev=rounds)
+    return np.asarray(best.x, np.float64)
 
 
 def calibration_of(system: System) -> Calibration | None:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from markupsafe import escape
 
-from collbench.analysis.crossover import library_of
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.implementations import libraries
@@ -20,6 +19,7 @@ from collbench.measurement import (
     Result,
     Skipped,
     Timed,
+    timed,
 )
 from collbench.report.sanitize import Sound, plain
 from collbench.units import format_rate, format_seconds, format_size
@@ -91,12 +91,7 @@ def raw_table(runs: Sequence[Sound]) -> RawTable:
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     """The library's result for each case that it has a time for: the last."""
     known = libraries()
-    references: dict[Case, Timed] = {}
-    for result in results:
-        reference = library_of([result], known, result) if result.implementation in known else None
-        if reference:
-            references[result.case] = reference
-    return references
+    return {result.case: result for result in timed(results) if result.implementation in known}
 
 
 def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:

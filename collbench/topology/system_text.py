@@ -64,7 +64,7 @@ def _tier(tier: Tier, count: int, below: str) -> str:
         words.append(f"oversubscribed {tier.oversubscription:g}:1" if tier.oversubscription > 1 else "full rate up")
     if tier.paths > 1:
         words.append(f"{tier.paths} paths")
-    words.append({"ecmp": "ECMP", "adaptive": "adaptive"}[tier.routing] + " routing")
+    words.append(f"{'ECMP' if tier.routing == 'ecmp' else tier.routing} routing")
     if tier.flows > 1:
         words.append(f"{tier.flows} flows a transfer")
     return ", ".join(words)

@@ -53,7 +53,7 @@ def _usable(system: System, collective: str, option: Option) -> bool:
 @lru_cache(maxsize=256)
 def table(system: System, collective: str) -> tuple[Option, ...]:
     """All cells that NCCL would log with a rate above zero; Unsupported for other collectives and a lone GPU."""
-    if not schedule_of(collective).tabled:
+    if schedule_of(collective).direct:
         raise Unsupported(f"NCCL has no cost table for {collective}, only for {', '.join(TABLED)}")
     if system.ranks < 2:
         raise Unsupported("NCCL has no cost table for one GPU")
