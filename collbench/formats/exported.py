@@ -71,12 +71,12 @@ class Part:
         return said if isinstance(said, int) else fewest
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one: run files may come from anywhere."""
     return value if isinstance(value, Mapping) else {}
 
 
-def texts(value: Any) -> list[str]:
+def texts(value: object) -> list[str]:
     """The value if it is a list of lines, else none."""
     return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
 

@@ -212,12 +212,11 @@ class Imported:
             file=first.file,
             complete=all(test.complete for test in self.tests),
             left_out=tuple(reason for test in self.tests for reason in test.left_out),
-            tests=tuple(_noted(test) for test in self.tests),
+            tests=tuple(
+                ForeignTest(**{part.name: getattr(test, part.name) for part in fields(ForeignTest)})
+                for test in self.tests
+            ),
         )
-
-
-def _noted(test: Test) -> ForeignTest:
-    return ForeignTest(**{part.name: getattr(test, part.name) for part in fields(ForeignTest)})
 
 
 def _numbered(result: Result, number: int) -> Result:

@@ -16,7 +16,7 @@ from collbench.topology.system import CUBE_RINGS, Nics, System, Tier
 FOLDER = Path(__file__).parent / "presets"
 MOST_NICS = 4  # for each GPU: AWS P5 has 32 for 8
 NVLINKED = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs")
-Value = str | int | float | bool | list[Any]
+Value = str | int | float | bool | list[list[int]]
 
 
 def names() -> list[str]:

@@ -150,7 +150,7 @@ class _Log:
         product = (whole(self._config.get("nthreads")) or 0) * (whole(self._config.get("ngpus")) or 0) * processes
         return reckoned(self._collective, rates, product) if self._collective else product or None
 
-    def _results(self, at: int, entry: Any, machine: Machine) -> Iterator[Reported]:
+    def _results(self, at: int, entry: object, machine: Machine) -> Iterator[Reported]:
         """Of the entry's places those that have a value; at least one."""
         if not isinstance(entry, Mapping):
             raise UnfitRow("it is no JSON object")
@@ -201,19 +201,19 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _decimal(value: Any) -> str:
+def _decimal(value: object) -> str:
     """As it was printed, with six decimals."""
     printed = number(value)
     return f"{printed:.6f}" if printed is not None and abs(printed) < 1e15 else ""
 
 
-def _root(value: Any) -> int:
+def _root(value: object) -> int:
     """From a string padded with blanks; -1, which means that there is none, is 0."""
     root = number(str(value).strip())
     return max(0, int(root)) if root is not None else 0
 
 
-def _samples(values: Any) -> tuple[float, ...]:
+def _samples(values: object) -> tuple[float, ...]:
     """Seconds of single operations; none if any of them is no time."""
     samples = tuple(microseconds(sample) for sample in _list(values))
     return samples if all(samples) else ()
