@@ -143,7 +143,8 @@ def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
     for number, group in enumerate(system.switches):
         spread = (NODE - 0.6) / len(system.switches)
         centre = (x + 0.3 + spread * (number + 0.5), 1.25)
-        _box(axes, centre, (min(spread - 0.2, 2.2), 0.4), "cpu", _switch(system, group), 8)
+        name = f"PCIe: GPU {' '.join(map(str, group))}" if _in_circle(system) else "PCIe switch"  # no lines lead there
+        _box(axes, centre, (min(spread - 0.2, 2.2), 0.4), "cpu", name, 8)
         _line(axes, centre, (centres[system.socket(group[0])], 0.5))
         uplinks |= dict.fromkeys(group, centre)
     for gpu, (left, low) in enumerate(frame.places):
@@ -153,11 +154,6 @@ def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
         here = [gpu for gpu in range(system.gpus) if system.socket(gpu) == socket]
         of = f" (GPU {here[0]}-{here[-1]})" if len(here) > 1 and width > 1.8 else ""
         _box(axes, (centre_x, 0.5), (min(width - 0.4, 2.6), 0.5), "cpu", f"CPU {socket}{of}", 9)
-
-
-def _switch(system: System, group: tuple[int, ...]) -> str:
-    """Its name, and where no lines lead there, its GPUs."""
-    return f"PCIe: GPU {' '.join(map(str, group))}" if _in_circle(system) else "PCIe switch"
 
 
 def _cards(axes: "Axes", system: System, x: float, low: float) -> None:

@@ -69,7 +69,7 @@ def _fields(result: Exported) -> dict[str, Any]:
         "root": case.root,
         "in_place": int(case.in_place),
         "kind": type(result).__name__.lower(),
-        "seconds": repr(_seconds(result)) if timed else "",
+        "seconds": repr(result.seconds if isinstance(result, Reported) else result.typical) if timed else "",
         "low": repr(low) if low == low else "",
         "high": repr(high) if high == high else "",
         "statistic": _statistic(result),
@@ -79,11 +79,6 @@ def _fields(result: Exported) -> dict[str, Any]:
         "busbw": f"{result.busbw:.6g}" if timed else "",
         "note": str(result.note),
     }
-
-
-def _seconds(result: Exported) -> float:
-    """The figure to quote; of what another tool reported, the one that it printed."""
-    return result.seconds if isinstance(result, Reported) else result.typical
 
 
 def _statistic(result: Exported) -> str:

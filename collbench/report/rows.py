@@ -96,7 +96,8 @@ def _references(results: Iterable[Result]) -> dict[Case, Timed]:
 
 def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:
     status, numbers, check = _told(run, result, odd, references)
-    cells = run.label, plain(result.case.title, 120), _size(result), *numbers
+    size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
+    cells = run.label, plain(result.case.title, 120), size, *numbers
     return TableRow(result.implementation, cells, check, status)
 
 
@@ -113,10 +114,6 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
     if result.wrong:
         return "bad", (), f"WRONG: {plain(result.wrong)}"
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
-
-
-def _size(result: Result) -> str:
-    return format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
 
 
 def _numbers(run: Sound, result: Measurement | Reported | Prediction, library: Timed | None) -> tuple[str, ...]:

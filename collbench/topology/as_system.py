@@ -1,7 +1,7 @@
 """A discovered machine as a System, so that the model can predict for it without a file."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, groupby
 
@@ -166,14 +166,7 @@ def _cube(size: int) -> dict[tuple[int, int], int]:
 
 def _switches(gpus: int, links: Sequence[Link]) -> tuple[tuple[int, ...], ...]:
     """GPUs by the PCIe switches that they share; none if no two share one."""
-    shared = {frozenset((link.a, link.b)) for link in links if link.path in UNDER_SWITCHES}
-    return tuple(_groups(gpus, shared)) if shared else ()
-
-
-def _groups(gpus: int, shared: set[frozenset[int]]) -> Iterator[tuple[int, ...]]:
-    left = list(range(gpus))
-    while left:
-        first = left[0]
-        group = tuple(gpu for gpu in left if gpu == first or frozenset((first, gpu)) in shared)
-        left = [gpu for gpu in left if gpu not in group]
-        yield group
+    shared = [(link.a, link.b) for link in links if link.path in UNDER_SWITCHES]
+    firsts = [min((a for a, b in shared if b == gpu), default=gpu) for gpu in range(gpus)]
+    groups = (tuple(gpu for gpu in range(gpus) if firsts[gpu] == first) for first in dict.fromkeys(firsts))
+    return tuple(groups) if shared else ()

@@ -79,7 +79,9 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     most = _EVEN if even else MOST
     pairs = on_nics(PATTERNS[pattern].pairs(system.nodes, most // (nics * flows)), order, nics)
     fair = system.nics.rate / max(int(np.bincount(end).max()) for end in pairs)
-    sender, receiver = (np.repeat(end, flows) for end in around(pairs, nics, _dead(scenario, nics)))
+    down = [nic for fault in scenario.faults if fault.left == 0 and (nic := fault.nic())]
+    dead = np.array([node * nics + nic for node, nic in down], dtype=np.int64)
+    sender, receiver = (np.repeat(end, flows) for end in around(pairs, nics, dead))
     own = fabric.route(sender, receiver, random)
     other = _others(scenario, fabric, (sender, receiver), random) if scenario.job else None
     paths, capacity, weights = _together(own, other, fabric, fair / flows, scenario.job)
@@ -111,11 +113,6 @@ def _fabric(scenario: Scenario, nics: int, even: bool) -> Fabric:
     if scenario.torus:
         return Torus(scenario.system, nics, scenario.faults)
     return Clos(scenario.system, nics, scenario.faults, even)
-
-
-def _dead(scenario: Scenario, nics: int) -> Integers:
-    down = [fault.nic() for fault in scenario.faults if fault.left == 0]
-    return np.array([where[0] * nics + where[1] for where in down if where], dtype=np.int64)
 
 
 def _others(scenario: Scenario, fabric: Fabric, pairs: Pairs, random: np.random.Generator) -> list[Integers]:
