@@ -94,7 +94,7 @@ def read(source, hints):
         )
         for row, (size, time) in enumerate(rows)
     )
-    return [Test("stopwatch", "stopwatch", "1", source.file, Machine(ranks, "a stopwatch"), results)]
+    return [Test(format="stopwatch", file=source.file, machine=Machine(ranks, "a stopwatch"), results=results)]
 
 
 def write(selection):

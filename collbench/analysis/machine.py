@@ -2,10 +2,11 @@
 
 from collbench.errors import CollbenchError, UsageError
 from collbench.runs.file import Run
-from collbench.topology import Topology, files
+from collbench.topology import files
 from collbench.topology.as_system import from_topology
 from collbench.topology.caveats import caveats
 from collbench.topology.system import System
+from collbench.topology.topology import Topology
 
 
 def machine(run: Run, name: str | None) -> System:

@@ -13,8 +13,8 @@ from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 
 if TYPE_CHECKING:
-    from collbench.topology import Topology
     from collbench.topology.system import System
+    from collbench.topology.topology import Topology
 
 
 @click.command("topo")

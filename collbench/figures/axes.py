@@ -3,15 +3,16 @@
 import math
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collbench.figures.overlay import Layer
-from collbench.figures.panels import Line, line_of
+from collbench.figures.panels import Drawn, Line, line_of
 from collbench.figures.styles import Look, Style
 from collbench.figures.views import Quantity
 from collbench.units import format_size
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -69,14 +70,16 @@ def line_name(line: Line, everything: bool) -> str:
     return f"{line.implementation}, predicted" if line.predicted and not everything else line.implementation
 
 
-def legend_entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], style: Style) -> list[Any]:
+def legend_entries(
+    layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], style: Style
+) -> "list[Artist]":
     """What the legend explains: topologies by colour, implementations by the rest, bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     everything = all(layer.panel.predicted for layer in layers)
     drawn = {line for layer in layers for line in results_of(layer, quantity)}
-    entries: list[Any] = [
+    entries: list[Artist] = [
         Patch(color=layer.color, linewidth=0, label=textwrap.fill(layer.name, _NAME)) for layer in layers if layer.color
     ]
     colored = any(layer.color for layer in layers)
@@ -96,16 +99,16 @@ def legend_entries(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[L
     return entries
 
 
-def results_of(layer: Layer, quantity: Quantity) -> dict[Line, list[Any]]:
+def results_of(layer: Layer, quantity: Quantity) -> dict[Line, list[Drawn]]:
     """The results of each line that have a value, by size."""
-    results: dict[Line, list[Any]] = {}
+    results: dict[Line, list[Drawn]] = {}
     for (line, _), result in sorted(layer.panel.points.items()):
         if math.isfinite(quantity.middle(layer.panel, result)):
             results.setdefault(line, []).append(result)
     return results
 
 
-def place_legend(figure: "Figure", handles: Sequence[Any], style: Style) -> float:
+def place_legend(figure: "Figure", handles: "Sequence[Artist]", style: Style) -> float:
     """Put the legend outside the panels, in as many columns as it needs; the inches that are left beside it.
 
     Below the panels the figure grows by its rows.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from collbench.figures.axes import legend_entries, line_name, place_legend, results_of, size_axis, value_axis, wrapped
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels
-from collbench.figures.styles import SCREEN, UNDATED, Look, Style, letters_of, looks, style
+from collbench.figures.styles import SCREEN, Look, Style, letters_of, looks, save, style
 from collbench.figures.views import DEFAULT, Quantity, chosen
 from collbench.runs.file import Run
 
@@ -58,16 +58,6 @@ def draw(
     """
     drawn = figures(runs, wanted, say)
     return [path for stem, figure in drawn for path in save(figure, folder, stem, formats, wanted.style)]
-
-
-def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
-    """Write one figure in each format, and say which files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
-    for path in paths:
-        with style(of_style):
-            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
-    return paths
 
 
 def figures(

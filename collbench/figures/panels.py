@@ -67,7 +67,8 @@ class Panel:
         """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            for note in filter(None, (_told(result), self._reported(result))):
+            own = str(replace(result.note, picked=""))  # what `auto` picks differs by size, and the table says it there
+            for note in filter(None, (own, self._reported(result))):
                 concerned.setdefault(note, set()).add(result.implementation)
         concerned |= {"wrong results not drawn": set(self.wrong)} if self.wrong else {}
         every = {line.implementation for line, _ in self.points}
@@ -89,16 +90,7 @@ class Panel:
 
 def line_of(result: Drawn) -> Line:
     """The line that a result is a point of."""
-    return Line(result.implementation, _predicted(result))
-
-
-def _predicted(result: Drawn) -> bool:
-    return isinstance(result, Prediction)
-
-
-def _told(result: Drawn) -> str:
-    """Its note without what `auto` picked: it does so anew at each size, and the table says it there."""
-    return str(replace(result.note, picked=""))
+    return Line(result.implementation, isinstance(result, Prediction))
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:

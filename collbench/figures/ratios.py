@@ -9,8 +9,7 @@ from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.verdicts import Row
 from collbench.errors import UsageError
 from collbench.figures.axes import size_axis
-from collbench.figures.curves import save
-from collbench.figures.styles import FORMATS, Look, looks, style
+from collbench.figures.styles import FORMATS, SCREEN, Look, looks, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +49,7 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     lines = math.ceil(len(panels) / columns)
     chosen = looks(row.base.implementation for _, rows in panels for row in rows)
     with style():
-        drawn = Figure(figsize=({1: 8.0, 2: 12.4}.get(columns, 5.2 * columns), 4.6 * lines), layout="constrained")
+        drawn = Figure(figsize=(SCREEN.width(columns), 4.6 * lines), layout="constrained")
         grid = drawn.subplots(lines, columns, squeeze=False)
         for axes, (comparison, rows) in zip(grid.flat, panels, strict=False):
             _panel(axes, comparison, rows, chosen)

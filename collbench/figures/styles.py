@@ -6,11 +6,15 @@ Matplotlib brings along, so that the same runs give the same bytes on every mach
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Look(NamedTuple):
@@ -117,6 +121,11 @@ def letters_of(inches: float, font: float) -> int:
     return max(12, math.floor(inches * 72 / (font * _TEXT)))
 
 
+def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
+    """Matplotlib's settings of the ticks of both axes."""
+    return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
+
+
 _EVERY = {
     "svg.hashsalt": "collbench",
     "font.size": 11,
@@ -173,16 +182,7 @@ PAPER = Style(
         "legend.fontsize": 7,
         "legend.columnspacing": 1.2,
         "legend.labelspacing": 0.3,
-        "xtick.labelsize": 7,
-        "ytick.labelsize": 7,
-        "xtick.major.width": 0.6,
-        "ytick.major.width": 0.6,
-        "xtick.minor.width": 0.4,
-        "ytick.minor.width": 0.4,
-        "xtick.major.size": 2.5,
-        "ytick.major.size": 2.5,
-        "xtick.minor.size": 1.5,
-        "ytick.minor.size": 1.5,
+        **_ticks({"labelsize": 7, "major.width": 0.6, "minor.width": 0.4, "major.size": 2.5, "minor.size": 1.5}),
     },
 )
 SLIDE = Style(
@@ -209,14 +209,7 @@ SLIDE = Style(
         "lines.markersize": 10,
         "legend.fontsize": 18,
         "legend.labelspacing": 0.35,
-        "xtick.labelsize": 18,
-        "ytick.labelsize": 18,
-        "xtick.major.width": 1.4,
-        "ytick.major.width": 1.4,
-        "xtick.major.size": 7,
-        "ytick.major.size": 7,
-        "xtick.minor.size": 4,
-        "ytick.minor.size": 4,
+        **_ticks({"labelsize": 18, "major.width": 1.4, "major.size": 7, "minor.size": 4}),
     },
 )
 STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
@@ -227,3 +220,13 @@ def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
     import matplotlib.style
 
     return matplotlib.style.context(["default", {**_EVERY, **chosen.settings}])
+
+
+def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
+    """Write one figure in each format, and say which files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
+    for path in paths:
+        with style(of_style):
+            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+    return paths

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.figures.styles import FORMATS, UNDATED, style
+from collbench.figures.styles import FORMATS, save, style
 from collbench.topology.system import System
 from collbench.topology.system_text import fabric_words, nic_words, tiers
 
@@ -45,10 +45,7 @@ def draw(system: System, path: Path) -> Path:
     """
     if path.suffix[1:] not in FORMATS:
         raise UsageError(f"{path} is no picture's name; let it end in .{', .'.join(FORMATS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with style():
-        figure(system).savefig(path, dpi=150, metadata=UNDATED.get(path.suffix[1:]))
-    return path
+    return save(figure(system), path.parent, path.stem, [path.suffix[1:]])[0]
 
 
 def figure(system: System) -> "Figure":
@@ -146,7 +143,8 @@ def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
     for number, group in enumerate(system.switches):
         spread = (NODE - 0.6) / len(system.switches)
         centre = (x + 0.3 + spread * (number + 0.5), 1.25)
-        _box(axes, centre, (min(spread - 0.2, 2.2), 0.4), "cpu", _switch(system, group), 8)
+        name = f"PCIe: GPU {' '.join(map(str, group))}" if _in_circle(system) else "PCIe switch"  # no lines lead there
+        _box(axes, centre, (min(spread - 0.2, 2.2), 0.4), "cpu", name, 8)
         _line(axes, centre, (centres[system.socket(group[0])], 0.5))
         uplinks |= dict.fromkeys(group, centre)
     for gpu, (left, low) in enumerate(frame.places):
@@ -156,11 +154,6 @@ def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
         here = [gpu for gpu in range(system.gpus) if system.socket(gpu) == socket]
         of = f" (GPU {here[0]}-{here[-1]})" if len(here) > 1 and width > 1.8 else ""
         _box(axes, (centre_x, 0.5), (min(width - 0.4, 2.6), 0.5), "cpu", f"CPU {socket}{of}", 9)
-
-
-def _switch(system: System, group: tuple[int, ...]) -> str:
-    """Its name, and where no lines lead there, its GPUs."""
-    return f"PCIe: GPU {' '.join(map(str, group))}" if _in_circle(system) else "PCIe switch"
 
 
 def _cards(axes: "Axes", system: System, x: float, low: float) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collbench.figures.curves import save
-from collbench.figures.styles import style
+from collbench.figures.styles import save, style
 from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
 from collbench.units import format_seconds, format_size
 
@@ -50,13 +49,15 @@ def _stem(explanation: Explanation) -> str:
 
 def _timeline(explanation: Explanation) -> "Figure":
     shown = _shown(explanation.tracks)
+    several = len({track.block for track in explanation.tracks}) > 1
+    labels = [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown]
     with style():
         figure, axes = _figure(0.35 * len(shown) + 1.9)
         for row, track in enumerate(shown):
             _bar(axes, row, track)
         end = max(track.start + track.seconds for track in shown)
         axes.set_xlim(0, end)
-        axes.set_yticks(range(len(shown)), [_label(track, explanation) for track in shown])
+        axes.set_yticks(range(len(shown)), labels)
         axes.set_ylim(len(shown) - 0.5, -0.5)
         _finish(
             axes, f"{explanation.implementation}: one {explanation.case.title}, {format_size(explanation.case.nbytes)}"
@@ -73,11 +74,6 @@ def _shown(tracks: Sequence[Track]) -> list[Track]:
     """As many of each rank as there is room for, the first blocks."""
     ranks = len({track.rank for track in tracks})
     return [track for track in tracks if track.block < max(1, _MOST_TRACKS // ranks)][:_MOST_TRACKS]
-
-
-def _label(track: Track, explanation: Explanation) -> str:
-    blocks = len({track.block for track in explanation.tracks})
-    return f"rank {track.rank}" + (f", block {track.block}" if blocks > 1 else "")
 
 
 def _bar(axes: "Axes", row: int, track: Track) -> None:

@@ -74,10 +74,6 @@ def _no_library(panel: Panel) -> str:
     return "" if compared else "nothing has a time beside the library's for the same size"
 
 
-def _share(panel: Panel, result: Drawn, seconds: float) -> float:
-    return result.case.nbytes / seconds / panel.bound.rate if panel.bound else math.nan
-
-
 QUANTITIES = (
     Quantity(
         name="bandwidth",
@@ -111,7 +107,9 @@ QUANTITIES = (
         name="bound",
         heading="share of the bound",
         scale="linear",
-        value=_share,
+        value=lambda panel, result, seconds: (
+            result.case.nbytes / seconds / panel.bound.rate if panel.bound else math.nan
+        ),
         label=lambda row: "bandwidth over its bound",
         tick=lambda share: f"{100 * share:.3g} %",
         level=1.0,

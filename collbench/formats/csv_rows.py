@@ -21,26 +21,26 @@ class CsvTable:
 
 def table(source: Source, needed: Collection[str], names_for: Callable[[list[str], list[str]], list[str]]) -> CsvTable:
     """A file's rows; `names_for(names, words)` may mend the header for a row.  RunFileError if a column is missing."""
-    found = CsvTable()
+    rows = CsvTable()
     names: list[str] = []
     for number, line in source.lines():
         if not line.strip():
             continue
         words = _words(line)
         if not names:
-            names, found.header = [word.strip().lower() for word in words], line
+            names, rows.header = [word.strip().lower() for word in words], line
             missing = sorted(set(needed) - set(names))
             if missing:
                 raise RunFileError(f"{source.name}:{number}: no column {', '.join(missing)}")
             continue
         columns = names_for(names, words)
         if len(words) != len(columns):
-            found.bad.append(f"line {number} has {len(words)} columns, not {len(columns)} ({clean(line, 40)!r})")
+            rows.bad.append(f"line {number} has {len(words)} columns, not {len(columns)} ({clean(line, 40)!r})")
             continue
-        found.rows.append((number, line, dict(zip(columns, map(str.strip, words), strict=True))))
-    if not found.rows:
+        rows.rows.append((number, line, dict(zip(columns, map(str.strip, words), strict=True))))
+    if not rows.rows:
         raise RunFileError(f"{source.name}: no row with results")
-    return found
+    return rows
 
 
 def _words(line: str) -> list[str]:

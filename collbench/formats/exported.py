@@ -41,9 +41,9 @@ class ExportLine:
     @property
     def any(self) -> Observed:
         """The first that is there."""
-        found = self.out or self.inside
-        assert found
-        return found
+        result = self.out or self.inside
+        assert result
+        return result
 
     @property
     def case(self) -> Case:
@@ -71,20 +71,20 @@ class Part:
         return said if isinstance(said, int) else fewest
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one: run files may come from anywhere."""
     return value if isinstance(value, Mapping) else {}
 
 
-def texts(value: Any) -> list[str]:
+def texts(value: object) -> list[str]:
     """The value if it is a list of lines, else none."""
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
 
 
 def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> ExportSelection:
     """The results of a run that can be written; UsageError if there is none, or an implementation must be named."""
     timed = [result for result in run.results if _writable(result, lambda reason: None)]
-    names = list(dict.fromkeys(each.implementation for each in timed))
+    names = list(dict.fromkeys(result.implementation for result in timed))
     if implementation is not None and implementation not in names:
         choices = ", ".join(names) or "none"
         raise UsageError(f"--impl {implementation}: no such results in {run.path}; choose from: {choices}")
@@ -93,7 +93,7 @@ def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> E
     if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
     wanted = (result for result in run.results if implementation in (None, result.implementation))
-    return ExportSelection(run.header, tuple(each for each in wanted if _writable(each, leave)), leave)
+    return ExportSelection(run.header, tuple(result for result in wanted if _writable(result, leave)), leave)
 
 
 def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:
@@ -109,7 +109,7 @@ def parts(selection: ExportSelection) -> list[Part]:
     Rows of foreign tests come as those had them.  Predictions are left out: such files hold what was measured.
     """
     tests = selection.header.imported.tests
-    found: dict[object, dict[object, ExportLine]] = {}
+    lines: dict[object, dict[object, ExportLine]] = {}
     noted: dict[object, ForeignTest] = {}
     for result in selection.results:
         if isinstance(result, Prediction):
@@ -117,8 +117,8 @@ def parts(selection: ExportSelection) -> list[Part]:
             continue
         key, row, test = _place(result, tests)
         noted[key] = test
-        _put(found.setdefault(key, {}), row, result)
-    return [Part(noted[key], tuple(lines.values())) for key, lines in found.items()]
+        _put(lines.setdefault(key, {}), row, result)
+    return [Part(noted[key], tuple(rows.values())) for key, rows in lines.items()]
 
 
 def _place(result: Observed, tests: Sequence[ForeignTest]) -> tuple[object, object, ForeignTest]:
@@ -147,6 +147,12 @@ def mean_seconds(result: Observed) -> float:
     if isinstance(result, Reported):
         return result.seconds
     return fmean(result.times) if result.times else 0.0
+
+
+def rates(result: Observed) -> tuple[float, float]:
+    """Algorithm and bus bandwidth in GB/s by that mean, as these tools print it; the mean must not be 0."""
+    algbw = result.case.nbytes / mean_seconds(result) / 1e9
+    return algbw, algbw * result.case.collective.bus_factor(result.case.ranks)
 
 
 def wrong_elements(result: Observed) -> int | None:

@@ -1,9 +1,8 @@
 """What a foreign file tells: its tests, each with its rows, its machine, and what a run file cannot hold."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 from collbench import __version__
 from collbench.cases import Case
@@ -51,21 +50,25 @@ class Machine:
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def environment(self) -> Environment:
+        """For a header."""
+        return Environment(host=self.host or "unknown", versions=dict(self.versions), variables=dict(self.variables))
 
-@dataclass(frozen=True)
-class Test:
-    """One test of a file, with all that a run file's header and a later export need to know of it."""
+    @property
+    def topology(self) -> TopologyPart:
+        """For a header."""
+        nodes = {"nodes": self.nodes} if self.nodes else {}
+        return TopologyPart(name=self.name, platform=self.platform, ranks=self.ranks, rest=nodes)
 
-    format: str
-    tool: str
-    version: str
-    file: str
+
+@dataclass(frozen=True, kw_only=True)
+class Test(ForeignTest):
+    """One test of a file: what a header says of it, its machine and its rows."""
+
     machine: Machine
     results: tuple[Result, ...]
-    complete: bool = True  # whether its end was there
     started: str | None = None  # ISO 8601; the logs name no time zone
-    sweep: Mapping[str, Any] = field(default_factory=dict)
-    layout: Mapping[str, Any] = field(default_factory=dict)  # of the format's own
     left_out: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()  # for the user, now
 
@@ -84,6 +87,13 @@ class Rows:
     def leave(self, reason: str) -> None:
         """Count a row that is left out."""
         self._left[reason] += 1
+
+    def add(self, results: Iterable[Result]) -> None:
+        """Keep the results of one row, or count it as left out if it is an UnfitRow."""
+        try:
+            self.results += list(results)
+        except UnfitRow as error:
+            self.leave(str(error))
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -105,7 +115,7 @@ def make_case(
 ) -> Case:
     """A case by a tool's own words; UnfitRow if there is none such.  `redop` means nothing where nothing is reduced."""
     try:
-        found = find_datatype(dtype.lower().removeprefix("nccl"))
+        element = find_datatype(dtype.lower().removeprefix("nccl"))
         reduction = find_reduction(redop.lower().removeprefix("nccl")) if collective.reduces else NONE
     except UsageError:
         raise UnfitRow(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
@@ -114,7 +124,7 @@ def make_case(
     root = root if collective.rooted else 0
     if not 0 <= root < ranks:
         raise UnfitRow(f"root {root} is none of the {ranks} ranks")
-    return Case(collective, nbytes, found, reduction, root, ranks, in_place)
+    return Case(collective, nbytes, element, reduction, root, ranks, in_place)
 
 
 def machine_of(
@@ -130,7 +140,7 @@ def machine_of(
         name=what + (f" on {len(hosts)} nodes" if len(hosts) > 1 else ""),
         host=hosts[0] if hosts else "",
         nodes=len(hosts) or None,
-        versions=tuple(sorted((name, each) for name, each in versions.items() if each)),
+        versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=tuple(kept.items()),
     )
 
@@ -143,9 +153,9 @@ def dotted(code: int) -> str:
     return f"{code // scale}.{code % scale // 100}.{code % 100}"
 
 
-def said_ranks(hints: Hints, found: int | None, name: str, why: str) -> int:
-    """The number of ranks: the user's word, else what was found; UsageError if neither."""
-    ranks = found if hints.ranks is None else hints.ranks
+def said_ranks(hints: Hints, told: int | None, name: str, why: str) -> int:
+    """The number of ranks: the user's word, else what the file told; UsageError if neither."""
+    ranks = told if hints.ranks is None else hints.ranks
     if ranks is None:
         raise UsageError(f"{name}: {why}; give --ranks N")
     if not 1 <= ranks <= MOST_RANKS:
@@ -165,14 +175,9 @@ class Imported:
         return [_numbered(result, number) for number, test in enumerate(self.tests) for result in test.results]
 
     @property
-    def cases(self) -> list[Case]:
-        """Of the rows."""
-        return [result.case for test in self.tests for result in test.results]
-
-    @property
     def collectives(self) -> list[Collective]:
         """Those that occur, in order."""
-        return list({case.collective.name: case.collective for case in self.cases}.values())
+        return list({result.case.collective.name: result.case.collective for result in self.results}.values())
 
     def header(self, command: Sequence[str]) -> Header:
         """The run file's header."""
@@ -180,22 +185,21 @@ class Imported:
             collbench=__version__,
             command=tuple(command),
             started=min((test.started for test in self.tests if test.started), default=""),
-            environment=_environment(self.tests[0].machine),
-            topology=_topology(self.tests[0].machine),
+            environment=self.tests[0].machine.environment,
+            topology=self.tests[0].machine.topology,
             sweep=self._sweep(),
             imported=self._imported(),
         )
 
     def _sweep(self) -> SweepPart:
         """What is known of it."""
-        cases = self.cases
+        results = self.results
+        cases = [result.case for result in results]
         redops = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
         return SweepPart(
             collectives=tuple(collective.name for collective in self.collectives),
             dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
-            implementations=tuple(
-                dict.fromkeys(result.implementation for test in self.tests for result in test.results)
-            ),
+            implementations=tuple(dict.fromkeys(result.implementation for result in results)),
             ranks=self.tests[0].machine.ranks,
             rest={"sizes": sorted({case.nbytes for case in cases}), "redops": list(redops)},
         )
@@ -208,31 +212,11 @@ class Imported:
             file=first.file,
             complete=all(test.complete for test in self.tests),
             left_out=tuple(reason for test in self.tests for reason in test.left_out),
-            tests=tuple(_noted(test) for test in self.tests),
+            tests=tuple(
+                ForeignTest(**{part.name: getattr(test, part.name) for part in fields(ForeignTest)})
+                for test in self.tests
+            ),
         )
-
-
-def _environment(machine: Machine) -> Environment:
-    return Environment(
-        host=machine.host or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
-    )
-
-
-def _topology(machine: Machine) -> TopologyPart:
-    nodes = {"nodes": machine.nodes} if machine.nodes else {}
-    return TopologyPart(name=machine.name, platform=machine.platform, ranks=machine.ranks, rest=nodes)
-
-
-def _noted(test: Test) -> ForeignTest:
-    return ForeignTest(
-        format=test.format,
-        tool=test.tool,
-        version=test.version,
-        file=test.file,
-        complete=test.complete,
-        sweep=dict(test.sweep),
-        layout=dict(test.layout),
-    )
 
 
 def _numbered(result: Result, number: int) -> Result:

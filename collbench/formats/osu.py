@@ -82,13 +82,10 @@ def _sections(source: Source) -> Iterator[_Section]:
         if section.rows and _Section().heads(line, text):
             yield section
             section = section.after(text)
-        if not section.heads(line, text) and section.columns and _is_row(line, text):
+        row = text[:1].isdigit() and not line.lstrip().startswith("#")
+        if not section.heads(line, text) and section.columns and row:
             section.rows.append((number_, line))
     yield section
-
-
-def _is_row(line: str, text: str) -> bool:
-    return text[:1].isdigit() and not line.lstrip().startswith("#")
 
 
 def _test(source: Source, section: _Section, hints: Hints) -> Test:

@@ -120,7 +120,7 @@ def _table(kind: OsuKind, dtype: str, results: list[Observed]) -> Iterator[str]:
     yield signature(first)
     yield f"# OSU {'NCCL-CUDA' if first.implementation == 'nccl' else 'MPI'} {kind.title} Test v7.4"
     yield f"# Datatype: {_NAMES.get(dtype, dtype.upper())}."
-    yield f"{'# Size':<10}{'Avg Latency(us)':>20}" + ("".join(f"{each:>20}" for each in _SPREAD) if spread else "")
+    yield f"{'# Size':<10}{'Avg Latency(us)':>20}" + ("".join(f"{name:>20}" for name in _SPREAD) if spread else "")
     for result in results:
         ends = (min(result.times), max(result.times)) if spread else ()
         figures = "".join(f"{seconds * 1e6:20.2f}" for seconds in (mean_seconds(result), *ends))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from collbench.formats import Format
-from collbench.formats.csv_rows import CsvTable, table
+from collbench.formats.csv_rows import CsvRow, CsvTable, table
 from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, known_collective, make_case, said_ranks
 from collbench.formats.source import Source, clean, count, exact, microseconds
 from collbench.measurement import Reported
@@ -19,12 +19,12 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """Its rows, a test for each number of ranks."""
-    found = table(source, NEEDED, _with_nodes)
-    tests: dict[int, list[tuple[int, str, Mapping[str, str]]]] = {}
-    for row in found.rows:
+    whole = table(source, NEEDED, _with_nodes)
+    tests: dict[int, list[CsvRow]] = {}
+    for row in whole.rows:
         ranks = said_ranks(hints, _ranks(row[2]), source.name, "it does not tell the number of ranks")
         tests.setdefault(ranks, []).append(row)
-    return [_test(source, found, ranks, rows) for ranks, rows in tests.items()]
+    return [_test(source, whole, ranks, rows) for ranks, rows in tests.items()]
 
 
 def _with_nodes(names: list[str], words: list[str]) -> list[str]:
@@ -38,15 +38,12 @@ def _ranks(row: Mapping[str, str]) -> int | None:
     return gpus or (ranks * (exact(row.get("gpusperrank", "")) or 1) if ranks else None)
 
 
-def _test(source: Source, found: CsvTable, ranks: int, rows: list[tuple[int, str, Mapping[str, str]]]) -> Test:
+def _test(source: Source, whole: CsvTable, ranks: int, rows: list[CsvRow]) -> Test:
     kept, nodes = Rows(), exact(rows[0][2].get("nodes", ""))
-    for reason in found.bad if found.rows[:1] == rows[:1] else ():
+    for reason in whole.bad if whole.rows[:1] == rows[:1] else ():
         kept.leave(reason)
     for at, (_, line, row) in enumerate(rows):
-        try:
-            kept.results += list(_results(at, line, row, ranks))
-        except UnfitRow as error:
-            kept.leave(str(error))
+        kept.add(_results(at, line, row, ranks))
     name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
     return Test(
         format=NAME,
@@ -56,7 +53,7 @@ def _test(source: Source, found: CsvTable, ranks: int, rows: list[tuple[int, str
         machine=Machine(ranks, name, nodes=nodes),
         results=tuple(kept.results),
         complete=not source.torn,
-        layout={"header": found.header},
+        layout={"header": whole.header},
         left_out=kept.left_out,
         remarks=(f"incomplete: its last line is torn, {len(rows)} rows",) if source.torn else (),
     )

@@ -76,7 +76,7 @@ def decode(name: str, raw: bytes) -> Source:
 
 def clean(text: object, longest: int = 120) -> str:
     """A foreign word that can be printed: one line, nothing that a terminal would act upon."""
-    shown = "".join(each if each.isprintable() else " " for each in str(text)[: 4 * longest])
+    shown = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * longest])
     return " ".join(shown.split())[:longest]
 
 

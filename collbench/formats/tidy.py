@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
@@ -69,7 +69,7 @@ def _fields(result: Exported) -> dict[str, Any]:
         "root": case.root,
         "in_place": int(case.in_place),
         "kind": type(result).__name__.lower(),
-        "seconds": repr(_seconds(result)) if timed else "",
+        "seconds": repr(result.seconds if isinstance(result, Reported) else result.typical) if timed else "",
         "low": repr(low) if low == low else "",
         "high": repr(high) if high == high else "",
         "statistic": _statistic(result),
@@ -81,11 +81,6 @@ def _fields(result: Exported) -> dict[str, Any]:
     }
 
 
-def _seconds(result: Exported) -> float:
-    """The figure to quote; of what another tool reported, the one that it printed."""
-    return result.seconds if isinstance(result, Reported) else result.typical
-
-
 def _statistic(result: Exported) -> str:
     if isinstance(result, Prediction):
         return "expected by a model"
@@ -94,9 +89,9 @@ def _statistic(result: Exported) -> str:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """Its rows, a test for each topology, platform and number of ranks; missing optional columns are as empty."""
-    found = table(source, NEEDED, lambda names, words: names)
+    whole = table(source, NEEDED, lambda names, words: names)
     tests: dict[tuple[str, str, int], list[CsvRow]] = {}
-    for row in found.rows:
+    for row in whole.rows:
         words = row[2]
         ranks = said_ranks(hints, exact(words["ranks"]), source.name, f"line {row[0]} has no number of ranks")
         platform = clean(words.get("platform") or "gpu", 16)
@@ -104,22 +99,26 @@ def read(source: Source, hints: Hints) -> list[Test]:
     made: list[Test] = []
     for (name, platform, ranks), rows in tests.items():
         kept = Rows()
-        for reason in found.bad if not made else ():
+        for reason in whole.bad if not made else ():
             kept.leave(reason)
         for at, row in enumerate(rows):
-            try:
-                kept.results.append(_result(at, row, platform, ranks))
-            except UnfitRow as error:
-                kept.leave(str(error))
-        machine = Machine(ranks, name, platform)
-        layout = {"header": found.header}
+            kept.add(_result(at, row, platform, ranks))
         made.append(
-            Test(NAME, "csv", "1", source.file, machine, tuple(kept.results), True, None, {}, layout, kept.left_out)
+            Test(
+                format=NAME,
+                tool="csv",
+                version="1",
+                file=source.file,
+                machine=Machine(ranks, name, platform),
+                results=tuple(kept.results),
+                layout={"header": whole.header},
+                left_out=kept.left_out,
+            )
         )
     return made
 
 
-def _result(at: int, row: CsvRow, platform: str, ranks: int) -> Reported | Prediction:
+def _result(at: int, row: CsvRow, platform: str, ranks: int) -> Iterator[Reported | Prediction]:
     _, line, words = row
     collective, nbytes, root = COLLECTIVES.get(words["collective"]), exact(words["nbytes"]), exact(words["root"])
     if collective is None or nbytes is None:
@@ -127,14 +126,15 @@ def _result(at: int, row: CsvRow, platform: str, ranks: int) -> Reported | Predi
     place = words["in_place"].lower() in ("1", "true")
     case = make_case(collective, nbytes, words["dtype"], words["redop"], root or 0, ranks, place)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
-    seconds, low, high = (_time(words.get(each, "")) for each in ("seconds", "low", "high"))
+    seconds, low, high = (_time(words.get(name, "")) for name in ("seconds", "low", "high"))
     if words.get("kind") == "prediction":
         if not seconds or not low or not high:
             raise UnfitRow("a prediction without its band")
-        return Prediction(case, name, seconds, low, high, note=note, platform=platform)
+        yield Prediction(case, name, seconds, low, high, note=note, platform=platform)
+        return
     said = clean(words.get("statistic") or "not said")
     printed = {"row": at, "line": line}
-    return Reported(case, name, platform, seconds, said, count(words.get("wrong", "")), printed=printed, note=note)
+    yield Reported(case, name, platform, seconds, said, count(words.get("wrong", "")), printed=printed, note=note)
 
 
 def _time(word: str) -> float:

@@ -19,7 +19,7 @@ from collbench.topology import files
 from collbench.topology.system import System
 
 SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}
-"""Standard deviation of the logarithm of each factor between machines: how far it goes at the cost of a residual."""
+"""How far a factor goes at the cost of a residual: its logarithm's standard deviation between machines; in order."""
 NOISE = 0.05
 """That of a measured time against the calibrated equation."""
 
@@ -30,7 +30,7 @@ def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> 
     No measurement: all factors are 1.
     """
     known = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
-    spread = np.array([SPREAD[name] for name in Calibration.names()])
+    spread = np.array(list(SPREAD.values()))
 
     def residuals(logs: Floats) -> Floats:
         how = Calibration(*np.exp(logs))
@@ -54,8 +54,8 @@ def least(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60
         steps = 1e-4 * np.eye(len(here))
         return np.stack([(residuals(here + step) - residuals(here - step)) / 2e-4 for step in steps], axis=1)
 
-    found = least_squares(residuals, start, slopes, method="lm", ftol=1e-7, xtol=1e-6, max_nfev=rounds)
-    return np.asarray(found.x, np.float64)
+    best = least_squares(residuals, start, slopes, method="lm", ftol=1e-7, xtol=1e-6, max_nfev=rounds)
+    return np.asarray(best.x, np.float64)
 
 
 def calibration_of(system: System) -> Calibration | None:

@@ -5,7 +5,7 @@ sweeps of tests/model/published by `make model-report`: least squares of softene
 machine with the same weight.  docs/model.md has what is left when a machine is left out of the fit.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from collbench.topology.architectures import ARCHITECTURES, capability
 from collbench.topology.system import System
@@ -42,11 +42,6 @@ class Constants:
     eta_nvlstree: float = 0.8552  # of what ports and cards could carry together, not of NCCL's figure
     eta_pcie: float = 1.0
     eta_host: float = 0.9545  # of a slot, shared by what goes to the host's memory and what comes from it
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Its fields in order."""
-        return tuple(field.name for field in fields(cls))
 
 
 CONSTANTS = Constants()

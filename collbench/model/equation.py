@@ -9,7 +9,7 @@ chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipeline
 kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,6 @@ class Calibration:
     network: float = 1.0  # on what it takes longer between nodes
     filling: float = 1.0  # on kappa
     rate: float = 1.0  # on bytes per second; what the hardware can carry stays the limit
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Its factors in order."""
-        return tuple(field.name for field in fields(cls))
 
 
 DEFAULT = Calibration()

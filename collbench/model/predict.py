@@ -15,7 +15,6 @@ from collbench.topology.system import System
 
 SMALL, LARGE = 64 << 10, 64 << 20
 """Bytes below which latency decides, and above which bandwidth does."""
-REGIMES = ("one node", "nodes over InfiniBand", "nodes over others", "pcie")
 RUNG = (0.5, 2.0)
 """For hand-written rungs, whose constants are published figures of one kind of GPU; an estimate."""
 

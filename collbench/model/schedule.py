@@ -22,11 +22,6 @@ class Schedule:
     leaving: Callable[[int, int], float] | None = None  # bytes out of a node of (ranks, gpus) for each of the array
 
     @property
-    def tabled(self) -> bool:
-        """Whether NCCL has a cost table for it."""
-        return self.direct is None
-
-    @property
     def both_ways(self) -> bool:
         """Whether it reduces and then distributes, which trees and switches that add do on one way up and down."""
         return self.rounds > 1
@@ -59,7 +54,7 @@ SCHEDULES = {
         Schedule("scatter", direct=ROOTED),
     )
 }
-TABLED = tuple(name for name, schedule in SCHEDULES.items() if schedule.tabled)
+TABLED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.direct)
 
 
 def schedule_of(collective: str) -> Schedule:

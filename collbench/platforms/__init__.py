@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collbench.platforms.layout import Layout, Needs
     from collbench.platforms.processes import Team
     from collbench.platforms.roles import Platform
-    from collbench.topology import Topology
+    from collbench.topology.topology import Topology
 
 
 @dataclass(frozen=True)

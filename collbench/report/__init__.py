@@ -31,7 +31,7 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
 
     `name` is a system (preset or FILE.toml) that the machine of all runs is known to be; UsageError if it is none.
     """
-    library, script = _plotly(), _file("report.js")
+    library, script = _file("package_data/plotly.min.js", "plotly"), _file("report.js")
     loader = PackageLoader(__name__, "templates")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -84,10 +84,6 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _plotly() -> str:
-    """The drawing library's own text, from the installed package."""
-    return (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-
-
-def _file(name: str) -> str:
-    return (resources.files(__name__) / name).read_text(encoding="utf-8")
+def _file(name: str, package: str = __name__) -> str:
+    """The text of a file of an installed package."""
+    return (resources.files(package) / name).read_text(encoding="utf-8")

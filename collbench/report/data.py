@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
@@ -13,6 +13,7 @@ from collbench.figures.styles import Look, looks
 from collbench.implementations import libraries
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
 from collbench.report.sanitize import Sound
+from collbench.runs.file import Run
 
 ROOM = 260_000
 """Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
@@ -50,7 +51,7 @@ def chart_of(runs: Sequence[Sound]) -> dict[str, Any]:
     for number, run in enumerate(runs):
         for kind, rows in _lines(run):
             order = len({*seen.get(kind, ()), number}) - 1
-            fields = _Line(number, run, rows, order).fields(styles[rows[0].implementation])
+            fields = {"run": number} | _line(run.run, rows, order, styles[rows[0].implementation])
             room -= len(data_block(fields))
             if room < 0:
                 left_out += 1
@@ -82,45 +83,27 @@ def _lines(run: Sound) -> Iterator[tuple[Case, list[Timed]]]:
         yield kind, [sizes[size] for size in sorted(sizes)]
 
 
-class _Line(NamedTuple):
-    """One curve: the results of an implementation by size, in a figure that has `order` runs before this one."""
-
-    number: int  # of the run
-    run: Sound
-    rows: Sequence[Timed]
-    order: int
-
-    def fields(self, look: Look) -> dict[str, Any]:
-        """For the script: seconds, bytes, and how it is drawn."""
-        first = self.rows[0]
-        predicted, bands = isinstance(first, Prediction), [row.band for row in self.rows]
-        return {
-            "run": self.number,
-            "name": first.implementation,
-            "predicted": predicted,
-            "light": look.color,
-            "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
-            "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or self.order else ""),
-            "dash": self._dash(predicted, look),
-            "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
-            "factor": self._factor(),
-            "sizes": [row.case.nbytes for row in self.rows],
-            "seconds": [_short(row.typical) for row in self.rows],
-            "low": [_short(low) for low, _ in bands],
-            "high": [_short(high) for _, high in bands],
-            "notes": [*dict.fromkeys(filter(None, (str(row.note) for row in self.rows)))][:2],
-        }
-
-    def _dash(self, predicted: bool, look: Look) -> str:
-        if self.order:
-            return AGAIN[self.order % len(AGAIN)]
-        return "dash" if predicted else DASHES.get(look.linestyle, "solid")
-
-    def _factor(self) -> float:
-        """Of bus over algorithm bandwidth; 0 where no bus lies between the ranks."""
-        kind = self.rows[0].case
-        seen = [row for row in self.rows if isinstance(row, Measurement | Reported)]
-        return 0 if share_a_device(self.run.run, seen) else kind.collective.bus_factor(kind.ranks)
+def _line(run: Run, rows: Sequence[Timed], order: int, look: Look) -> dict[str, Any]:
+    """A curve for the script: seconds and bytes by size, and how it is drawn, after `order` runs in its figure."""
+    first, bands = rows[0], [row.band for row in rows]
+    predicted = isinstance(first, Prediction)
+    once = "dash" if predicted else DASHES.get(look.linestyle, "solid")
+    seen = [row for row in rows if isinstance(row, Measurement | Reported)]
+    return {
+        "name": first.implementation,
+        "predicted": predicted,
+        "light": look.color,
+        "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
+        "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or order else ""),
+        "dash": AGAIN[order % len(AGAIN)] if order else once,
+        "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
+        "factor": 0 if share_a_device(run, seen) else first.case.collective.bus_factor(first.case.ranks),
+        "sizes": [row.case.nbytes for row in rows],
+        "seconds": [_short(row.typical) for row in rows],
+        "low": [_short(low) for low, _ in bands],
+        "high": [_short(high) for _, high in bands],
+        "notes": [*dict.fromkeys(filter(None, (str(row.note) for row in rows)))][:2],
+    }
 
 
 def _short(value: float) -> float | None:

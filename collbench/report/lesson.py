@@ -91,7 +91,8 @@ def _who(subject: Subject) -> Iterator[str]:
 
 def _ranges(subject: Subject) -> Iterator[str]:
     """Who is fastest where, in as few words as the intervals allow."""
-    ranges = _strict(subject) if subject.predicted else _level(subject)
+    strict = [span for _, spans in winners(subject.rows) for span in spans]  # by the middles of their bands
+    ranges = strict if subject.predicted else _level(subject)
     be = "Expected to be fastest is" if subject.predicted else "Fastest, or level with the fastest, is"
     parts = []
     for first, last, name in ranges:
@@ -105,14 +106,8 @@ def _ranges(subject: Subject) -> Iterator[str]:
     yield from _doubt(subject)
 
 
-def _strict(subject: Subject) -> list[tuple[int, int, str]]:
-    """The fastest by the middle of its band: (first size, last size, implementation)."""
-    rows = [row for row in subject.rows if isinstance(row, Prediction)]
-    return [span for _, spans in winners(rows) for span in spans]
-
-
 def _level(subject: Subject) -> list[tuple[int, int, str]]:
-    """The same in the fewest ranges, where one that is level with the fastest counts as such."""
+    """(First size, last size, implementation) in the fewest ranges; who is level with the fastest counts as such."""
     fastest = _fastest(subject)
     sizes = sorted(fastest)
     ranges, place = [], 0

@@ -81,9 +81,7 @@ def picture(system: System, prefix: str) -> str:
     svg = re.sub(r"\A.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
     svg = re.sub(r' id="', f' id="{prefix}', svg)
     svg = re.sub(r'(url\(|xlink:href=")#', rf"\1#{prefix}", svg)
-    svg = re.sub(
-        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
-    )
+    svg = re.sub(r' (?:width|height)="[^"]*"', "", svg, count=2)  # of the element itself, whose they are the first
     return svg if len(svg) <= MOST_PICTURE else ""
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from markupsafe import escape
 
-from collbench.analysis.crossover import library_of
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.implementations import libraries
@@ -20,6 +19,7 @@ from collbench.measurement import (
     Result,
     Skipped,
     Timed,
+    timed,
 )
 from collbench.report.sanitize import Sound, plain
 from collbench.units import format_rate, format_seconds, format_size
@@ -91,17 +91,13 @@ def raw_table(runs: Sequence[Sound]) -> RawTable:
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     """The library's result for each case that it has a time for: the last."""
     known = libraries()
-    references: dict[Case, Timed] = {}
-    for result in results:
-        reference = library_of([result], known, result) if result.implementation in known else None
-        if reference:
-            references[result.case] = reference
-    return references
+    return {result.case: result for result in timed(results) if result.implementation in known}
 
 
 def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:
     status, numbers, check = _told(run, result, odd, references)
-    cells = run.label, plain(result.case.title, 120), _size(result), *numbers
+    size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
+    cells = run.label, plain(result.case.title, 120), size, *numbers
     return TableRow(result.implementation, cells, check, status)
 
 
@@ -118,10 +114,6 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
     if result.wrong:
         return "bad", (), f"WRONG: {plain(result.wrong)}"
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
-
-
-def _size(result: Result) -> str:
-    return format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
 
 
 def _numbers(run: Sound, result: Measurement | Reported | Prediction, library: Timed | None) -> tuple[str, ...]:

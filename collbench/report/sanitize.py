@@ -61,9 +61,9 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 def _sound(run: Run, label: str) -> Sound:
     every = tuple(_shown(result) for result in run.results)
-    odd = [(each, reason) for each in every if (reason := oddity(each))]
-    left = {id(each) for each, _ in odd}
-    kept = tuple(each for each in every if id(each) not in left)
+    odd = [(result, reason) for result in every if (reason := oddity(result))]
+    left = {id(result) for result, _ in odd}
+    kept = tuple(result for result in every if id(result) not in left)
     return Sound(label, replace(run, header=_header(run.header), results=kept), tuple(odd), every)
 
 
@@ -111,7 +111,7 @@ def _times(result: Result) -> Iterable[float]:
 
 def _unexplained(result: Explanation) -> str:
     spent = [seconds for track in result.tracks for seconds in (track.seconds, *track.spent.values())]
-    right = all(math.isfinite(each) and 0 <= each < SLOWEST for each in spent)
+    right = all(math.isfinite(duration) and 0 <= duration < SLOWEST for duration in spent)
     if result.tracks and right and not sum(map(result.spent, PARTS)) > 0:
         return "its log holds no time at all"
     return "" if right else "its log holds a time that is none"
@@ -121,7 +121,7 @@ def _header(header: Header) -> Header:
     """With texts that can be shown."""
     said = header.environment
     versions, variables = (
-        {plain(key, 80): plain(each) for key, each in part.items()} for part in (said.versions, said.variables)
+        {plain(key, 80): plain(text) for key, text in part.items()} for part in (said.versions, said.variables)
     )
     environment = replace(
         said, host=plain(said.host), system=plain(said.system), versions=versions, variables=variables

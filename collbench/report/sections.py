@@ -9,7 +9,7 @@ from collbench.analysis.fit.runs import HEADING, Curve, columns
 from collbench.implementations import libraries
 from collbench.measurement import PARTS, Explanation
 from collbench.report.sanitize import Sound, plain
-from collbench.report.verdicts import CurveVerdict, RunVerdicts
+from collbench.report.verdicts import RunVerdicts
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
@@ -169,21 +169,20 @@ def verdicts(analysed: AnalysedRun) -> Verdicts:
     judged, system = analysed.verdicts, analysed.system
     if judged.silence:
         return Verdicts(judged.notes, f"{judged.silence}.", [])
+    curves = [  # without the reason that stands above the table already
+        curve._replace(because=tuple(reason for reason in curve.because if reason != analysed.why_not))
+        for curve in judged.curves
+    ]
     against = f", against {system.title}" if system else ""
     tables = [
         TextTable(
             f"{kind}{against}",
             ("implementation", "verdict", "because"),
-            [_without(curve, analysed.why_not) for curve in judged.curves if curve.kind == kind],
+            [curve for curve in curves if curve.kind == kind],
         )
-        for kind in distinct(curve.kind for curve in judged.curves)
+        for kind in distinct(curve.kind for curve in curves)
     ]
     return Verdicts(judged.notes, "" if system else f"{analysed.why_not}. What the curves say of themselves:", tables)
-
-
-def _without(curve: CurveVerdict, said: str) -> CurveVerdict:
-    """Without the reason that stands above the table already."""
-    return curve._replace(because=tuple(reason for reason in curve.because if reason != said))
 
 
 Value = TypeVar("Value")

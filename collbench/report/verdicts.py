@@ -62,7 +62,7 @@ def judge(run: Sound, system: System | None, why_not: str, fits: Sequence[Curve]
         return RunVerdicts((), tuple(map(plain, notes)), "nothing was measured that a verdict could be about")
     known = {(curve.case, curve.implementation): curve.fit for curve in fits if curve.fit}
     judged = tuple(
-        _judged(kind, samples, _Against(system, facts, known.get((kind, name))))
+        _judged(kind, samples, system, facts, known.get((kind, name)))
         for (kind, name), samples in list(rows.items())[:MOST]
     )
     left = len(rows) - len(judged)
@@ -70,23 +70,17 @@ def judge(run: Sound, system: System | None, why_not: str, fits: Sequence[Curve]
     return RunVerdicts(judged, (*map(plain, notes), *more))
 
 
-class _Against(NamedTuple):
-    """What a curve is held against."""
-
-    system: System | None
-    facts: Evidence
-    fit: CurveFit | None  # its own
-
-
-def _judged(kind: Case, rows: Sequence[Observed], against: _Against) -> CurveVerdict:
+def _judged(
+    kind: Case, rows: Sequence[Observed], system: System | None, facts: Evidence, fit: CurveFit | None
+) -> CurveVerdict:
+    """A curve against the system; `fit` is its own."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
     unknown = CurveVerdict(kind.title, rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
         return unknown._replace(because=("a size of no bytes has no bandwidth to judge",))
     try:
-        system = sized(against.system, kind.ranks) if against.system else None
-        diagnosis = diagnose(rows, system, against.facts)
-        own = against.fit if against.fit and len(against.fit.sizes) == len(rows) else None
+        diagnosis = diagnose(rows, sized(system, kind.ranks) if system else None, facts)
+        own = fit if fit and len(fit.sizes) == len(rows) else None
         return unknown._replace(verdict=diagnosis.verdict, because=tuple(map(plain, _because(diagnosis, own))))
     except CollbenchError as error:
         return unknown._replace(because=(plain(str(error)),))

@@ -2,33 +2,3 @@
 
 Facts are stored, in SI units: bytes, and bytes per second of one direction.  Rates, names and caveats follow from them.
 """
-
-from collbench.topology.devices import (
-    Cache,
-    DriverInfo,
-    FabricInfo,
-    Gpu,
-    Host,
-    Kind,
-    Link,
-    NumaNode,
-    NvLink,
-    Pcie,
-    Socket,
-)
-from collbench.topology.topology import Topology
-
-__all__ = [
-    "Cache",
-    "DriverInfo",
-    "FabricInfo",
-    "Gpu",
-    "Host",
-    "Kind",
-    "Link",
-    "NumaNode",
-    "NvLink",
-    "Pcie",
-    "Socket",
-    "Topology",
-]

@@ -1,14 +1,14 @@
 """A discovered machine as a System, so that the model can predict for it without a file."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, groupby
 
 from collbench.errors import UsageError
 from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
 from collbench.topology.devices import Gpu, Kind, Link
-from collbench.topology.system import CUBE, System
+from collbench.topology.system import CUBE, CUBE_RINGS, System
 from collbench.topology.topology import Topology
 
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
@@ -111,7 +111,7 @@ class _Machine:
         """NVLinks from GPU to GPU."""
         size = len(self._gpus)
         if counts == _cube(size):
-            return ("hybrid-cube", 6) if size == 8 else self._part_of_cube(size)
+            return ("hybrid-cube", CUBE_RINGS[size]) if CUBE_RINGS[size] else ("pcie", 0)
         least = min(counts.values())
         if size % 2 == 0 and all(a ^ 1 == b for a, b in counts) and len(counts) == size // 2:
             return "nvlink-pairs", least
@@ -119,11 +119,6 @@ class _Machine:
             return "mesh", least * (size - 1)
         self._guesses.append("PCIe alone, since NVLinks join some GPUs only, in no known pattern")
         return "pcie", 0
-
-    def _part_of_cube(self, size: int) -> tuple[str, int]:
-        whole = System("", self._arch, 8, "hybrid-cube", 6.0, nvlinks=6)
-        part = whole.part(size)
-        return part.fabric, part.nvlinks
 
     def _spec(self, links: int) -> float:
         """What the data sheet promises of so many of a GPU's NVLinks."""
@@ -159,12 +154,9 @@ class _Machine:
 
     def _per_socket(self) -> int:
         """GPUs at each NUMA node, if they come evenly and in order."""
-        places = [gpu.numa for gpu in self._gpus]
-        counts = [places.count(place) for place in dict.fromkeys(places)]
-        even = places == sorted(places, key=lambda place: list(dict.fromkeys(places)).index(place))
-        if None in places or not even or len(set(counts)) > 1:
-            return 0
-        return counts[0]
+        nodes = [(node, len(list(gpus))) for node, gpus in groupby(gpu.numa for gpu in self._gpus)]
+        apart = len({node for node, _ in nodes}) < len(nodes) or None in dict(nodes)
+        return 0 if apart or len({count for _, count in nodes}) > 1 else nodes[0][1]
 
 
 def _cube(size: int) -> dict[tuple[int, int], int]:
@@ -174,14 +166,7 @@ def _cube(size: int) -> dict[tuple[int, int], int]:
 
 def _switches(gpus: int, links: Sequence[Link]) -> tuple[tuple[int, ...], ...]:
     """GPUs by the PCIe switches that they share; none if no two share one."""
-    shared = {frozenset((link.a, link.b)) for link in links if link.path in UNDER_SWITCHES}
-    return tuple(_groups(gpus, shared)) if shared else ()
-
-
-def _groups(gpus: int, shared: set[frozenset[int]]) -> Iterator[tuple[int, ...]]:
-    left = list(range(gpus))
-    while left:
-        first = left[0]
-        group = tuple(gpu for gpu in left if gpu == first or frozenset((first, gpu)) in shared)
-        left = [gpu for gpu in left if gpu not in group]
-        yield group
+    shared = [(link.a, link.b) for link in links if link.path in UNDER_SWITCHES]
+    firsts = [min((a for a, b in shared if b == gpu), default=gpu) for gpu in range(gpus)]
+    groups = (tuple(gpu for gpu in range(gpus) if firsts[gpu] == first) for first in dict.fromkeys(firsts))
+    return tuple(groups) if shared else ()

@@ -16,7 +16,7 @@ from collbench.topology.system import CUBE_RINGS, Nics, System, Tier
 FOLDER = Path(__file__).parent / "presets"
 MOST_NICS = 4  # for each GPU: AWS P5 has 32 for 8
 NVLINKED = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs")
-Value = str | int | float | bool | list[Any]
+Value = str | int | float | bool | list[list[int]]
 
 
 def names() -> list[str]:
@@ -50,7 +50,7 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
         gpu=said["gpu"].get("name", ""),
         **node.facts(),
         nics=_nics(said["nic"], node.gpus, f"{path}: [nic] "),
-        tiers=tuple(_tier(tier) for tier in said["tier"]),
+        tiers=tuple(Tier(flows=tier.pop("qps", Tier.flows), **tier) for tier in map(dict, said["tier"])),
         nodes=said["scale"].get("nodes", 1),
         launch=said["host"].get("launch", System.launch),
         nccl=nccl.get("version", System.nccl),
@@ -157,10 +157,6 @@ def _nics(nic: Mapping[str, Any], gpus: int, where: str) -> Nics | None:
     if nic["per_node"] > MOST_NICS * gpus:
         raise UsageError(f"{where}per_node = {nic['per_node']} is impossible; at most {MOST_NICS} for each GPU")
     return Nics(nic["per_node"], nic["rate"] * 1e9, nic["transport"])
-
-
-def _tier(said: Mapping[str, Any]) -> Tier:
-    return Tier(**{("flows" if key == "qps" else key): value for key, value in said.items()})
 
 
 def _consistent(system: System, nccl: Mapping[str, Any], file: str) -> None:

@@ -178,7 +178,7 @@ def _known(table: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
             raise UsageError(f"{where}{name} is no key; choose from: {', '.join(keys)}")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """As TOML writes it, roughly; long ones cut."""
     text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -191,13 +191,9 @@ class System:
             links = whole.nvlinks * (self.gpus - 1) // (whole.gpus - 1)
         if self.fabric == "hybrid-cube":
             links = CUBE_RINGS[self.gpus]
-        return self._with_links(links) if links and self.gpus > 1 else self._without_links()
-
-    def _with_links(self, count: int) -> "System":
-        share = count / self.nvlinks
-        return replace(self, nvlinks=count, gpu_rate=self.gpu_rate * share, spec_rate=self.spec_rate * share)
-
-    def _without_links(self) -> "System":
-        """No ring of NVLinks goes through all of them (nor through one alone), so NCCL takes PCIe."""
+        if links and self.gpus > 1:
+            share = links / self.nvlinks
+            return replace(self, nvlinks=links, gpu_rate=self.gpu_rate * share, spec_rate=self.spec_rate * share)
+        # No ring of NVLinks goes through all of them (nor through one alone), so NCCL takes PCIe.
         promised = pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
         return replace(self, fabric="pcie", nvlinks=0, gpu_rate=self.pcie_rate, spec_rate=promised)

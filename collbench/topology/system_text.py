@@ -6,7 +6,7 @@ from itertools import combinations
 
 from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System, Tier
-from collbench.topology.topology_text import NARROWEST
+from collbench.topology.topology_text import NARROWEST, columns
 
 WIDEST = 80  # columns of a box
 TORUS = "torus"  # the name of tiers that are a torus's dimensions, with its lengths as their radix
@@ -64,7 +64,7 @@ def _tier(tier: Tier, count: int, below: str) -> str:
         words.append(f"oversubscribed {tier.oversubscription:g}:1" if tier.oversubscription > 1 else "full rate up")
     if tier.paths > 1:
         words.append(f"{tier.paths} paths")
-    words.append({"ecmp": "ECMP", "adaptive": "adaptive"}[tier.routing] + " routing")
+    words.append(f"{'ECMP' if tier.routing == 'ecmp' else tier.routing} routing")
     if tier.flows > 1:
         words.append(f"{tier.flows} flows a transfer")
     return ", ".join(words)
@@ -164,9 +164,7 @@ def _inside(system: System, width: int) -> Iterator[str]:
         rows += [("CPU-CPU", f"{_rate(system.socket_rate)} GB/s each way")]
     if system.nics:
         rows += [("NICs", nic_words(system))]
-    indent = max(len(label) for label, _ in rows) + 2
-    for label, words in rows:
-        yield from textwrap.wrap(words, width, initial_indent=label.ljust(indent), subsequent_indent=" " * indent)
+    yield from columns(dict(rows), width)
     if system.fabric in ("hybrid-cube", "nvlink-pairs", "mesh") and system.gpus > 1:
         yield ""
         yield from _matrix(system, width)

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from collbench.topology.caveats import caveats
-from collbench.topology.devices import DriverInfo, Gpu, Host, Kind, Link, Socket
+from collbench.topology.devices import Gpu, Host, Kind, Link, Socket
 from collbench.topology.topology import Topology
 from collbench.units import format_rate, format_size
 
@@ -19,7 +19,7 @@ def lines(topology: Topology, width: int = 80) -> Iterator[str]:
     yield ""
     yield from _connections(topology, width)
     yield ""
-    yield from _columns(_facts(topology), width)
+    yield from columns(_facts(topology), width)
     notes = caveats(topology)
     if notes:
         yield ""
@@ -45,7 +45,7 @@ def _connections(topology: Topology, width: int) -> Iterator[str]:
         alone = "every pair of ranks" if len(topology.devices) == 1 else "ranks on one device"
         own = topology.link(0, len(topology.devices))
         legend.setdefault(own.kind, f"{alone}: {ONE_MEMORY}")
-    yield from _columns(legend, width)
+    yield from columns(legend, width)
 
 
 def _labels(links: tuple[Link, ...]) -> dict[str, str]:
@@ -64,8 +64,7 @@ def _matrix(topology: Topology, labels: Mapping[str, str]) -> list[str]:
     cells = {}
     for link in topology.links:
         cells[link.a, link.b] = cells[link.b, link.a] = labels[_words(link)]
-    device = _device(topology)
-    names = [f"{device} {i}" for i in range(count)]
+    names = [f"{'GPU' if topology.gpus else 'CPU'} {i}" for i in range(count)]
     rows = [
         ["", *names],
         *([names[a], *(cells.get((a, b), "-") for b in range(count))] for a in range(count)),
@@ -86,15 +85,11 @@ def _words(link: Link) -> str:
     return f"{words}; peer access {link.p2p}{because}"
 
 
-def _device(topology: Topology) -> str:
-    return "GPU" if topology.gpus else "CPU"
-
-
 def _facts(topology: Topology) -> dict[str, str]:
     facts = _gpus(topology.gpus)
     facts |= {f"CPU {i}": _socket(socket) for i, socket in enumerate(topology.sockets)}
-    if topology.driver:
-        facts["driver"] = _driver(topology.driver)
+    if driver := topology.driver:
+        facts["driver"] = f"{driver.version or 'unknown version'}, CUDA {driver.cuda or 'unknown'}"
     if topology.host:
         facts |= _host(topology.host)
     return facts
@@ -128,10 +123,6 @@ def _gpu(gpu: Gpu) -> str:
     if gpu.fabric:
         facts.append(f"fabric {gpu.fabric.state}")
     return ", ".join(facts)
-
-
-def _driver(driver: DriverInfo) -> str:
-    return f"{driver.version or 'unknown version'}, CUDA {driver.cuda or 'unknown'}"
 
 
 def _socket(socket: Socket) -> str:
@@ -169,7 +160,7 @@ def _spans(cpus: tuple[int, ...]) -> str:
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in zip(starts, ends, strict=True))
 
 
-def _columns(facts: Mapping[str, str], width: int) -> Iterator[str]:
+def columns(facts: Mapping[str, str], width: int) -> Iterator[str]:
     """Labels on the left, wrapped words on the right."""
     indent = max(map(len, facts), default=0) + 2
     for label, words in facts.items():

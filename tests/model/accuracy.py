@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
     machines: dict[str, int] = {}
     for sweep in sweeps:
         machines[sweep.machine] = machines.get(sweep.machine, 0) + len(sweep.rows)
-    names = Constants.names()
+    names = [field.name for field in fields(Constants)]
     centre = np.array([math.log(getattr(PRIOR, name)) for name in names])
     spread = np.array([SPREAD.get(name.split("_")[0], 0.5) for name in names])
 

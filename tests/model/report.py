@@ -14,7 +14,7 @@ import numpy as np
 
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
-from collbench.model.predict import LARGE, REGIMES, SMALL, regime
+from collbench.model.predict import BANDS, LARGE, SMALL, regime
 from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tests.model.systems import Published
 
@@ -30,7 +30,7 @@ PARTS: dict[str, Part] = {
     "all": lambda each: np.ones(len(each.nbytes), bool),
     "one NVSwitch node": lambda each: _all(each, each.sweep.system.nodes == 1 and _switched(each)),
     "InfiniBand, above 64 MiB": lambda each: (
-        _all(each, regime(each.sweep.system) == REGIMES[1]) & (each.nbytes > LARGE)
+        _all(each, regime(each.sweep.system) == "nodes over InfiniBand") & (each.nbytes > LARGE)
     ),
     "64 KiB to 64 MiB": lambda each: (each.nbytes >= SMALL) & (each.nbytes <= LARGE),
 }
@@ -92,7 +92,7 @@ def worst(found: dict[str, list[Errors]]) -> Iterable[str]:
 def bands(every: Sequence[Errors]) -> dict[str, list[tuple[float, float]]]:
     """5 % and 95 % quantiles of measured over predicted, by regime and size."""
     found: dict[str, list[tuple[float, float]]] = {}
-    for name in REGIMES:
+    for name in BANDS:
         sizes = [[], [], []]  # type: list[list[float]]
         for each in every:
             if regime(each.sweep.system) == name:

@@ -1,6 +1,6 @@
 """From a measured run to a file that brings the model to its machine, and back."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from collbench.analysis.fit.calibrated import calibration, write
 from collbench.errors import UsageError
 from collbench.measurement import Measurement
-from collbench.model.calibrate import calibration_of
+from collbench.model.calibrate import SPREAD, calibration_of
 from collbench.model.equation import Calibration
 from collbench.model.predict import curve
 from collbench.runs.file import Run
@@ -55,7 +55,7 @@ def test_names_with_quotes_survive(tmp_path: Path) -> None:
 
 def test_the_factors_of_the_schema_are_those_of_the_equation() -> None:
     """A file can say all of them and nothing else."""
-    assert Calibration.names() == schema.FACTORS
+    assert tuple(field.name for field in fields(Calibration)) == schema.FACTORS == tuple(SPREAD)
 
 
 def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:

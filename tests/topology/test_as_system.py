@@ -6,11 +6,12 @@ from itertools import combinations
 import pytest
 
 from collbench.errors import UsageError
-from collbench.topology import Gpu, Kind, Link, NvLink, Pcie, Socket, Topology, files
+from collbench.topology import files
 from collbench.topology.as_system import from_topology
+from collbench.topology.devices import Gpu, Kind, Link, NvLink, Pcie, Socket
 from collbench.topology.discover_gpu import discover
 from collbench.topology.system import CUBE
-from collbench.topology.topology import join
+from collbench.topology.topology import Topology, join
 
 
 def assumed(system):

@@ -1,6 +1,6 @@
 import pytest
 
-from collbench.topology import Kind, Link, NvLink, Pcie
+from collbench.topology.devices import Kind, Link, NvLink, Pcie
 
 
 def test_nvlink_rates_add_up_over_the_links():

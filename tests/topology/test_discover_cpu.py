@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from collbench.topology import Cache, Kind, NumaNode, Socket
+from collbench.topology.devices import Cache, Kind, NumaNode, Socket
 from collbench.topology.discover_cpu import discover
 
 XEON = "model name\t: Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz"

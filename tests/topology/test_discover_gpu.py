@@ -7,8 +7,9 @@ import pynvml
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.topology import DriverInfo, FabricInfo, Kind, NvLink, Pcie, nvml
 from collbench.topology import discover_gpu as gpu
+from collbench.topology import nvml
+from collbench.topology.devices import DriverInfo, FabricInfo, Kind, NvLink, Pcie
 from collbench.topology.discover_gpu import discover, normalize
 from tests.topology import conftest
 

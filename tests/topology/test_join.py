@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from collbench.topology import Gpu, Kind, Link, Topology
-from collbench.topology.topology import join
+from collbench.topology.devices import Gpu, Kind, Link
+from collbench.topology.topology import Topology, join
 
 
 def node(host: str, gpus: int = 2) -> Topology:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from collbench.cli.topo import command
 from collbench.errors import PlatformError
 from collbench.platforms.gpu import discover, probe
-from collbench.topology import Topology
+from collbench.topology.topology import Topology
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.topology.conftest import FakeGpu, FakeNvml, bus
 

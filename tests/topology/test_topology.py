@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from collbench.errors import RunFileError
-from collbench.topology import (
+from collbench.topology.devices import (
     Cache,
     DriverInfo,
     FabricInfo,
@@ -16,8 +16,8 @@ from collbench.topology import (
     NvLink,
     Pcie,
     Socket,
-    Topology,
 )
+from collbench.topology.topology import Topology
 
 H100 = Gpu(
     "NVIDIA H100 80GB HBM3",

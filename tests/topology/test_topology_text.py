@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.topology import Host, Kind, Link, Socket, Topology
 from collbench.topology.caveats import caveats
+from collbench.topology.devices import Host, Kind, Link, Socket
 from collbench.topology.discover_gpu import discover
+from collbench.topology.topology import Topology
 from collbench.topology.topology_text import lines
 
 

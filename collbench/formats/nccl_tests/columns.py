@@ -4,7 +4,7 @@ What stands left of a row (a launcher's tag, a date) then does not matter, nor t
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collbench.formats.source import exact, number
 
@@ -67,8 +67,8 @@ def header(words: list[str], above: str) -> Columns | None:
 
 def stamped(line: str) -> tuple[str, str]:
     """A row without its date and time, and those."""
-    found = STAMP.findall(line)
-    return (STAMP.sub(" ", line), found[-1]) if found else (line, "")
+    stamps = STAMP.findall(line)
+    return (STAMP.sub(" ", line), stamps[-1]) if stamps else (line, "")
 
 
 def match(line: str, columns: Columns) -> LogRow | None:
@@ -82,13 +82,11 @@ def match(line: str, columns: Columns) -> LogRow | None:
 
 
 def _variants(columns: Columns) -> list[Columns]:
-    found = [columns]
-    if not columns.appended:
-        found.insert(0, Columns(columns.case, columns.places, APPENDED, columns.in_place_first))
+    variants = [columns] if columns.appended else [replace(columns, appended=APPENDED), columns]
     if "redop" in columns.case:
         bare = tuple(name for name in columns.case if name != "redop")
-        found += [Columns(bare, each.places, each.appended, each.in_place_first) for each in found]
-    return found
+        variants += [replace(variant, case=bare) for variant in variants]
+    return variants
 
 
 def _row(words: list[str], columns: Columns) -> LogRow | None:

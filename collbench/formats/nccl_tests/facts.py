@@ -8,10 +8,10 @@ from pathlib import PurePath
 
 from collbench.collectives import Collective
 from collbench.errors import UsageError
-from collbench.formats.imported import Device, Hints, Machine, dotted, known_collective, machine_of, said_ranks
+from collbench.formats.imported import Hints, Machine, dotted, known_collective, machine_of, said_ranks
 from collbench.formats.nccl_tests.columns import stamped
 from collbench.formats.nccl_tests.lines import LogSection
-from collbench.formats.nccl_tests.ranks import Size, possible_collectives, possible_ranks, shares
+from collbench.formats.nccl_tests.ranks import Size, possible_collectives, reckoned, shares
 from collbench.formats.source import HEAD, Source, clean, exact
 
 SETTINGS = {
@@ -36,8 +36,8 @@ class LogFacts:
     @cached_property
     def known(self) -> Mapping[str, int]:
         """Settings by name, as far as they are printed."""
-        found = {name: re.search(pattern, self.section.settings) for name, pattern in SETTINGS.items()}
-        return {name: int(match[1]) for name, match in found.items() if match}
+        matches = {name: re.search(pattern, self.section.settings) for name, pattern in SETTINGS.items()}
+        return {name: int(match[1]) for name, match in matches.items() if match}
 
     @cached_property
     def name(self) -> str:
@@ -60,18 +60,18 @@ class LogFacts:
         assert columns
         whole = "redop" in columns.case and "root" in columns.case
         first = rows[0].case
-        found = possible_collectives(
+        fitting = possible_collectives(
             self._listed,
             first["redop"] if "redop" in columns.case else None,
             int(first["root"]) if whole else None,
             self._sizes,
             self._bandwidths,
         )
-        if len(found) != 1:
-            choices = ", ".join(each.name for each in found)
-            fits = f"; {choices} would fit" if found else ""
+        if len(fitting) != 1:
+            choices = ", ".join(collective.name for collective in fitting)
+            fits = f"; {choices} would fit" if fitting else ""
             raise UsageError(f"{self.source.name} does not say which collective it is of{fits}; give --op NAME")
-        return found[0].name
+        return fitting[0].name
 
     @cached_property
     def collective(self) -> Collective | None:
@@ -80,13 +80,13 @@ class LogFacts:
 
     @cached_property
     def _bandwidths(self) -> list[tuple[str, str]]:
-        found = (place for _, row in self.section.rows for place in row.places)
-        return [(place["algbw"], place["busbw"]) for place in found if "algbw" in place and "busbw" in place]
+        places = (place for _, row in self.section.rows for place in row.places)
+        return [(place["algbw"], place["busbw"]) for place in places if "algbw" in place and "busbw" in place]
 
     @cached_property
     def _sizes(self) -> list[Size]:
-        found = (row.case for _, row in self.section.rows if "count" in row.case)
-        return [(exact(case["size"]) or 0, exact(case["count"]) or 0, case["type"]) for case in found]
+        cases = (row.case for _, row in self.section.rows if "count" in row.case)
+        return [(exact(case["size"]) or 0, exact(case["count"]) or 0, case["type"]) for case in cases]
 
     @cached_property
     def _listed(self) -> int | None:
@@ -105,20 +105,18 @@ class LogFacts:
             ranks = self._reckoned(collective)
         ranks = said_ranks(self.hints, ranks, name, "it lists no ranks, and its bandwidths do not tell how many")
         versions = {self.library: section.release or dotted(section.library), section.tool: clean(section.version)}
-        distinct = {(device.group, device.rank): _cleaned(device) for device in section.devices}
-        found = machine_of(list(distinct.values()), ranks, versions, section.said)
-        return replace(found, platform=section.exported[1]) if section.exported else found
+        distinct = {
+            (device.group, device.rank): replace(device, host=clean(device.host, 64), name=clean(device.name, 64))
+            for device in section.devices
+        }
+        machine = machine_of(list(distinct.values()), ranks, versions, section.said)
+        return replace(machine, platform=section.exported[1]) if section.exported else machine
 
     def _reckoned(self, collective: Collective) -> int | None:
-        """From shares of sizes, or bandwidths where they leave one number, else from threads and GPUs."""
-        cut = shares(self._sizes) if collective.sharded else None
-        if cut:
-            return cut
-        possible = possible_ranks(collective, self._bandwidths)
-        if len(possible) == 1:
-            return possible[0]
+        """From shares of sizes, or else as `reckoned`; one thread with one GPU is what mpirun starts many of."""
         product = self.known.get("threads", 0) * self.known.get("gpus", 0)
-        return product if product > 1 and (not possible or product in possible) else None
+        cut = shares(self._sizes) if collective.sharded else None
+        return cut or reckoned(collective, self._bandwidths, product if product > 1 else 0)
 
     @cached_property
     def library(self) -> str:
@@ -140,7 +138,3 @@ class LogFacts:
         """When the first row was done, if it says."""
         stamp = stamped(self.section.rows[0][0])[1] if self.section.rows else ""
         return stamp.replace(" ", "T") or None
-
-
-def _cleaned(device: Device) -> Device:
-    return replace(device, host=clean(device.host, 64), name=clean(device.name, 64))

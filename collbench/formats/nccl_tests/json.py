@@ -9,6 +9,7 @@ from typing import Any
 from collbench.cases import Case
 from collbench.errors import RunFileError, UsageError
 from collbench.formats import Format
+from collbench.formats.exported import mapping, texts
 from collbench.formats.imported import (
     Device,
     Hints,
@@ -24,7 +25,7 @@ from collbench.formats.imported import (
 )
 from collbench.formats.nccl_tests.facts import AMD
 from collbench.formats.nccl_tests.loose_json import kept, parse
-from collbench.formats.nccl_tests.ranks import possible_ranks
+from collbench.formats.nccl_tests.ranks import reckoned
 from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
 from collbench.measurement import Reported
@@ -48,53 +49,53 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """The file's one test."""
-    found, whole_file = parse(source, "results")
-    return [_Log(source, found, hints).test(whole_file)]
+    fields, whole_file = parse(source, "results")
+    return [_Log(source, fields, hints).test(whole_file)]
 
 
 class _Log:
     """One file's object, whose every value may be missing or of another type."""
 
-    def __init__(self, source: Source, found: Mapping[str, Any], hints: Hints) -> None:
-        self._source, self._found, self._hints = source, found, hints
-        self._config = _object(found.get("config"))
-        self._args = [each for each in _list(found.get("args")) if isinstance(each, str)]
-        entries = found.get("results")
+    def __init__(self, source: Source, fields: Mapping[str, Any], hints: Hints) -> None:
+        self._source, self._fields, self._hints = source, fields, hints
+        self._config = mapping(fields.get("config"))
+        self._args = texts(fields.get("args"))
+        entries = fields.get("results")
         if not isinstance(entries, list) or not entries:
             raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
-        self._entries = entries
+        self._entries: list[object] = entries
         self._name = self._named()
         self._collective = known_collective(self._name)
         self._tool = "rccl-tests" if "rccl" in " ".join(self._args[:1]) or self._amd() else "nccl-tests"
         self._library = self._tool[:4]
-        self._exporter = _object(found.get("collbench"))  # if collbench wrote it
+        self._exporter = mapping(fields.get("collbench"))  # if collbench wrote it
+        self._platform = clean(self._exporter.get("platform") or "gpu", 16)
 
     def _amd(self) -> bool:
         devices = _list(self._config.get("devices"))
-        return any(AMD.search(clean(_object(device).get("device_info"))) for device in devices)
+        return any(AMD.search(clean(mapping(device).get("device_info"))) for device in devices)
 
     def test(self, whole_file: bool) -> Test:
         rows, machine = Rows(), self._machine()
         for at, entry in enumerate(self._entries):
-            try:
-                rows.results += list(self._results(at, entry, machine))
-            except UnfitRow as error:
-                rows.leave(str(error))
-        complete = whole_file and "end_time" in self._found
+            rows.add(self._results(at, entry, machine))
+        complete = whole_file and "end_time" in self._fields
         remarks = () if complete else (f"incomplete: no footer, {len(self._entries)} rows",)
-        errors = [f"it says: {clean(each)}" for each in _list(self._found.get("errors"))]
+        errors = [f"it says: {clean(error)}" for error in _list(self._fields.get("errors"))]
         iters = {"warmup_iters": "warmup", "iterations": "iters", "aggregated_iterations": "aggregated"}
         return Test(
             format=NAME,
             tool=self._tool,
-            version=f"JSON {clean(self._found.get('version'), 8)}",
+            version=f"JSON {clean(self._fields.get('version'), 8)}",
             file=self._source.file,
             machine=machine,
             results=tuple(rows.results),
             complete=complete,
-            started=clean(self._found.get("start_time") or "", 32).replace(" ", "T") or None,
-            sweep={name: each for key, name in iters.items() if (each := whole(self._config.get(key))) is not None},
-            layout={"keys": [key for key in self._found if key in TOP], "values": self._values()},
+            started=clean(self._fields.get("start_time") or "", 32).replace(" ", "T") or None,
+            sweep={
+                name: setting for key, name in iters.items() if (setting := whole(self._config.get(key))) is not None
+            },
+            layout={"keys": [key for key in self._fields if key in TOP], "values": self._values()},
             left_out=rows.left_out,
             remarks=(*remarks, *errors),
         )
@@ -108,34 +109,32 @@ class _Log:
         return PurePath(name).name
 
     def _values(self) -> dict[str, Any]:
-        values = {key: self._found[key] for key in self._found if key in TOP and key not in ("results", "env")}
+        values = {key: self._fields[key] for key in self._fields if key in TOP and key not in ("results", "env")}
         try:
-            found: dict[str, Any] = kept(values)
+            record: dict[str, Any] = kept(values)
         except UnfitRow:
             raise RunFileError(f"{self._source.name}: its JSON is nested too deeply") from None
-        return found | ({"env": [f"{name}={value}" for name, value in self._variables]} if "env" in self._found else {})
+        return record | (
+            {"env": [f"{name}={value}" for name, value in self._variables]} if "env" in self._fields else {}
+        )
 
     @property
     def _variables(self) -> list[tuple[str, str]]:
-        pairs = (each.partition("=") for each in _list(self._found.get("env")) if isinstance(each, str))
+        pairs = (setting.partition("=") for setting in texts(self._fields.get("env")))
         return list(variables({name: value for name, _, value in pairs}).items())
 
     def _machine(self) -> Machine:
-        devices = [_device(each) for each in _list(self._config.get("devices")) if isinstance(each, Mapping)]
+        devices = [_device(device) for device in _list(self._config.get("devices")) if isinstance(device, Mapping)]
         name = self._source.name
         ranks = said_ranks(self._hints, self._ranks(devices), name, "it does not tell the number of ranks")
         kinds = list(dict.fromkeys(device.name for device in devices))
-        code = whole(self._found.get("nccl_version") or self._found.get("rccl_version"))
+        code = whole(self._fields.get("nccl_version") or self._fields.get("rccl_version"))
         versions = {self._library: dotted(code or 0)}
         hosts = list(dict.fromkeys(device.host for device in devices)) or [""]
         if len(kinds) == 1:
             devices = [Device(rank, hosts[rank * len(hosts) // ranks], kinds[0]) for rank in range(ranks)]
-        found = machine_of(devices, ranks, versions, dict(self._variables))
-        return replace(found, platform=self._platform)
-
-    @property
-    def _platform(self) -> str:
-        return clean(self._exporter.get("platform") or "gpu", 16)
+        machine = machine_of(devices, ranks, versions, dict(self._variables))
+        return replace(machine, platform=self._platform)
 
     def _ranks(self, devices: list[Device]) -> int | None:
         """From bandwidths where they leave one number; else threads and GPUs of each process, unless they contradict.
@@ -144,17 +143,14 @@ class _Log:
         """
         if ranks := whole(self._exporter.get("ranks")):
             return ranks
-        entries = [_object(entry) for entry in self._entries]
-        places = [_object(entry.get(place)) for entry in entries for place in PLACES]
+        entries = [mapping(entry) for entry in self._entries]
+        places = [mapping(entry.get(place)) for entry in entries for place in PLACES]
         rates = [(_decimal(place.get("alg_bw")), _decimal(place.get("bus_bw"))) for place in places]
-        possible = possible_ranks(self._collective, rates) if self._collective else []
-        if len(possible) == 1:
-            return possible[0]
         processes = len({(device.host, device.pid) for device in devices})
         product = (whole(self._config.get("nthreads")) or 0) * (whole(self._config.get("ngpus")) or 0) * processes
-        return product if product and (not possible or product in possible) else None
+        return reckoned(self._collective, rates, product) if self._collective else product or None
 
-    def _results(self, at: int, entry: Any, machine: Machine) -> Iterator[Reported]:
+    def _results(self, at: int, entry: object, machine: Machine) -> Iterator[Reported]:
         """Of the entry's places those that have a value; at least one."""
         if not isinstance(entry, Mapping):
             raise UnfitRow("it is no JSON object")
@@ -163,21 +159,23 @@ class _Log:
         size = whole(entry.get("size"))
         if size is None:
             raise UnfitRow("its size is no whole number")
-        common = {key: each for key, each in entry.items() if not key.startswith(PLACES)}
+        common = {key: value for key, value in entry.items() if not key.startswith(PLACES)}
         told = [place for place in PLACES if isinstance(entry.get(place), Mapping)] or [PLACES[0]]
-        rest = {key: each for key, each in entry.items() if key.startswith(PLACES) and not key.startswith(tuple(told))}
+        rest = {
+            key: value for key, value in entry.items() if key.startswith(PLACES) and not key.startswith(tuple(told))
+        }
         root, dtype = _root(entry.get("root")), str(entry.get("type")).strip()
         redop = str(entry.get("redop") or "sum").strip()
         for place in told:
             in_place = place == PLACES[1]
             case = make_case(self._collective, size, dtype, redop, root, machine.ranks, in_place)
-            own = common | {key: each for key, each in entry.items() if key.startswith(place)}
+            own = common | {key: value for key, value in entry.items() if key.startswith(place)}
             own |= rest if place == told[0] else {}
             yield self._reported(case, own, place, {"row": at, "keys": list(entry), "entry": kept(own)})
 
     def _reported(self, case: Case, own: Mapping[str, Any], place: str, printed: Mapping[str, Any]) -> Reported:
-        found = _object(own.get(place))
-        on_cpu = "cpu_time" in found
+        figures = mapping(own.get(place))
+        on_cpu = "cpu_time" in figures
         together = whole(self._config.get("aggregated_iterations")) or 1
         notes = [f"{together} operations aggregated in a group (-m)" if together > 1 else ""]
         notes += ["CPU time of the call (-C)" if on_cpu else ""]
@@ -185,44 +183,40 @@ class _Log:
             case,
             clean(self._exporter.get("implementation") or self._library, 40),
             self._platform,
-            seconds=microseconds(found.get("cpu_time" if on_cpu else "time")),
+            seconds=microseconds(figures.get("cpu_time" if on_cpu else "time")),
             statistic=self._statistic(own),
-            wrong_elements=count(found.get("nwrong")),
-            samples=_samples(_object(own.get(f"{place}_per_iter")).get("times_us")),
+            wrong_elements=count(figures.get("nwrong")),
+            samples=_samples(mapping(own.get(f"{place}_per_iter")).get("times_us")),
             printed=printed,
             note=Note.of(", ".join(filter(None, notes))),
         )
 
     def _statistic(self, entry: Mapping[str, Any]) -> str:
         how_many = whole(entry.get("actual_iterations")) or whole(self._config.get("iterations")) or "some"
-        given = [self._args[at + 1] for at, each in enumerate(self._args[:-1]) if each in ("-a", "--average")]
+        given = [self._args[at + 1] for at, word in enumerate(self._args[:-1]) if word in ("-a", "--average")]
         return f"mean of {how_many} operations, {AVERAGES.get(given[-1] if given else '1', 'mean over ranks')}"
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _decimal(value: Any) -> str:
+def _decimal(value: object) -> str:
     """As it was printed, with six decimals."""
-    found = number(value)
-    return f"{found:.6f}" if found is not None and abs(found) < 1e15 else ""
+    printed = number(value)
+    return f"{printed:.6f}" if printed is not None and abs(printed) < 1e15 else ""
 
 
-def _root(value: Any) -> int:
+def _root(value: object) -> int:
     """From a string padded with blanks; -1, which means that there is none, is 0."""
-    found = number(str(value).strip())
-    return max(0, int(found)) if found is not None else 0
+    root = number(str(value).strip())
+    return max(0, int(root)) if root is not None else 0
 
 
-def _samples(values: Any) -> tuple[float, ...]:
+def _samples(values: object) -> tuple[float, ...]:
     """Seconds of single operations; none if any of them is no time."""
-    found = tuple(microseconds(each) for each in _list(values))
-    return found if all(found) else ()
+    samples = tuple(microseconds(sample) for sample in _list(values))
+    return samples if all(samples) else ()
 
 
 def _device(fields: Mapping[str, Any]) -> Device:

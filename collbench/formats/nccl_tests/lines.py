@@ -63,8 +63,8 @@ def without_log(line: str, said: dict[str, str]) -> str:
     at = min((place for place in places if place >= 0), default=-1)
     if at < 0:
         return line
-    if found := SAID.search(line):
-        said[found[1]] = found[2]
+    if match := SAID.search(line):
+        said[match[1]] = match[2]
     words = line[:at].split()
     while words and not WHO.fullmatch(words[-1]):
         words.pop()
@@ -98,8 +98,8 @@ def sections(source: Source) -> Iterator[LogSection]:
                 yield section
                 section = _next(section, line)
             _note(section, line)
-        elif found := LIBRARY.search(line):
-            section.release = found[1]
+        elif match := LIBRARY.search(line):
+            section.release = match[1]
     if half:
         section.bad.append((at, half))
     yield section
@@ -143,16 +143,16 @@ def _note(section: LogSection, line: str) -> None:
         section.columns = columns
     elif TABLE.search(text):
         section.above = text
-    elif found := EXPORTED.match(text):
-        section.exported = found[1], found[2], int(found[3])
-    elif found := VERSION.search(text):
-        section.tool, section.version = found[1].lower(), found[2]
-        section.library = int(found[3][:9]) if found[3] else 0
-    elif (found := PROGRAM.search(text)) and found[1] == "starting":
-        section.program = found[2]
+    elif match := EXPORTED.match(text):
+        section.exported = match[1], match[2], int(match[3])
+    elif match := VERSION.search(text):
+        section.tool, section.version = match[1].lower(), match[2]
+        section.library = int(match[3][:9]) if match[3] else 0
+    elif (match := PROGRAM.search(text)) and match[1] == "starting":
+        section.program = match[2]
     elif SETTINGS.search(text):
         section.settings = text
-    elif found := DEVICE.search(text):
-        rank, group, pid, host, number, bus, name = found.groups()
+    elif match := DEVICE.search(text):
+        rank, group, pid, host, number, bus, name = match.groups()
         where = int(group or 0), int(pid), int(number), bus
         section.devices.append(Device(int(rank), host.strip(), name.strip(), *where))

@@ -28,7 +28,7 @@ def parse(source: Source, array: str) -> tuple[dict[str, Any], bool]:
         raise RunFileError(f"{source.name} is larger than {LARGEST >> 20} MiB of JSON; split it")
     text = _WORDS.sub(lambda word: _proper(word[0]), source.text)
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         partly = _salvaged(text, array)
         if not partly.get(array):
@@ -36,9 +36,9 @@ def parse(source: Source, array: str) -> tuple[dict[str, Any], bool]:
         return partly, False
     except (ValueError, RecursionError):
         raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise RunFileError(f"{source.name}:1: not a JSON object")
-    return found, True
+    return value, True
 
 
 def _proper(word: str) -> str:
@@ -51,26 +51,26 @@ def _proper(word: str) -> str:
 
 def _salvaged(text: str, array: str) -> dict[str, Any]:
     """The object's members up to where it is torn."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     decoder, at = json.JSONDecoder(), _skip(text, 0, "{")
     try:
         while text[at : at + 1] == '"':
             name, at = decoder.raw_decode(text, at)
             at = _skip(text, at, ":")
             if name == array and text[at : at + 1] == "[":
-                found[name] = []
+                members[name] = []
                 at = _skip(text, at, "[")
                 while text[at : at + 1] not in ("]", ""):
                     element, at = decoder.raw_decode(text, at)
-                    found[name].append(element)
+                    members[name].append(element)
                     at = _skip(text, at, ",")
                 at = _skip(text, at, "],")
                 continue
-            found[name], at = decoder.raw_decode(text, at)
+            members[name], at = decoder.raw_decode(text, at)
             at = _skip(text, at, ",")
     except (ValueError, RecursionError):
         pass
-    return found
+    return members
 
 
 def _skip(text: str, at: int, marks: str) -> int:
@@ -87,20 +87,20 @@ def kept(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {BARE: "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
     if isinstance(value, list):
-        return [kept(each, depth + 1) for each in value]
+        return [kept(element, depth + 1) for element in value]
     if isinstance(value, dict):
-        return {name: kept(each, depth + 1) for name, each in value.items()}
+        return {name: kept(element, depth + 1) for name, element in value.items()}
     return value
 
 
 def restored(value: Any) -> Any:
     """The value that `kept` was given."""
     if isinstance(value, list):
-        return [restored(each) for each in value]
+        return [restored(element) for element in value]
     if isinstance(value, dict):
         if set(value) == {BARE} and value[BARE] in ("nan", "inf", "-inf"):
             return float(value[BARE])
-        return {name: restored(each) for name, each in value.items()}
+        return {name: restored(element) for name, element in value.items()}
     return value
 
 

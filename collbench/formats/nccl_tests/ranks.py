@@ -42,20 +42,28 @@ def possible_ranks(collective: Collective, rows: Bandwidths) -> list[int]:
     return [ranks for ranks in range(1, MOST + 1) if least <= collective.bus_factor(ranks) <= most]
 
 
+def reckoned(collective: Collective, rows: Bandwidths, product: int) -> int | None:
+    """Ranks by the bandwidths if they leave one number; else `product`, threads times GPUs, unless they exclude it."""
+    possible = possible_ranks(collective, rows)
+    if len(possible) == 1:
+        return possible[0]
+    return product if product and (not possible or product in possible) else None
+
+
 Size = tuple[int, int, str]  # bytes, elements of a rank's share, type
 
 
 def shares(sizes: Iterable[Size]) -> int | None:
     """Into how many equal shares the bytes of each row are cut; None if the rows do not agree on one number."""
-    found = set()
+    cuts = set()
     for nbytes, elements, dtype in sizes:
         try:
             own = elements * find_datatype(dtype).itemsize
         except UsageError:
             return None
         if nbytes and own:
-            found.add(nbytes // own if nbytes % own == 0 else 0)
-    return found.pop() if len(found) == 1 and 0 not in found else None
+            cuts.add(nbytes // own if nbytes % own == 0 else 0)
+    return cuts.pop() if len(cuts) == 1 and 0 not in cuts else None
 
 
 def possible_collectives(
@@ -63,15 +71,15 @@ def possible_collectives(
 ) -> list[Collective]:
     """The collectives that rows may be of; None is not known."""
     (least, most), cut = factors(rows), shares(sizes)
-    found = []
-    for each in COLLECTIVES.values():
-        own = ranks or (cut if each.sharded else None)
-        fits = (
-            (redop is None or each.reduces == (redop not in ("", "none")))
-            and (root is None or each.rooted == (root >= 0))
-            and any(least <= each.bus_factor(some) <= most for some in ([own] if own else range(1, MOST + 1)))
-            and (cut is None or cut == (own if each.sharded else 1))
-            and not (each.sharded and own == 1 and ranks is None)
+
+    def fits(collective: Collective) -> bool:
+        own = ranks or (cut if collective.sharded else None)
+        return (
+            (redop is None or collective.reduces == (redop not in ("", "none")))
+            and (root is None or collective.rooted == (root >= 0))
+            and any(least <= collective.bus_factor(some) <= most for some in ([own] if own else range(1, MOST + 1)))
+            and (cut is None or cut == (own if collective.sharded else 1))
+            and not (collective.sharded and own == 1 and ranks is None)
         )
-        found += [each] if fits else []
-    return found
+
+    return list(filter(fits, COLLECTIVES.values()))

@@ -7,7 +7,7 @@ from collbench.cases import Case
 from collbench.collectives import Collective
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import Hints, Rows, Test, UnfitRow, make_case
+from collbench.formats.imported import Hints, Rows, Test, make_case
 from collbench.formats.nccl_tests.columns import LogRow, header, stamped
 from collbench.formats.nccl_tests.facts import LogFacts
 from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, LogSection, body, sections
@@ -29,10 +29,10 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[Test]:
     """Every test of a log."""
-    found = [section for section in sections(source) if section.rows or section.bad]
-    if not found:
+    tables = [section for section in sections(source) if section.rows or section.bad]
+    if not tables:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
-    return [_test(LogFacts(source, section, hints)) for section in found]
+    return [_test(LogFacts(source, section, hints)) for section in tables]
 
 
 def _test(facts: LogFacts) -> Test:
@@ -43,10 +43,7 @@ def _test(facts: LogFacts) -> Test:
         if facts.collective is None:
             rows.leave(f"collbench has no collective like {clean(facts.name, 40)}")
             continue
-        try:
-            rows.results += list(_results(facts, facts.collective, at, line, row))
-        except UnfitRow as error:
-            rows.leave(str(error))
+        rows.add(_results(facts, facts.collective, at, line, row))
     return Test(
         format=NAME,
         tool=section.tool,

@@ -13,6 +13,7 @@ from collbench.formats.exported import (
     mapping,
     mean_seconds,
     parts,
+    rates,
     texts,
     wrong_elements,
 )
@@ -27,11 +28,11 @@ PLACES = ("out_of_place", "in_place")
 
 def write(selection: ExportSelection) -> str:
     """One JSON object; UsageError if there are several tests, since the format holds one."""
-    found = parts(selection)
-    if len(found) > 1:
-        names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in found)
-        raise UsageError(f"{NAME} holds one test a file, and this run has {len(found)} ({names}); export nccl-tests")
-    (part,) = found
+    tests = parts(selection)
+    if len(tests) > 1:
+        names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in tests)
+        raise UsageError(f"{NAME} holds one test a file, and this run has {len(tests)} ({names}); export nccl-tests")
+    (part,) = tests
     made = _own(part) if part.test.format == NAME else _made(part, selection)
     return dump(made)
 
@@ -45,19 +46,19 @@ def _own(part: Part) -> dict[str, Any]:
 
 def _entry(line: ExportLine) -> dict[str, Any]:
     """Both places' parts of what the file had."""
-    found: dict[str, Any] = {}
+    entry: dict[str, Any] = {}
     for place in line.places:
         if isinstance(place, Reported):
-            found |= mapping(restored(place.printed.get("entry")))
-    keys = texts(mapping(line.printed).get("keys"))
-    return {key: found[key] for key in dict.fromkeys([*keys, *found]) if key in found}
+            entry |= mapping(restored(place.printed.get("entry")))
+    keys = texts(line.printed.get("keys"))
+    return {key: entry[key] for key in dict.fromkeys([*keys, *entry]) if key in entry}
 
 
 def _made(part: Part, selection: ExportSelection) -> dict[str, Any]:
     first = part.lines[0].any
     results = [place for line in part.lines for place in line.places if place]
     bad = sum(bool(wrong_elements(result)) for result in results)
-    rates = [_rates(result)[1] for result in results if mean_seconds(result) > 0]
+    buses = [rates(result)[1] for result in results if mean_seconds(result) > 0]
     return {
         "version": 3,
         "start_time": selection.header.started[:19].replace("T", " "),
@@ -73,7 +74,7 @@ def _made(part: Part, selection: ExportSelection) -> dict[str, Any]:
         "config": _config(part, selection, all(wrong_elements(result) is not None for result in results)),
         "results": [_row(line) for line in part.lines],
         "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
-        "average_bus_bandwidth": {"bandwidth": round(fmean(rates), 6) if rates else 0.0, "okay": "unchecked"},
+        "average_bus_bandwidth": {"bandwidth": round(fmean(buses), 6) if buses else 0.0, "okay": "unchecked"},
         "errors": [],
         "end_time": "",
     }
@@ -100,7 +101,7 @@ def _config(part: Part, selection: ExportSelection, checked: bool) -> dict[str, 
 def _row(line: ExportLine) -> dict[str, Any]:
     case = line.case
     root = case.root if case.collective.rooted else -1
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "size": case.nbytes,
         "count": case.block,
         "type": case.dtype.name,
@@ -108,15 +109,10 @@ def _row(line: ExportLine) -> dict[str, Any]:
         "root": f"{root:6d}",
     }
     for name, place in zip(PLACES, line.places, strict=True):
-        found[name] = _figures(place) if place else None
+        row[name] = _figures(place) if place else None
         if isinstance(place, Measurement) and place.launches == 1 and place.seconds:
-            found[f"{name}_per_iter"] = _samples(place.seconds)
-    return found | {"actual_iterations": len(line.any.times), "experiment_name": ""}
-
-
-def _rates(result: Observed) -> tuple[float, float]:
-    algbw = result.case.nbytes / mean_seconds(result) / 1e9
-    return algbw, algbw * result.case.collective.bus_factor(result.case.ranks)
+            row[f"{name}_per_iter"] = _samples(place.seconds)
+    return row | {"actual_iterations": len(line.any.times), "experiment_name": ""}
 
 
 def _figures(result: Observed) -> Mapping[str, Any]:
@@ -125,7 +121,7 @@ def _figures(result: Observed) -> Mapping[str, Any]:
     told = None if elements is None else float(elements)
     if mean_seconds(result) <= 0:
         return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": told}
-    algbw, busbw = _rates(result)
+    algbw, busbw = rates(result)
     return {
         "time": round(mean_seconds(result) * 1e6, 6),
         "alg_bw": round(algbw, 6),

@@ -12,6 +12,7 @@ from collbench.formats.exported import (
     Part,
     mean_seconds,
     parts,
+    rates,
     signature,
     texts,
     wrong_elements,
@@ -79,8 +80,8 @@ def devices(selection: ExportSelection, ranks: int) -> list[dict[str, Any]]:
 
 def _kind(name: str) -> str:
     """What all ranks live on, from the topology's name: `8 x NVIDIA H100 on 2 nodes`."""
-    found = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", name)
-    return found[1] if found else name
+    match = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", name)
+    return match[1] if match else name
 
 
 NAME = "nccl-tests"
@@ -96,8 +97,8 @@ HEADER = (
 
 def write(selection: ExportSelection) -> str:
     """The text of a log with every test."""
-    found = [_own(part) if part.test.format == NAME else _made(part, selection) for part in parts(selection)]
-    return "\n".join(line for lines in found for line in lines) + "\n"
+    tests = [_own(part) if part.test.format == NAME else _made(part, selection) for part in parts(selection)]
+    return "\n".join(line for lines in tests for line in lines) + "\n"
 
 
 def _own(part: Part) -> Iterator[str]:
@@ -145,19 +146,16 @@ def _place(result: Observed) -> str:
     told = "    N/A" if elements is None else f"  {elements:6g}"
     if seconds <= 0:
         return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{told}"
-    algbw = result.case.nbytes / seconds / 1e9
-    busbw = algbw * result.case.collective.bus_factor(result.case.ranks)
+    algbw, busbw = rates(result)
     return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(algbw, 6):>6}  {shrunk(busbw, 6):>6}{told}"
 
 
 def _footer(part: Part) -> Iterator[str]:
-    found = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong_elements(each)) for each in found)
-    timed = [each for each in found if mean_seconds(each) > 0]
-    rates = [each.case.nbytes / mean_seconds(each) for each in timed]
-    buses = [rate * each.case.collective.bus_factor(each.case.ranks) for rate, each in zip(rates, timed, strict=True)]
+    results = [place for line in part.lines for place in line.places if place]
+    bad = sum(bool(wrong_elements(result)) for result in results)
+    buses = [rates(result)[1] for result in results if mean_seconds(result) > 0]
     yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
-    yield f"# Avg bus bandwidth    : {sum(buses) / len(buses) / 1e9 if buses else 0:g} "
+    yield f"# Avg bus bandwidth    : {sum(buses) / len(buses) if buses else 0:g} "
     yield "#"
     yield f"# Collective test concluded: {program(part.lines[0].case.collective)}"
     yield "#"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from collbench.errors import UsageError
+from collbench.topology.architectures import capability
 
 PROTOCOLS = ("ll", "ll128", "simple")
 ALGORITHMS = ("tree", "ring", "nvls", "nvlstree", "pat")
@@ -35,8 +36,6 @@ NET_OVERHEAD = {"intel": 1.0, "amd": 2.0}
 
 INTEL_P2P_OVERHEAD = 6 / 5
 """Load that traffic between GPUs puts on PCIe when it passes an Intel CPU."""
-SOCKET_LINK = {"intel": 22.0, "amd": 16.0, "arm": 6.0, "power": 32.0}
-"""Between the CPUs of a node (Intel: Sapphire Rapids; Skylake has 10)."""
 
 _TAIL = (2.4, 1.2, 0.24, 0.12)
 _INTRA: Mapping[str, tuple[float, ...]] = {
@@ -75,7 +74,7 @@ class Release:
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 
-def _each(volta: Triple, ampere: Triple, hopper: Triple, blackwell: Triple) -> Mapping[str, Triple]:
+def _by_generation(volta: Triple, ampere: Triple, hopper: Triple, blackwell: Triple) -> Mapping[str, Triple]:
     return dict(zip(GENERATIONS, (volta, ampere, hopper, blackwell), strict=True))
 
 
@@ -84,7 +83,7 @@ def _same(value: float) -> Triple:
 
 
 _NONE = _same(0.0)
-_TREES = _each((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0))
+_TREES = _by_generation((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0))
 _V230 = Release(
     base={"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "nvls": _NONE, "nvlstree": _NONE, "pat": _same(8.0)},
     nvlink={
@@ -102,10 +101,10 @@ _V230 = Release(
         "nvlstree": (0, 0, 20.9),
         "pat": (0, 0, 14.0),
     },
-    ring_ll128=_each(_same(20.0), _same(20.0), _same(36.7), _same(40.0)),
-    tree_ll128=_each(_same(20.0), _same(20.0), (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
+    ring_ll128=_by_generation(_same(20.0), _same(20.0), _same(36.7), _same(40.0)),
+    tree_ll128=_by_generation(_same(20.0), _same(20.0), (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
     tree=_TREES,
-    nvlstree=_each((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
+    nvlstree=_by_generation((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
     intra=_INTRA,
     inter=_INTER,
     nvlstree_correction=("intel", "amd"),
@@ -164,8 +163,7 @@ def release(version: str) -> Release:
 
 def generation(arch: str) -> str:
     """Triple of the tables for "sm90" and the like; as NCCL, by compute capability."""
-    capability = int(arch.removeprefix("sm"))
-    return GENERATIONS[(capability >= 80) + (capability >= 90) + (capability >= 100)]
+    return GENERATIONS[sum(capability(arch) >= first for first in (80, 90, 100))]
 
 
 def known_generation(arch: str, release: Release) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from collbench.model.nccl.constants import INTEL_P2P_OVERHEAD, SOCKET_LINK
+from collbench.model.nccl.constants import INTEL_P2P_OVERHEAD
+from collbench.topology.architectures import socket_rate
 from collbench.topology.system import CUBE_RINGS, Nics, System
 
 SLACK = 1e-6  # NCCL rounds what is left of a link to a thousandth
+NEWEST_SLOT = 5  # PCIe generation of CPUs whose rate between sockets is not said
 PLENTY = 10**6  # channels: more than any search asks for
 
 Count = Callable[[float], int]  # channels of a speed
@@ -130,7 +132,7 @@ def _pcie(system: System, spread: bool) -> Node:
     if not system.p2p:  # all the GPUs under a switch share its way up
         port /= max((len(group) for group in system.switches), default=1)
     load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and _meets_a_bridge(system) else 1.0
-    between = (system.socket_rate / 1e9 or SOCKET_LINK[system.cpu]) if system.sockets > 1 else inf
+    between = (system.socket_rate or socket_rate(system.cpu, NEWEST_SLOT)) / 1e9 if system.sockets > 1 else inf
 
     def fit(speed: float) -> int:
         return min(count(port, speed * load), count(between, speed))

@@ -22,16 +22,10 @@ class Option:
     busbw: float  # of the links, as NCCL counts them
     bound: float  # of the links whatever the speeds of channels: NCCL may find far less where its ladder fits badly
     hops: int  # steps between nodes, one after the other; of a pipelined broadcast too, where NCCL counts one
-    steps: int  # steps in all
     placeholder: bool = False  # whether NCCL found no channels, so that its rates mean nothing; `bound` does
     correction: tuple[float, ...] = ()  # of the rate, by floor(log2(bytes / 64)); outside of them 1
     plateau: float = 1.0  # times the latency,
     plateau_from: float = inf  # from so many bytes on
-
-    @property
-    def latency(self) -> float:
-        """Of an empty array."""
-        return self.base + self.intra + self.inter
 
     @overload
     def seconds(self, nbytes: float) -> float: ...
@@ -43,7 +37,7 @@ class Option:
         It may fall where a size passes a power of two and the correction jumps; doubling a size never lowers it.
         """
         sizes = np.asarray(nbytes, dtype=np.float64)
-        latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * self.latency
+        latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
         seconds = latency + sizes / (self.rate * self._corrected(sizes))
         return seconds if seconds.ndim else float(seconds)
 

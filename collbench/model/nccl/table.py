@@ -4,7 +4,6 @@ The equations of src/graph/tuning.cc over the channels that search.py finds.  Th
 costs and how pipelines fill, so it tells what NCCL selects rather than how long that takes.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
@@ -54,7 +53,7 @@ def _usable(system: System, collective: str, option: Option) -> bool:
 @lru_cache(maxsize=256)
 def table(system: System, collective: str) -> tuple[Option, ...]:
     """All cells that NCCL would log with a rate above zero; Unsupported for other collectives and a lone GPU."""
-    if not schedule_of(collective).tabled:
+    if schedule_of(collective).direct:
         raise Unsupported(f"NCCL has no cost table for {collective}, only for {', '.join(TABLED)}")
     if system.ranks < 2:
         raise Unsupported("NCCL has no cost table for one GPU")
@@ -63,19 +62,13 @@ def table(system: System, collective: str) -> tuple[Option, ...]:
     return tuple(option for option in cells if option.rate > 0)
 
 
-def select(choices: Sequence[Option], nbytes: float) -> Option:
-    """The one that NCCL takes: of the least estimate, the first of equals."""
-    return min(choices, key=lambda option: option.seconds(nbytes))
-
-
 class _Way(NamedTuple):
-    """What an empty message takes, in microseconds, and the steps that it is made of."""
+    """What an empty message takes, in microseconds, and its steps between nodes."""
 
     base: float
     intra: float
     inter: float
     hops: int
-    steps: int
 
 
 class _Tuner:
@@ -109,7 +102,8 @@ class _Tuner:
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, self._around(number))
             if plateau and protocol == "simple":
                 running = min(2 * graph.channels, 2 * self.release.max_channels)
-                option = replace(option, plateau=self._plateau(), plateau_from=PLATEAU_BYTES * running * self.ranks)
+                higher = 1.9 if self.generation == "volta" else 1.4
+                option = replace(option, plateau=higher, plateau_from=PLATEAU_BYTES * running * self.ranks)
             cells.append(option)
         return cells
 
@@ -121,12 +115,12 @@ class _Tuner:
             kind = "ring" if same or number != SIMPLE else "tree"
             times = 1 if same else self.ranks
             within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.release.net[kind][number])
-            return _Way(base, times * within, times * net, self.nodes - 1, self.ranks - 1)
+            return _Way(base, times * within, times * net, self.nodes - 1)
         hops = self.schedule.steps(self.nodes)
         within = self.inside["ring"][number]
         if self.nodes > 1:
             within = max(within, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
-        return _Way(base, (self.steps - hops) * within, hops * between, hops, self.steps)
+        return _Way(base, (self.steps - hops) * within, hops * between, hops)
 
     def trees(self) -> list[Option]:
         """All-reduce alone."""
@@ -146,7 +140,6 @@ class _Tuner:
                 2 * (self.gpus - 1) * self._tree_step(number),
                 2 * self.levels * self._net("tree", number),
                 2 * self.levels,
-                2 * (self.gpus - 1 + self.levels),
             )
             option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, way)
             cells.append(replace(option, correction=TREE_CORRECTION[protocol]))
@@ -170,7 +163,7 @@ class _Tuner:
         ratio = self.ratio if self.both_ways or self.release.nvls_steps_count else 1.0
         hops = 2 * self.levels
         inside = self.inside[name][SIMPLE]
-        way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops, self.rounds + hops)
+        way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops)
         option = self._option(name, "simple", graph.channels, busbw, ratio, way)
         corrected = self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree()
         return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
@@ -187,7 +180,7 @@ class _Tuner:
         graph = self.graphs.tree
         speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
         between = self.levels * self._net("pat", SIMPLE) / 3.5
-        way = _Way(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels, self.levels)
+        way = _Way(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels)
         return [self._option("pat", "simple", graph.channels, 0.75 * graph.channels * speed, 1.0, way)]
 
     def _option(self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, way: _Way) -> Option:
@@ -202,7 +195,6 @@ class _Tuner:
             busbw=busbw * 1e9,
             bound=self.graphs.node.bound * 1e9,
             hops=way.hops,
-            steps=way.steps,
             placeholder=self.graphs.ring.inter == PLACEHOLDER,
         )
 
@@ -227,6 +219,3 @@ class _Tuner:
         if self.nodes == 1:
             return LL_MAX_BY_GPU[self.generation]
         return LL_MAX_BY_CPU["amd" if self.system.cpu == "amd" else "intel"][self.column - 1]
-
-    def _plateau(self) -> float:
-        return 1.9 if self.generation == "volta" else 1.4

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -78,7 +79,9 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     most = _EVEN if even else MOST
     pairs = on_nics(PATTERNS[pattern].pairs(system.nodes, most // (nics * flows)), order, nics)
     fair = system.nics.rate / max(int(np.bincount(end).max()) for end in pairs)
-    sender, receiver = (np.repeat(end, flows) for end in around(pairs, nics, _dead(scenario, nics)))
+    down = [nic for fault in scenario.faults if fault.left == 0 and (nic := fault.nic())]
+    dead = np.array([node * nics + nic for node, nic in down], dtype=np.int64)
+    sender, receiver = (np.repeat(end, flows) for end in around(pairs, nics, dead))
     own = fabric.route(sender, receiver, random)
     other = _others(scenario, fabric, (sender, receiver), random) if scenario.job else None
     paths, capacity, weights = _together(own, other, fabric, fair / flows, scenario.job)
@@ -112,11 +115,6 @@ def _fabric(scenario: Scenario, nics: int, even: bool) -> Fabric:
     return Clos(scenario.system, nics, scenario.faults, even)
 
 
-def _dead(scenario: Scenario, nics: int) -> Integers:
-    down = [fault.nic() for fault in scenario.faults if fault.left == 0]
-    return np.array([where[0] * nics + where[1] for where in down if where], dtype=np.int64)
-
-
 def _others(scenario: Scenario, fabric: Fabric, pairs: Pairs, random: np.random.Generator) -> list[Integers]:
     """Another job's flows: between the same switches as this job's, with NICs and hashes of their own."""
     between = fabric.route(*pairs, random)[2:]
@@ -131,17 +129,10 @@ def _together(
     weight = job / (1 - job)
     count = len(own[0])
     nothing = np.full(count, -1)
-    other = [other[0], nothing, *other[1:]]
-    columns = [np.concatenate(both) for both in zip(*_padded(own, other), strict=True)]
+    steps = zip_longest(own, [other[0], nothing, *other[1:]], fillvalue=nothing)
+    columns = [np.concatenate(both) for both in steps]
     weights = np.repeat([1.0, weight], count)
     return Paths.of(columns), np.concatenate([fabric.capacity, np.full(count, weight * full)]), weights
-
-
-def _padded(own: list[Integers], other: list[Integers]) -> tuple[list[Integers], list[Integers]]:
-    """With as many steps each."""
-    nothing = np.full(len(own[0]), -1)
-    steps = max(len(own), len(other))
-    return [*own, *[nothing] * (steps - len(own))], [*other, *[nothing] * (steps - len(other))]
 
 
 def _slowest(

@@ -150,13 +150,10 @@ class Clos:
         level = next(level for level in reversed(self.levels) if link >= level.first)
         group, lane = divmod((link - level.first) % (level.groups * level.lanes), level.lanes)
         if self.spread:
-            return f"the links above {level.low} {_several(group * level.switches, level.switches)}"
+            first, last = group * level.switches, (group + 1) * level.switches - 1
+            return f"the links above {level.low} {first}" + (f"-{last}" if last > first else "")
         switch, path = divmod(lane, level.paths)
         return f"{level.low} {group * level.switches + switch} - {level.high} {path}"
-
-
-def _several(first: int, count: int) -> str:
-    return str(first) if count == 1 else f"{first}-{first + count - 1}"
 
 
 def _damage(lanes: Reals, level: Level, faults: Sequence[Fault]) -> None:

@@ -8,7 +8,6 @@ Bottleneck Structure of Congestion-Controlled Networks, 2019), which takes a few
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +92,7 @@ def _settled(level: Reals, lengths: Integers, links: Integers) -> tuple[Reals, I
 
 
 def _check(paths: Paths, capacity: Reals, weight: Reals) -> None:
-    def refuse(what: str, wrong: NDArray[Any]) -> None:
+    def refuse(what: str, wrong: NDArray[np.bool_]) -> None:
         if wrong.any():
             raise ValueError(f"{what} (at {int(np.flatnonzero(wrong)[0])})")
 

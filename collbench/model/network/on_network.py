@@ -48,7 +48,9 @@ def _times_as_long(system: System, case: Case, implementation: str, what_ifs: tu
         factor = network_effect(system, case.collective.name, way[0], what_ifs).factor
         if factor < 1:
             there = np.array([other == way for other in ways])
-            own = _pinned(system, *way)  # compared with itself: where choices change, curves are held up to be monotone
+            # compared with itself: where choices change, curves are held up to be monotone
+            known = way[0] in ALGORITHMS and way[1] in PROTOCOLS
+            own = replace(system, algorithm=way[0], protocol=way[1]) if known else system
             full, slow = (curve(some, cases, implementation) for some in (own, slowed(own, factor)))
             taken = np.array([after.seconds / before.seconds for before, after in zip(full, slow, strict=True)])
             # slower NICs may also get slower channels from NCCL's search, which knows a few rates only: not these
@@ -72,9 +74,3 @@ def network_effect(system: System, collective: str, algorithm: str, what_ifs: tu
     if system.nodes < 2 and not what_ifs:
         return Effect(1.0, "", "")
     return _effect(system, pattern_of(collective, algorithm), what_ifs)
-
-
-def _pinned(system: System, algorithm: str, protocol: str) -> System:
-    if algorithm in ALGORITHMS and protocol in PROTOCOLS:
-        return replace(system, algorithm=algorithm, protocol=protocol)
-    return system

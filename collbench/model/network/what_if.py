@@ -138,12 +138,9 @@ WHAT_IFS = {
 
 def _tiers(now: Scenario, word: str) -> tuple[Tier, ...]:
     if now.torus or len(now.system.tiers) < 2:
-        raise UsageError(f"{word} needs two tiers of switches; {now.system.name} has {_count(now)}: add [[tier]]")
+        tiers = "a torus" if now.torus else len(now.system.tiers)
+        raise UsageError(f"{word} needs two tiers of switches; {now.system.name} has {tiers}: add [[tier]]")
     return now.system.tiers
-
-
-def _count(now: Scenario) -> str:
-    return "a torus" if now.torus else f"{len(now.system.tiers)}"
 
 
 def _with_tiers(now: Scenario, *tiers: Tier) -> Scenario:

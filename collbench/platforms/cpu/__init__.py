@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collbench.platforms.layout import Layout
     from collbench.platforms.processes import Team
     from collbench.platforms.roles import Platform
-    from collbench.topology import Topology
+    from collbench.topology.topology import Topology
 
 SHARED_MEMORY = "/dev/shm"  # where MPI puts a shared window on Linux
 

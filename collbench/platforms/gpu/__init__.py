@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collbench.platforms.layout import Layout
     from collbench.platforms.processes import Team
     from collbench.platforms.roles import Platform
-    from collbench.topology import Topology
+    from collbench.topology.topology import Topology
 
 
 def _open(sweep: "Sweep", layout: "Layout", team: "Team") -> "Platform":

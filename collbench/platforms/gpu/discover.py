@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms.gpu import peers, probe
 from collbench.platforms.gpu.cuda import Cuda, load_cupy
-from collbench.topology import Topology, discover_gpu
+from collbench.topology import discover_gpu
+from collbench.topology.topology import Topology
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:

@@ -10,9 +10,9 @@ from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.peers import VERIFIED, Probed
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
-from collbench.topology import Gpu, Topology
+from collbench.topology.devices import Gpu
 from collbench.topology.discover_gpu import discover
-from collbench.topology.topology import join
+from collbench.topology.topology import Topology, join
 
 
 def topology(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[str, Any]:
