@@ -35,7 +35,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     refused = []
     for name in expected(case, platform):
         try:
-            with platform.agreeing():  # one process may find no room for a grid that the others have
+            with platform.team.agreeing():  # one process may find no room for a grid that the others have
                 prepared = implementations()[name].prepare(case, platform)
         except Unsupported as reason:
             refused.append(f"{name}: {reason}")

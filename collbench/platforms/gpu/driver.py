@@ -123,16 +123,9 @@ class Driver:
 
     def mem_set_access(self, address: int, size: int, devices: Sequence[int]) -> None:
         """Let kernels of these devices load and store at mapped addresses."""
-        descriptions = (AccessDesc * len(devices))(
-            *(AccessDesc(_location(device), _READ_AND_WRITE) for device in devices)
-        )
-        self._call(
-            "cuMemSetAccess",
-            _Address(address),
-            ctypes.c_size_t(size),
-            ctypes.byref(descriptions),
-            ctypes.c_size_t(len(devices)),
-        )
+        access = (AccessDesc * len(devices))(*(AccessDesc(_location(device), _READ_AND_WRITE) for device in devices))
+        nbytes, count = ctypes.c_size_t(size), ctypes.c_size_t(len(devices))
+        self._call("cuMemSetAccess", _Address(address), nbytes, ctypes.byref(access), count)
 
     def multicast_granularity(self, devices: int, size: int) -> int:
         """What the size of a multicast object of so many devices had best be a multiple of."""

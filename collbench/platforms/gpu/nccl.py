@@ -29,7 +29,7 @@ _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best ca
 
 
 class Communicators:
-    """One communicator a local rank; its calls of one operation go into one group, from `start` to `end`."""
+    """One communicator a local rank; all calls of one operation go into one group."""
 
     def __init__(
         self,
@@ -125,18 +125,16 @@ class Communicators:
         """The stream of a rank, as NCCL takes it."""
         return int(self._queues[rank].stream.ptr)
 
-    def use(self) -> None:
-        """Say that operations are about to be enqueued for every local rank."""
+    def launch(self, calls: Sequence[Callable[[], Any]], launches: int) -> None:
+        """Enqueue that many operations, of one of which these are the local ranks' calls."""
+        nccl = self._cuda.nccl
         for queue in self._queues.values():
             queue.use()
-
-    def start(self) -> None:
-        """Calls from here to `end` are one operation."""
-        self._cuda.nccl.groupStart()
-
-    def end(self) -> None:
-        """Enqueue it for all local ranks."""
-        self._cuda.nccl.groupEnd()
+        for _ in range(launches):
+            nccl.groupStart()
+            for call in calls:
+                call()
+            nccl.groupEnd()
 
     def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
@@ -147,7 +145,7 @@ class Communicators:
         alone = len(self._places.places) == 1  # NCCL copies at once then, however the group ends
         if alone or self._simulate_end is None:
             return None
-        self.start()
+        self._cuda.nccl.groupStart()
         with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
             for call in calls:
                 call()
