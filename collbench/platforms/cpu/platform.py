@@ -9,6 +9,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -44,30 +45,6 @@ class _Node:
         self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
 
 
-class _Clock:
-    """Each rank's own clock, from a common start; the slowest counts."""
-
-    def __init__(self, comm: Any) -> None:
-        from mpi4py import MPI
-
-        self._comm, self._maximum = comm, MPI.MAX
-        self._slowest = np.zeros(1), np.zeros(1)
-
-    def time(self, launch: Callable[[int], None], launches: int, failed: Callable[[], bool]) -> float:
-        """Seconds of that many launches; CaseFailed if `failed` says so afterwards on any rank."""
-        mine, slowest = self._slowest
-        self._comm.Barrier()
-        start = time.perf_counter()
-        launch(launches)
-        mine[0] = time.perf_counter() - start
-        if failed():
-            mine[0] = np.inf
-        self._comm.Allreduce(mine, slowest, self._maximum)
-        if np.isinf(slowest[0]):
-            raise CaseFailed("a rank waited in vain for another's flag")
-        return float(slowest[0])
-
-
 class CpuPlatform:
     """One rank of the run, as its own process sees it."""
 
@@ -81,7 +58,7 @@ class CpuPlatform:
         self.team: Team = team
         self.layout = layout
         self._options: tuple[str, ...] = ()  # of every kernel
-        self._clock = _Clock(team.comm)
+        self._seconds = np.zeros(1), np.zeros(1)  # of this rank, and of the slowest
         node = _Node(team.comm, layout.nbytes)
         self._window, self._bases, self._cores = node.window, node.bases, node.cores
         self._nodes = len(set(team.exchange(min(node.bases))))
@@ -136,8 +113,7 @@ class CpuPlatform:
 
     def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """Runs at once: a CPU has no queue."""
-        bound = kernel.bind(*arguments)
-        return lambda: bound(1)
+        return partial(kernel.bind(*arguments), 1)
 
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """A memcpy, done when it returns."""
@@ -154,8 +130,20 @@ class CpuPlatform:
         self.comm.Barrier()
 
     def time(self, prepared: Prepared, launches: int) -> float:
-        """Between two readings of each rank's own clock, after a common start."""
-        return self._clock.time(prepared.launch, launches, self._gave_up) / launches
+        """Between two readings of each rank's own clock, after a common start; the slowest counts."""
+        from mpi4py import MPI
+
+        launch, (mine, slowest) = prepared.launch, self._seconds
+        self.comm.Barrier()
+        start = time.perf_counter()
+        launch(launches)
+        mine[0] = time.perf_counter() - start
+        if self._gave_up():
+            mine[0] = np.inf
+        self.comm.Allreduce(mine, slowest, MPI.MAX)
+        if np.isinf(slowest[0]):
+            raise CaseFailed("a rank waited in vain for another's flag")
+        return float(slowest[0]) / launches
 
     def _gave_up(self) -> bool:
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
@@ -192,9 +180,8 @@ class CpuPlatform:
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""
-        place = view(
-            self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO], tracelog.LOG.itemsize
-        )
+        start = self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO]
+        place = view(start, tracelog.LOG.itemsize)
         taken = place.copy().view(tracelog.LOG)
         place[:] = 0
         return taken

@@ -63,8 +63,8 @@ class Checker:
     def _mismatches(self, case: Case, seed: int, ranks: Sequence[int]) -> Iterator[Mismatch]:
         for rank in ranks:
             queue, pieces = self._queues[rank], list(case.pieces(rank))
-            found = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
-            for piece, (wrong, index) in zip(pieces, found.tolist(), strict=True):
+            verdicts = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
+            for piece, (wrong, index) in zip(pieces, verdicts.tolist(), strict=True):
                 if wrong:
                     got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
                     element = queue.fetch(got, np.zeros(1, case.dtype.storage))

@@ -70,8 +70,8 @@ class Communicators:
             raise Unsupported("CuPy found no NCCL: pip install 'nvidia-nccl-cu12>=2.30' (or -cu13)")
         versions = self._team.exchange(int(nccl.get_version()))
         if len(set(versions)) > 1:
-            found = ", ".join(in_words(version) for version in sorted(set(versions)))
-            raise Unsupported(f"the processes load different NCCLs ({found}): install the same on every node")
+            listed = ", ".join(in_words(version) for version in sorted(set(versions)))
+            raise Unsupported(f"the processes load different NCCLs ({listed}): install the same on every node")
         _refuse_old(versions[0], [place.slot for place in self._places.places])
 
     def _make(self) -> Sequence[Any]:
@@ -149,14 +149,14 @@ class Communicators:
         with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
             for call in calls:
                 call()
-        found = self._team.exchange(self._simulate_end())
-        return max((each for each in found if each is not None), default=None)
+        estimates = self._team.exchange(self._simulate_end())
+        return max((seconds for seconds in estimates if seconds is not None), default=None)
 
     @cached_property
     def _simulate_end(self) -> simulate.SimulateEnd | None:
         """None unless every process has it: planning may connect ranks, which takes all of them."""
-        found = simulate.find(self._cuda.nccl)
-        return found if all(self._team.exchange(found is not None)) else None
+        simulate_end = simulate.find(self._cuda.nccl)
+        return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
