@@ -155,7 +155,7 @@ class CpuPlatform:
             home = self.address(Region.RECEIVE, self.rank)
             view(home, case.receive_count * case.dtype.itemsize)[:] = checking.POISON
         fill = self.kernel("check.cu", "fill", case.dtype, case.redop)
-        how = checking.packed_recipe(case, seed)
+        how = checking.packed(case.recipe(seed))
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 

@@ -27,7 +27,7 @@ class Checker:
     def fill(self, case: Case, seed: int) -> None:
         """Enqueue a pattern that is no result over every receive buffer, and the input into every send buffer."""
         kernel = self._kernels.get("check.cu", "fill", case.dtype, case.redop)
-        how = checking.packed_recipe(case, seed)
+        how = checking.packed(case.recipe(seed))
         count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
         for rank in self._memory.local:
             home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()

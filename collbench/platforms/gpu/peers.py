@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.datatypes import DATATYPES, NONE, recipe
+from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda, Memory, Queue, compile_kernel
 
@@ -77,9 +77,8 @@ def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]
     return list(zip(*both, strict=True))
 
 
-def _recipe(seed: int) -> Any:
-    how = recipe(_WORD, NONE, 1, seed)
-    return np.array((how.seed, how.ranks, how.bits, how.stride), checking.RECIPE)
+def _recipe(seed: int) -> Array:
+    return checking.packed(recipe(_WORD, NONE, 1, seed))
 
 
 class _Prober:
