@@ -1,7 +1,6 @@
 """The model of costs: where its constants come from, and how good the choices are that `auto` makes by it."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -18,6 +17,7 @@ from collbench.measurement import Measurement
 from collbench.note import Note
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.processes import Alone
 from collbench.platforms.roles import Prepared
 from collbench.runs.file import read
 from tests.conftest import ROOT, case
@@ -42,9 +42,7 @@ class Place:
 
     def __init__(self, hardware: Hardware, name: str = "gpu", unable: tuple[str, ...] = ()) -> None:
         self.hardware, self.name, self.unable = hardware, name, unable
-
-    def agreeing(self) -> AbstractContextManager[None]:
-        return nullcontext()
+        self.team = Alone()
 
 
 def picked(place: Place, nbytes: int, **changes: Any) -> str:

@@ -27,7 +27,6 @@ from collbench.topology.system import System
 from collbench.units import parse_size
 
 LAST = 8 * 2**30  # bytes: the largest size by default, where published sweeps end; nothing has to fit in memory
-RANKS_ON = "gpu"  # a described system is one of GPUs
 
 
 def find_system(on: str, others: tuple[str, ...] = ("auto", *platforms())) -> System | None:
@@ -47,7 +46,7 @@ def make_prediction(system: System, options: Mapping[str, Any]) -> tuple[System,
     place = _ranks_a_node if options["ranks_per_node"] else _all_of_a_node
     part = place(system, options["nodes"], options["ranks"], options["ranks_per_node"])
     last = parse_size(options["maxbytes"]) if options["maxbytes"] else LAST
-    return part, make_cases(options, part.ranks, choose(options["impl"], RANKS_ON), last)
+    return part, make_cases(options, part.ranks, choose(options["impl"], part.platform), last)
 
 
 def _all_of_a_node(system: System, nodes: int | None, ranks: int | None, _: None) -> System:

@@ -54,15 +54,15 @@ class Implementation:
 @cache
 def implementations() -> dict[str, Implementation]:
     """Every implementation by name, libraries first, then up the ladder."""
-    found = [
+    records: list[Implementation] = [
         importlib.import_module(f"{__name__}.{module.name}").IMPLEMENTATION for module in pkgutil.iter_modules(__path__)
     ]
-    return {each.name: each for each in sorted(found, key=lambda each: (each.rung, each.name))}
+    return {record.name: record for record in sorted(records, key=lambda record: (record.rung, record.name))}
 
 
 def libraries() -> list[str]:
     """Those that the hand-written ones are compared with."""
-    return [name for name, each in implementations().items() if each.library]
+    return [name for name, implementation in implementations().items() if implementation.library]
 
 
 def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
@@ -77,9 +77,9 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
 
 def choose(names: str, platform: str) -> tuple[str, ...]:
     """Implementations for `--impl`: names with commas between, `library`, `ladder` or `all`, of one platform."""
-    known = {name: each for name, each in implementations().items() if platform in each.platforms}
+    known = [name for name, record in implementations().items() if platform in record.platforms]
     groups = {
-        "all": list(known),
+        "all": known,
         "library": [name for name in known if name in libraries()],
         "ladder": [name for name in known if name not in libraries()],
     }

@@ -19,15 +19,15 @@ def _rungs() -> list[Implementation]:
 
 def expected(case: Case, platform: Launching) -> dict[str, float]:
     """Seconds that each rung which takes the case should need on this hardware, fastest first; equal ones by rung."""
-    found = {}
+    seconds = {}
     for rung in _rungs():
         try:
             rung.refuse(case)
         except Unsupported:
             continue
         if rung.cost and platform.name in rung.platforms:
-            found[rung.name] = platform.hardware.seconds(rung.cost(case), case.nbytes)
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+            seconds[rung.name] = platform.hardware.seconds(rung.cost(case), case.nbytes)
+    return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
 def _prepare(case: Case, platform: Launching) -> Prepared:
@@ -35,7 +35,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     refused = []
     for name in expected(case, platform):
         try:
-            with platform.agreeing():  # one process may find no room for a grid that the others have
+            with platform.team.agreeing():  # one process may find no room for a grid that the others have
                 prepared = implementations()[name].prepare(case, platform)
         except Unsupported as reason:
             refused.append(f"{name}: {reason}")

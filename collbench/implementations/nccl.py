@@ -120,15 +120,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
             _End(comm.ranks[rank], case, rank, *buffers(platform, case, rank), comm.stream(rank))
         )
     ]
-
-    def launch(launches: int) -> None:
-        comm.use()
-        for _ in range(launches):
-            comm.start()
-            for call in calls:
-                call()
-            comm.end()
-
+    launch = partial(comm.launch, calls)
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
     estimate = comm.estimate(calls) if case.collective.name in _WHOLE else None

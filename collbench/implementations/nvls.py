@@ -45,7 +45,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     inputs = results if case.in_place else platform.multicast(Region.SEND)
     kernel = platform.kernel("multimem.cu", "nvls", case.dtype, case.redop)
     shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
-    arguments = (np.uint64(each) for each in (inputs, results, case.block, shard))
+    arguments = (np.uint64(number) for number in (inputs, results, case.block, shard))
     return Prepared(platform.bind(kernel, case, platform.blocks(BLOCKS), THREADS, *arguments))
 
 

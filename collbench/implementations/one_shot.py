@@ -17,8 +17,9 @@ def _supports(case: Case) -> None:
         raise Unsupported("a rank's result would overwrite the input that others still read")
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
-    kernel = platform.kernel("direct.cu", "one_shot", case.dtype, case.redop)
+def prepare(case: Case, platform: Launching, entry: str = "one_shot") -> Prepared:
+    """An entry of kernels/direct.cu that has each rank which adds do so with whole inputs."""
+    kernel = platform.kernel("direct.cu", entry, case.dtype, case.redop)
     threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
     return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, np.uint64(case.block)))
 
@@ -33,7 +34,7 @@ IMPLEMENTATION = Implementation(
     summary="every rank reads all inputs and adds them",
     platforms=("gpu", "cpu"),
     collectives=("allreduce",),
-    prepare=_prepare,
+    prepare=prepare,
     supports=_supports,
     rung=6,
     cost=_cost,

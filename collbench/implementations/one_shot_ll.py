@@ -29,7 +29,7 @@ def _supports(case: Case) -> None:
 def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
     threads, blocks = grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
-    fifo, room = np.uint64(platform.fifo("one-shot-ll")), np.uint64(longest(case.ranks) // PAYLOAD)
+    fifo, room = np.uint64(platform.layout.fifos["one-shot-ll"]), np.uint64(longest(case.ranks) // PAYLOAD)
     return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, fifo, room, np.uint64(case.nbytes)))
 
 

@@ -41,7 +41,7 @@ def cost(case: Case, blocks: int = 1) -> Cost:
 
 def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop)
-    fifo, slot = np.uint64(platform.fifo("ring-flags")), np.uint64(SLOT_BYTES // case.dtype.itemsize)
+    fifo, slot = np.uint64(platform.layout.fifos["ring-flags"]), np.uint64(SLOT_BYTES // case.dtype.itemsize)
     return Prepared(platform.bind(kernel, case, 1, THREADS, fifo, slot, slot, *lengths(case)))
 
 

@@ -28,7 +28,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("ring_ll.cu", "ring_ll_allreduce", case.dtype, case.redop)
     blocks = platform.blocks(BLOCKS)
     chunk = chunk_elements(case.block, case.ranks, case.dtype.itemsize) * case.dtype.itemsize
-    slot, fifo = np.uint64(slot_bytes(blocks)), np.uint64(platform.fifo("ring-ll"))
+    slot, fifo = np.uint64(slot_bytes(blocks)), np.uint64(platform.layout.fifos["ring-ll"])
     lengths = np.uint32(slots(case.ranks)), np.uint64(case.nbytes), np.uint64(chunk)
     return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, *lengths))
 

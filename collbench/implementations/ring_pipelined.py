@@ -48,7 +48,7 @@ def pipe(platform: Launching, blocks: int) -> Pipe:
     Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
     matters more than a third, and the length of a piece more than either.
     """
-    cache = platform.cache()
+    cache = platform.cache
     if cache is None:
         return Pipe(8, FIFO_BYTES[platform.name] // 8 // blocks, in_flight=1)
     for slots in (4, 2):
@@ -64,7 +64,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     kernel = platform.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop, *options)
     chunk = chunk_elements(case.block, case.ranks, size) if case.collective.name == "allreduce" else case.block
     slot, piece = np.uint64(own.slot // size), np.uint64(own.piece(blocks, chunk * size) // size)
-    fifo = np.uint64(platform.fifo("ring-pipelined"))
+    fifo = np.uint64(platform.layout.fifos["ring-pipelined"])
     return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, piece, *lengths(case)))
 
 

@@ -6,10 +6,9 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
+from collbench.implementations.one_shot import BLOCKS, THREADS
 from collbench.platforms.layout import PACK, grid
 from collbench.platforms.roles import Launching, Prepared
-
-BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
 
 def _prepare(case: Case, platform: Launching) -> Prepared:

@@ -76,7 +76,7 @@ def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str,
     return {
         "name": ", ".join([system.title, *(f"what if {what_if}" for what_if in what_ifs)]),
         "shared": False,
-        "platform": "gpu",  # what the ranks would live on
+        "platform": system.platform,
         "ranks": system.ranks,
         "model": True,
         "system": asdict(system),

@@ -49,7 +49,7 @@ def measure(
         progress(implementation.name)
         try:
             implementation.refuse(case)
-            with platform.agreeing():
+            with platform.team.agreeing():
                 prepared = implementation.prepare(case, platform)
         except Unsupported as reason:
             yield Skipped(case, implementation.name, platform.name, str(reason))

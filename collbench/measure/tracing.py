@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
@@ -34,7 +35,7 @@ def explain(
         progress(implementation.name)
         try:
             implementation.refuse(case)
-            with platform.agreeing():
+            with platform.team.agreeing():
                 plain = implementation.prepare(case, platform)
                 traced = implementation.prepare(case, platform.traced())
         except Unsupported as reason:
@@ -87,7 +88,8 @@ def _round(
 
 def _tracks(platform: Logging) -> list[Track]:
     """From the logs of all ranks, which are cleared."""
-    return platform.gather(tracelog.tracks({rank: platform.take_logs(rank) for rank in platform.local}))
+    tracks = tracelog.tracks({rank: platform.take_logs(rank) for rank in platform.local})
+    return list(chain.from_iterable(platform.team.exchange(tracks)))
 
 
 def _from_zero(tracks: Sequence[Track]) -> list[Track]:
@@ -140,4 +142,4 @@ def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:
         watched(watcher)
 
     seconds = platform.time(Prepared(once, host_driven=True), 1)
-    return seconds, platform.gather(list(watcher.tracks()))
+    return seconds, list(chain.from_iterable(platform.team.exchange(list(watcher.tracks()))))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from collbench.cost import Hardware
 from collbench.errors import unknown
+from collbench.topology import Topology
 
 if TYPE_CHECKING:
     from collbench.cases import Sweep
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collbench.platforms.processes import Team
     from collbench.platforms.roles import Platform
     from collbench.topology.topology import Topology
+
+Open = Callable[["Sweep", "Layout", "Team"], "Platform"]
+"""*Collective*: make processes ranks of a run, with memory of that layout on every rank."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,9 @@ class PlatformKind:
     preference: int  # `auto` takes the lowest that can be used
     process_per_rank: bool  # whether mpiexec starts a process for each rank; else one process holds all of them
     startup: float  # seconds that ranks may take to get ready
-    open: Callable[["Sweep", "Layout", "Team"], "Platform"]  # *collective*, with memory of that layout on every rank
-    discover: Callable[
-        [int | None], tuple["Topology", str]
-    ]  # what so many ranks run on here, and a remark for the user
+    opener: Callable[[], Open]  # imports what only processes that hold ranks need
+    discover: Callable[[int | None], tuple[Topology, str]]
+    """What so many ranks run on here, and a remark for the user."""
     default_ranks: Callable[[], int]
     refuse_too_large: Callable[[int, int], None]
     """PlatformError if so many bytes on each of so many ranks cannot be; as early as that can be known."""
@@ -72,4 +75,4 @@ def open_platform(sweep: "Sweep", needs: "Needs", name: str, team: "Team") -> "P
     """*Collective*: that platform, with memory for the sweep's cases and `needs` on every rank this process holds."""
     from collbench.platforms.layout import Layout
 
-    return find_platform(name).open(sweep, Layout.of(sweep, needs), team)
+    return find_platform(name).opener()(sweep, Layout.of(sweep, needs), team)

@@ -4,7 +4,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
-from collbench.datatypes import Array, inputs, reduced
+from collbench.datatypes import Array, Recipe, inputs, reduced
 from collbench.measurement import Mismatch
 
 RECIPE = np.dtype([("seed", np.uint32), ("ranks", np.uint32), ("bits", np.uint32), ("stride", np.uint32)])
@@ -22,9 +22,8 @@ Piece = tuple[int, int, int]
 POISON = 0xA5  # the byte that receive buffers are filled with beforehand
 
 
-def packed_recipe(case: Case, seed: int) -> Array:
-    """The recipe of a case as the kernels take it, shape ()."""
-    how = case.recipe(seed)
+def packed(how: Recipe) -> Array:
+    """A recipe as the kernels take it, shape ()."""
     return np.array((how.seed, how.ranks, how.bits, how.stride), RECIPE)
 
 
@@ -34,7 +33,7 @@ def comparison(case: Case, seed: int, piece: Piece, got: int, verdict: int) -> t
     return (
         np.uint64(got),
         np.uint64(case.block),
-        packed_recipe(case, seed),
+        packed(case.recipe(seed)),
         np.int32(source),
         np.uint64(sent),
         np.uint32(case.redop.ulps(case.dtype)),

@@ -14,9 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -89,28 +89,16 @@ class HostKernel:
 
     function: Any  # void (*)(void** arguments, unsigned blocks, unsigned threads, unsigned launches)
 
-    def bind(self, *arguments: Any) -> "BoundKernel":
-        """Fix the arguments, so that a launch costs one call into C."""
+    def bind(self, *arguments: Any, blocks: int = 1, threads: int = 1) -> Callable[[int], None]:
+        """Fix the arguments, so that launches cost one call into C: a function of how many follow each other."""
         held = tuple(np.array(argument, ndmin=1) for argument in arguments)
-        pointers = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
-        return BoundKernel(self.function, held, pointers)
+        pointers: Any = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
+        pointers.held = held  # what they point to lives as long as they do
+        return partial(self.function, pointers, blocks, threads)
 
     def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:
         """Run to the end, that many times, one after the other."""
-        self.bind(*arguments)(launches, blocks, threads)
-
-
-@dataclass(frozen=True)
-class BoundKernel:
-    """A kernel with its arguments."""
-
-    function: Any
-    arguments: tuple[np.ndarray[Any, Any], ...]  # held, since the pointers are into them
-    pointers: Any
-
-    def __call__(self, launches: int, blocks: int = 1, threads: int = 1) -> None:
-        """Run to the end, that many times, one after the other."""
-        self.function(self.pointers, blocks, threads, launches)
+        self.bind(*arguments, blocks=blocks, threads=threads)(launches)
 
 
 def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
@@ -168,8 +156,7 @@ def compiler() -> tuple[str, ...]:
         if shutil.which(name):
             return (name,)
     zig = (sys.executable, "-P", "-m", "ziglang")
-    found = subprocess.run([*zig, "version"], capture_output=True, check=False)
-    if found.returncode == 0:
+    if subprocess.run([*zig, "version"], capture_output=True, check=False).returncode == 0:
         return *zig, "c++"
     raise PlatformError(
         "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"

@@ -15,7 +15,8 @@ from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.measurement import Mismatch
 from collbench.note import NO_NOTE, Note
-from collbench.platforms.layout import Addresses, Region
+from collbench.platforms.layout import Addresses, Layout, Region
+from collbench.platforms.processes import Team
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -47,12 +48,10 @@ class Memory(Addresses, Protocol):
 
     ranks: int
     local: Sequence[int]  # the ranks that this process holds
+    layout: Layout  # of the memory of every rank, with where in its window an implementation's own FIFO starts
 
     def multicast(self, region: Region) -> int:
         """Where a region of all ranks starts for a switch that loads and stores them at once; Unsupported without."""
-
-    def fifo(self, implementation: str) -> int:
-        """Where in every window an implementation's own FIFO starts, in bytes behind the flags."""
 
 
 class Launching(Memory, Protocol):
@@ -60,19 +59,15 @@ class Launching(Memory, Protocol):
 
     name: str
     hardware: Hardware  # what the model of costs takes it for; the same on every process
+    cache: int | None  # bytes of a device's last cache that each rank can count on; None where that is not known
     comm: Any  # what the library implementation talks to: an mpi4py communicator, or NCCL's
-
-    def agreeing(self) -> AbstractContextManager[None]:
-        """*Collective*: run what is inside; if it fails on any process, raise the same error on all of them."""
+    team: Team  # the processes of the run
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> Any:
         """An entry of `kernels/<file>`, compiled for these ranks, this hardware, dtype and reduction, with more -D."""
 
     def blocks(self, most: int) -> int:
         """How many blocks a rank gets of a kernel that would use so many: what surely is co-resident."""
-
-    def cache(self) -> int | None:
-        """Bytes of a device's last cache that each rank can count on; None where that is not known."""
 
     def bind(self, kernel: Any, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """A function that enqueues `kernel(world, *arguments)` n times for every local rank.
@@ -123,6 +118,7 @@ class Logging(Protocol):
     """What ranks did when, for explanations."""
 
     local: Sequence[int]
+    team: Team
 
     def traced(self) -> Self:
         """The same ranks and memory, for kernels that keep a log; opened for a sweep that is traced."""
@@ -132,9 +128,6 @@ class Logging(Protocol):
 
     def moment(self, rank: int) -> Moment:
         """Note the time on a local rank's queue."""
-
-    def gather(self, mine: list[Any]) -> list[Any]:
-        """*Collective*: the lists of all processes, one behind the other."""
 
 
 class Platform(Launching, Timing, Checking, Logging, Protocol):

@@ -4,6 +4,7 @@ Read from small TOML files (presets/*.toml).  Bytes, seconds, bytes per second o
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from collbench.errors import UsageError
 from collbench.topology.architectures import ARCHITECTURES, pcie_rate, pcie_spec
@@ -59,6 +60,8 @@ class Tier:
 @dataclass(frozen=True)
 class System:
     """GPUs of `nodes` equal nodes."""
+
+    platform: ClassVar[str] = "gpu"  # what its ranks would live on
 
     name: str
     arch: str  # "sm70", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": one of ARCHITECTURES

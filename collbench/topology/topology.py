@@ -138,7 +138,7 @@ def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
     gpus = tuple(chain.from_iterable(node.gpus for node in nodes))
     in_turn = all(place == rank % len(gpus) for rank, place in enumerate(places))
     return Topology(
-        "gpu",
+        nodes[0].platform,
         len(places),
         gpus,
         links=(*inside, *across),

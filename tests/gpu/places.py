@@ -64,7 +64,7 @@ def opened(place: Place, largest: int = SCALE.large) -> Iterator[gpu.GpuPlatform
         implementations=tuple(each.name for each in ON_GPU),
         sampling=Sampling(graph=place.graph, traced=True),
     )
-    platform = gpu.set_up(cuda, sweep, Layout.of(sweep, needs(sweep.implementations, ranks, "gpu")), Alone())
+    platform = gpu.GpuPlatform(cuda, sweep, Layout.of(sweep, needs(sweep.implementations, ranks, "gpu")), Alone())
     try:
         yield platform
     finally:

@@ -16,7 +16,7 @@ CACHES = {"H200": 60 * 2**20, "H100": 50 * 2**20, "A100": 40 * 2**20, "V100": 6 
 
 def gpu(cache: int) -> Any:
     """A platform of whose cache each rank may count on so many bytes."""
-    return SimpleNamespace(name="gpu", cache=lambda: cache)
+    return SimpleNamespace(name="gpu", cache=cache)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_pieces_give_every_block_of_a_chunk_its_share(chunk: int, blocks: int) -
 
 def test_a_cpu_has_the_fifo_that_was_measured_to_be_best_there() -> None:
     """256 KiB a piece, eight of them, one load at a time: docs/log.md."""
-    cpu: Any = SimpleNamespace(name="cpu", cache=lambda: None)
+    cpu: Any = SimpleNamespace(name="cpu", cache=None)
     assert pipe(cpu, 1) == Pipe(slots=8, slot=256 * 1024, in_flight=1)
     assert pipe(cpu, 1).piece(1, 2**28) == 256 * 1024
 

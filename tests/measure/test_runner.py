@@ -47,6 +47,10 @@ class ToyPlatform:
         self.log.append((self.running, launches))
         return self.seconds[self.running]()
 
+    @property
+    def team(self) -> "ToyPlatform":
+        return self
+
     @contextmanager
     def agreeing(self) -> Iterator[None]:
         self.together = True

@@ -2,33 +2,20 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collbench.errors import PlatformError
-from collbench.platforms import PlatformKind
+from collbench.platforms import Open, PlatformKind
 from collbench.platforms.cpu.hardware import FITTED
+from collbench.topology.discover_cpu import discover
 from collbench.units import format_size
-
-if TYPE_CHECKING:
-    from collbench.cases import Sweep
-    from collbench.platforms.layout import Layout
-    from collbench.platforms.processes import Team
-    from collbench.platforms.roles import Platform
-    from collbench.topology.topology import Topology
 
 SHARED_MEMORY = "/dev/shm"  # where MPI puts a shared window on Linux
 
 
-def _open(sweep: "Sweep", layout: "Layout", team: "Team") -> "Platform":
+def _opener() -> Open:
     from collbench.platforms.cpu.platform import open_platform
 
-    return open_platform(sweep, layout, team)
-
-
-def _discover(ranks: int | None) -> tuple["Topology", str]:
-    from collbench.topology import discover_cpu
-
-    return discover_cpu.discover(ranks), ""
+    return open_platform
 
 
 def available_memory() -> int:
@@ -57,8 +44,8 @@ PLATFORM = PlatformKind(
     preference=2,
     process_per_rank=True,
     startup=60.0,  # kernels are compiled once for each machine
-    open=_open,
-    discover=_discover,
+    opener=_opener,
+    discover=lambda ranks: (discover(ranks), ""),
     default_ranks=lambda: 2,  # the same on every machine, so that default sweeps compare; the fewest that communicate
     refuse_too_large=refuse_too_large,
     fitted=FITTED,

@@ -20,6 +20,5 @@ _TURN = 21.2
 
 def cpus(crowded: bool) -> Hardware:
     """Ranks with a core each, or fewer."""
-    return (
-        replace(FITTED, waits={wait: seconds * _TURN for wait, seconds in FITTED.waits.items()}) if crowded else FITTED
-    )
+    factor = _TURN if crowded else 1.0
+    return replace(FITTED, waits={wait: seconds * factor for wait, seconds in FITTED.waits.items()})

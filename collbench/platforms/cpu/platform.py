@@ -9,7 +9,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from collbench.platforms import checking, kernels, tracelog
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
 from collbench.platforms.processes import Processes, Team
-from collbench.platforms.roles import Moment, Prepared
+from collbench.platforms.roles import Moment, Platform, Prepared
 
 _YIELDS = {"yield": 1, "busy": 0}
 _RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
@@ -45,42 +45,20 @@ class _Node:
         self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
 
 
-class _Clock:
-    """Each rank's own clock, from a common start; the slowest counts."""
-
-    def __init__(self, comm: Any) -> None:
-        from mpi4py import MPI
-
-        self._comm, self._maximum = comm, MPI.MAX
-        self._slowest = np.zeros(1), np.zeros(1)
-
-    def time(self, launch: Callable[[int], None], launches: int, failed: Callable[[], bool]) -> float:
-        """Seconds of that many launches; CaseFailed if `failed` says so afterwards on any rank."""
-        mine, slowest = self._slowest
-        self._comm.Barrier()
-        start = time.perf_counter()
-        launch(launches)
-        mine[0] = time.perf_counter() - start
-        if failed():
-            mine[0] = np.inf
-        self._comm.Allreduce(mine, slowest, self._maximum)
-        if np.isinf(slowest[0]):
-            raise CaseFailed("a rank waited in vain for another's flag")
-        return float(slowest[0])
-
-
 class CpuPlatform:
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
+    cache: int | None = None  # ranks have caches of their own, and what else runs on a core is not known
 
     def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
         self.local: Sequence[int] = team.local(sweep.ranks)
         self.comm, self.ranks, self.rank = team.comm, team.size, team.rank
-        self._team, self._layout = team, layout
+        self.team: Team = team
+        self.layout = layout
         self._options: tuple[str, ...] = ()  # of every kernel
-        self._clock = _Clock(team.comm)
+        self._seconds = np.zeros(1), np.zeros(1)  # of this rank, and of the slowest
         node = _Node(team.comm, layout.nbytes)
         self._window, self._bases, self._cores = node.window, node.bases, node.cores
         self._nodes = len(set(team.exchange(min(node.bases))))
@@ -91,23 +69,15 @@ class CpuPlatform:
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         team.meet()  # every window is zeroed before anyone's kernel writes into it
 
-    def agreeing(self) -> AbstractContextManager[None]:
-        """Run what is inside; if it fails on any process, raise the same error on all of them."""
-        return self._team.agreeing()
-
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts; Unsupported if that rank is on another node."""
         if rank not in self._bases:
             raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
-        return int(self._bases[rank] + self._layout.starts[region])
+        return int(self._bases[rank] + self.layout.starts[region])
 
     def multicast(self, region: Region) -> int:
         """There is none."""
         raise Unsupported("CPUs have no switch between them")
-
-    def fifo(self, implementation: str) -> int:
-        """Where an implementation's own FIFO starts behind the flags."""
-        return self._layout.fifos[implementation]
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
         """A kernel compiled as C++."""
@@ -122,9 +92,6 @@ class CpuPlatform:
     def blocks(self, most: int) -> int:
         """A process is one block of one thread."""
         return 1
-
-    def cache(self) -> None:
-        """Ranks have caches of their own, and what else runs on a core is not known."""
 
     def bind(
         self, kernel: kernels.HostKernel, case: Case, blocks: int, threads: int, *arguments: Any
@@ -141,13 +108,12 @@ class CpuPlatform:
             world["send"][rank], world["receive"][rank] = buffers(self, case, rank)
         world["ranks"], world["first"], world["stride"], world["blocks"] = case.ranks, self.rank, 1, 1
         world["spins"], world["yield_after"] = _SPINS, self._yield_after
-        world["trace"] = self._layout.fifos.get(tracelog.FIFO, 0)
+        world["trace"] = self.layout.fifos.get(tracelog.FIFO, 0)
         return world
 
     def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """Runs at once: a CPU has no queue."""
-        bound = kernel.bind(*arguments)
-        return lambda: bound(1)
+        return partial(kernel.bind(*arguments), 1)
 
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """A memcpy, done when it returns."""
@@ -164,8 +130,20 @@ class CpuPlatform:
         self.comm.Barrier()
 
     def time(self, prepared: Prepared, launches: int) -> float:
-        """Between two readings of each rank's own clock, after a common start."""
-        return self._clock.time(prepared.launch, launches, self._gave_up) / launches
+        """Between two readings of each rank's own clock, after a common start; the slowest counts."""
+        from mpi4py import MPI
+
+        launch, (mine, slowest) = prepared.launch, self._seconds
+        self.comm.Barrier()
+        start = time.perf_counter()
+        launch(launches)
+        mine[0] = time.perf_counter() - start
+        if self._gave_up():
+            mine[0] = np.inf
+        self.comm.Allreduce(mine, slowest, MPI.MAX)
+        if np.isinf(slowest[0]):
+            raise CaseFailed("a rank waited in vain for another's flag")
+        return float(slowest[0]) / launches
 
     def _gave_up(self) -> bool:
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
@@ -177,7 +155,7 @@ class CpuPlatform:
             home = self.address(Region.RECEIVE, self.rank)
             view(home, case.receive_count * case.dtype.itemsize)[:] = checking.POISON
         fill = self.kernel("check.cu", "fill", case.dtype, case.redop)
-        how = checking.packed_recipe(case, seed)
+        how = checking.packed(case.recipe(seed))
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 
@@ -202,7 +180,8 @@ class CpuPlatform:
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""
-        place = view(self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.fifo(tracelog.FIFO), tracelog.LOG.itemsize)
+        start = self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO]
+        place = view(start, tracelog.LOG.itemsize)
         taken = place.copy().view(tracelog.LOG)
         place[:] = 0
         return taken
@@ -211,10 +190,6 @@ class CpuPlatform:
         """Now, since everything before is done; processes of one machine share this clock."""
         now = time.perf_counter()
         return lambda: now
-
-    def gather(self, mine: list[Any]) -> list[Any]:
-        """Through MPI."""
-        return [item for part in self.comm.allgather(mine) for item in part]
 
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""
@@ -238,7 +213,7 @@ class CpuPlatform:
         self._window.Free()
 
 
-def open_platform(sweep: Sweep, layout: Layout, team: Team) -> CpuPlatform:
+def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
     """Make this process one of the ranks that mpiexec started."""
     assert isinstance(team, Processes), "mpiexec starts a process for each rank"
     return CpuPlatform(sweep, layout, team)

@@ -27,7 +27,7 @@ class Checker:
     def fill(self, case: Case, seed: int) -> None:
         """Enqueue a pattern that is no result over every receive buffer, and the input into every send buffer."""
         kernel = self._kernels.get("check.cu", "fill", case.dtype, case.redop)
-        how = checking.packed_recipe(case, seed)
+        how = checking.packed(case.recipe(seed))
         count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
         for rank in self._memory.local:
             home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()
@@ -63,8 +63,8 @@ class Checker:
     def _mismatches(self, case: Case, seed: int, ranks: Sequence[int]) -> Iterator[Mismatch]:
         for rank in ranks:
             queue, pieces = self._queues[rank], list(case.pieces(rank))
-            found = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
-            for piece, (wrong, index) in zip(pieces, found.tolist(), strict=True):
+            verdicts = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
+            for piece, (wrong, index) in zip(pieces, verdicts.tolist(), strict=True):
                 if wrong:
                     got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
                     element = queue.fetch(got, np.zeros(1, case.dtype.storage))

@@ -23,7 +23,6 @@ _MOST_CONNECTIONS = "32"
 """Streams beyond this number share a hardware queue, where one rank's kernel would wait behind that of a rank which
 waits for it.  CUDA reads it once, when it starts; the default is 8."""
 
-
 _NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
 _HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
 _CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
@@ -53,11 +52,9 @@ def load_cupy() -> Any:
     try:
         import cupy
         import cupy.cuda.nccl
-    except ModuleNotFoundError as error:
-        if error.name == "cupy":
-            raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
-        raise _unusable(error) from error
     except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+            raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
         raise _unusable(error) from error
     except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
         raise PlatformError(f"CuPy cannot be imported ({error}): {_CACHE}") from error
@@ -113,8 +110,8 @@ class Cuda:
 
     def name(self, device: int) -> str:
         """What the driver calls a GPU."""
-        found = self.runtime.getDeviceProperties(device)["name"]
-        return found.decode() if isinstance(found, bytes) else str(found)
+        name = self.runtime.getDeviceProperties(device)["name"]
+        return name.decode() if isinstance(name, bytes) else str(name)
 
     def uuid(self, device: int) -> str:
         """A GPU's UUID in hexadecimal, of a MIG slice its own; "" where CUDA is too old to say.
@@ -122,8 +119,8 @@ class Cuda:
         CUDA's runtime asks for the newest cuDeviceGetUuid, which tells slices apart since CUDA 11.4.  CuPy takes its 16
         bytes for a string in C, which ends with the first zero: some UUIDs are cut short, others followed by more.
         """
-        found: bytes = self.runtime.getDeviceProperties(device).get("uuid", b"")
-        return found[:16].hex()
+        uuid: bytes = self.runtime.getDeviceProperties(device).get("uuid", b"")
+        return uuid[:16].hex()
 
     def multiprocessors(self, device: int) -> int:
         """How many blocks a GPU runs at once, if each needs all of one."""
@@ -136,8 +133,8 @@ class Cuda:
     def resident_blocks(self, function: Any, device: int, threads: int) -> int:
         """How many blocks of a kernel a GPU holds at once."""
         self.runtime.setDevice(device)
-        each = self.cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0)
-        return int(each) * self.multiprocessors(device)
+        blocks = self.cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0)
+        return int(blocks) * self.multiprocessors(device)
 
 
 class Queue:
@@ -241,10 +238,8 @@ def compile_kernel(
 def _why(error: Exception) -> str:
     """What CuPy, NVRTC or the driver said, in one line, and what helps."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    log = (
-        () if isinstance(error, RuntimeError | OSError) else lines
-    )  # CuPy's and CUDA's own errors begin with what is wrong
-    reason = next((line for line in log if _COMPLAINT.search(line)), lines[0]).strip()
+    plain = isinstance(error, RuntimeError | OSError)  # CuPy's and CUDA's own errors begin with what is wrong
+    reason = next((line for line in lines if not plain and _COMPLAINT.search(line)), lines[0]).strip()
     cure = next((cure for words, cure in _CURES.items() if words in reason), "")
     if not cure and isinstance(error, OSError):
         cure = _CACHE

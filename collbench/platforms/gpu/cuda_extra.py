@@ -49,12 +49,12 @@ def choose(shown: str, capabilities: str = "") -> Choice:
 
     A newer driver runs an older CUDA, so a driver for CUDA 13 leaves the choice, and the GPUs decide.
     """
-    found = _VERSION.search(shown)
-    if not found or _NO_GPU in shown + capabilities:
+    match = _VERSION.search(shown)
+    if not match or _NO_GPU in shown + capabilities:
         return Choice("", f"{_complaint(shown, capabilities)}; {_FIX}")
-    version = int(found[1]), int(found[2])
+    version = int(match[1]), int(match[2])
     if version[0] < OLDEST:
-        why = f"the NVIDIA driver's CUDA is {found[1]}.{found[2]}, and CuPy needs 12 or newer: update the driver"
+        why = f"the NVIDIA driver's CUDA is {match[1]}.{match[2]}, and CuPy needs 12 or newer: update the driver"
         return Choice("", f"{why}; going on with the CPU only")
     return Choice("cuda12") if version[0] == OLDEST else _thirteen(version, capabilities)
 
@@ -75,9 +75,9 @@ def _complaint(shown: str, capabilities: str) -> str:
     """Why there is no GPU or no version, in nvidia-smi's own words if it has any."""
     if _NO_GPU in shown + capabilities:
         return f"nvidia-smi says '{_NO_GPU}'"
-    if found := _NO_VERSION.search(shown):
+    if match := _NO_VERSION.search(shown):
         return (
-            f"nvidia-smi says '{found[0]}': libcuda.so.1 is missing "
+            f"nvidia-smi says '{match[0]}': libcuda.so.1 is missing "
             "(a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         )
     if "Driver Version" in shown:

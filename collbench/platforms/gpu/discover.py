@@ -17,8 +17,9 @@ def discover(ranks: int | None) -> tuple[Topology, str]:
         reason = f"needs {needed}"
     else:
         try:
-            topology = discover_gpu.discover(ranks, *_visible())
-            return topology.probed(_probed(range(len(topology.gpus)))), ""
+            cuda = Cuda(load_cupy())
+            topology = discover_gpu.discover(ranks, *_visible(cuda))
+            return topology.probed(_probed(cuda, range(len(topology.gpus)))), ""
         except (CollbenchError, RuntimeError) as error:  # CuPy's errors are RuntimeErrors
             reason = str(error)
     masked = topology is listed and os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -26,18 +27,14 @@ def discover(ranks: int | None) -> tuple[Topology, str]:
     return topology.probed({}, otherwise=reason), remark
 
 
-def _visible() -> tuple[list[str], list[str]]:
+def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:
     """Bus ids and UUIDs of the GPUs, in CUDA's order and as CUDA_VISIBLE_DEVICES has it; PlatformError if none."""
-    cuda = Cuda(load_cupy())
     with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
         devices = range(cuda.count())
         return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(device) for device in devices]
 
 
-def _probed(devices: Sequence[int]) -> peers.Probed:
+def _probed(cuda: Cuda, devices: Sequence[int]) -> peers.Probed:
     """For each ordered pair of devices, whether the first can use the second's memory, and why (not)."""
-    if len(devices) < 2:
-        return {}
-    cuda = Cuda(load_cupy())
     with cuda.failing_as(PlatformError, "peer access could not be probed"):
         return peers.probe(cuda, devices)

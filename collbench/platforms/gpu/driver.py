@@ -88,9 +88,9 @@ class Driver:
 
     def mem_granularity(self, device: int) -> int:
         """What sizes of allocations on a device had best be multiples of."""
-        found, prop = ctypes.c_size_t(), _allocation(device)
-        self._call("cuMemGetAllocationGranularity", ctypes.byref(found), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
-        return found.value
+        grain, prop = ctypes.c_size_t(), _allocation(device)
+        self._call("cuMemGetAllocationGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
+        return grain.value
 
     def mem_create(self, size: int, device: int) -> int:
         """Physical memory of a device, without an address: a handle."""
@@ -123,22 +123,15 @@ class Driver:
 
     def mem_set_access(self, address: int, size: int, devices: Sequence[int]) -> None:
         """Let kernels of these devices load and store at mapped addresses."""
-        descriptions = (AccessDesc * len(devices))(
-            *(AccessDesc(_location(device), _READ_AND_WRITE) for device in devices)
-        )
-        self._call(
-            "cuMemSetAccess",
-            _Address(address),
-            ctypes.c_size_t(size),
-            ctypes.byref(descriptions),
-            ctypes.c_size_t(len(devices)),
-        )
+        access = (AccessDesc * len(devices))(*(AccessDesc(_location(device), _READ_AND_WRITE) for device in devices))
+        nbytes, count = ctypes.c_size_t(size), ctypes.c_size_t(len(devices))
+        self._call("cuMemSetAccess", _Address(address), nbytes, ctypes.byref(access), count)
 
     def multicast_granularity(self, devices: int, size: int) -> int:
         """What the size of a multicast object of so many devices had best be a multiple of."""
-        found, prop = ctypes.c_size_t(), _multicast(devices, size)
-        self._call("cuMulticastGetGranularity", ctypes.byref(found), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
-        return found.value
+        grain, prop = ctypes.c_size_t(), _multicast(devices, size)
+        self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
+        return grain.value
 
     def multicast_create(self, devices: int, size: int) -> int:
         """A multicast object for so many devices, which are added next: a handle."""

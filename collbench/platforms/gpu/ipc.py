@@ -7,12 +7,13 @@ and what it loads is right, in both directions of every pair, two ranks of one G
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from collbench.errors import PlatformError, Unsupported
 from collbench.platforms import checking
 from collbench.platforms.gpu import driver
 from collbench.platforms.gpu.cuda import Cuda, Memory
-from collbench.platforms.gpu.peers import NBYTES, Hand, Kernels
+from collbench.platforms.gpu.peers import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 
@@ -57,9 +58,9 @@ class Reach:
         (rank,) = self.base
         exported: list[Exported] = self._team.exchange(self._export(self.base[rank]))
         failures = [
-            f"rank {owner} cannot share its memory: {each}"
-            for owner, each in enumerate(exported)
-            if isinstance(each, str)
+            f"rank {owner} cannot share its memory: {reason}"
+            for owner, reason in enumerate(exported)
+            if isinstance(reason, str)
         ]
         failed = self._team.exchange("" if failures else self._open(rank, exported))
         if reason := next(filter(None, (*failures, *failed)), ""):
@@ -76,10 +77,10 @@ class Reach:
     def _open(self, rank: int, exported: list[Exported]) -> str:
         """Open every other rank's memory on this rank's device; why not, or nothing."""
         self._cuda.runtime.setDevice(self._places.device[rank])
-        for owner, each in enumerate(exported):
-            if owner == rank or isinstance(each, str):
+        for owner, memory in enumerate(exported):
+            if owner == rank or isinstance(memory, str):
                 continue
-            handle, offset = each
+            handle, offset = memory
             try:
                 self._opened.append(self._cuda.runtime.ipcOpenMemHandle(handle))
             except self._cuda.errors as error:
@@ -111,7 +112,8 @@ def _tried(cuda: Cuda, team: Team, places: Placement) -> str:
     reached = Reach(cuda, team, places, memory.base)
     reason = reached.refusal
     if not reason:
-        hand = Hand(cuda, places.devices[0], memory.base[0] + 2 * NBYTES, Kernels(cuda, places.devices))
+        (functions,) = pattern_kernels(cuda, places.devices)
+        hand = Hand(cuda, places.devices[0], memory.base[0] + 2 * NBYTES, functions)
         reason = _Trial(cuda, team, reached, hand).failure()
     reached.close()
     memory.free()
@@ -138,8 +140,8 @@ class _Trial:
                 way(right, left)
                 self._team.meet()  # before the boxes are used again
                 self._round += 1
-        every = sorted(found for each in self._team.exchange(self._wrong) for found in each)
-        return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in every), "")
+        failures = sorted(chain.from_iterable(self._team.exchange(self._wrong)))
+        return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in failures), "")
 
     def _store(self, right: int, left: int) -> None:
         self._try(right, lambda: self._hand.write(self._inbox(right), self._seed(self._mine)))

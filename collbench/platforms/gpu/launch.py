@@ -50,12 +50,7 @@ class Launcher:
     """Launches on the devices of this process."""
 
     def __init__(
-        self,
-        cuda: Cuda,
-        memory: RankMemory,
-        places: Placement,
-        queues: Mapping[int, Queue],
-        probed: Probed,
+        self, cuda: Cuda, memory: RankMemory, places: Placement, queues: Mapping[int, Queue], probed: Probed
     ) -> None:
         self._cuda, self._memory, self._places = cuda, memory, places
         self._queues, self._probed = queues, probed

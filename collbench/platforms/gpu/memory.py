@@ -38,13 +38,9 @@ class RankMemory:
 
     def multicast(self, region: Region) -> int:
         """Where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
-        if not self._switch.base:
-            raise Unsupported(self._switch.reason)
-        return self._switch.base + self.layout.starts[region]
-
-    def fifo(self, implementation: str) -> int:
-        """Where in a window an implementation's own FIFO starts, in bytes behind the flags."""
-        return self.layout.fifos[implementation]
+        if isinstance(self._switch, str):
+            raise Unsupported(self._switch)
+        return self._switch + self.layout.starts[region]
 
     def verdicts(self, rank: int) -> int:
         """Where a local rank has room for one verdict a piece."""

@@ -6,7 +6,6 @@ driver fails at any step, memory is allocated as ever and only what needs the sw
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from collbench.errors import PlatformError, Unsupported
@@ -19,16 +18,12 @@ OLDEST = min(map(capability, ADDING))  # multimem instructions, as of kernels/mu
 _OLDEST_COMPILER = (12, 2)  # NVRTC with PTX 8.2: sums of 16-bit types in fp32
 
 
-@dataclass(frozen=True)
-class Multicast:
-    """Where the ranks' memory starts in the eyes of the switch, or why there is no such address."""
-
-    base: int = 0
-    reason: str = ""
+Multicast = int | str
+"""Where the ranks' memory starts in the eyes of the switch, or why there is no such address."""
 
 
 class SwitchMemory:
-    """As gpu_cuda.Memory, and with a multicast address; the devices are all different.
+    """As cuda.Memory, and with a multicast address; the devices are all different.
 
     PlatformError if the driver refuses a step; those before it are undone.
     """
@@ -98,10 +93,10 @@ def allocate(
     if users:
         try:
             memory = SwitchMemory(cuda, _driver(cuda, devices, ranks), devices, nbytes)
-            return memory, Multicast(memory.multicast)
+            return memory, memory.multicast
         except failures as error:
             reason = str(error)
-    return Memory(cuda, devices, nbytes), Multicast(reason=reason)
+    return Memory(cuda, devices, nbytes), reason
 
 
 def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:

@@ -29,7 +29,7 @@ _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best ca
 
 
 class Communicators:
-    """One communicator a local rank; its calls of one operation go into one group, from `start` to `end`."""
+    """One communicator a local rank; all calls of one operation go into one group."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Communicators:
             raise Unsupported("CuPy found no NCCL: pip install 'nvidia-nccl-cu12>=2.30' (or -cu13)")
         versions = self._team.exchange(int(nccl.get_version()))
         if len(set(versions)) > 1:
-            found = ", ".join(in_words(version) for version in sorted(set(versions)))
-            raise Unsupported(f"the processes load different NCCLs ({found}): install the same on every node")
+            listed = ", ".join(in_words(version) for version in sorted(set(versions)))
+            raise Unsupported(f"the processes load different NCCLs ({listed}): install the same on every node")
         _refuse_old(versions[0], [place.slot for place in self._places.places])
 
     def _make(self) -> Sequence[Any]:
@@ -125,18 +125,16 @@ class Communicators:
         """The stream of a rank, as NCCL takes it."""
         return int(self._queues[rank].stream.ptr)
 
-    def use(self) -> None:
-        """Say that operations are about to be enqueued for every local rank."""
+    def launch(self, calls: Sequence[Callable[[], Any]], launches: int) -> None:
+        """Enqueue that many operations, of one of which these are the local ranks' calls."""
+        nccl = self._cuda.nccl
         for queue in self._queues.values():
             queue.use()
-
-    def start(self) -> None:
-        """Calls from here to `end` are one operation."""
-        self._cuda.nccl.groupStart()
-
-    def end(self) -> None:
-        """Enqueue it for all local ranks."""
-        self._cuda.nccl.groupEnd()
+        for _ in range(launches):
+            nccl.groupStart()
+            for call in calls:
+                call()
+            nccl.groupEnd()
 
     def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
@@ -147,18 +145,18 @@ class Communicators:
         alone = len(self._places.places) == 1  # NCCL copies at once then, however the group ends
         if alone or self._simulate_end is None:
             return None
-        self.start()
+        self._cuda.nccl.groupStart()
         with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
             for call in calls:
                 call()
-        found = self._team.exchange(self._simulate_end())
-        return max((each for each in found if each is not None), default=None)
+        estimates = self._team.exchange(self._simulate_end())
+        return max((seconds for seconds in estimates if seconds is not None), default=None)
 
     @cached_property
     def _simulate_end(self) -> simulate.SimulateEnd | None:
         """None unless every process has it: planning may connect ranks, which takes all of them."""
-        found = simulate.find(self._cuda.nccl)
-        return found if all(self._team.exchange(found is not None)) else None
+        simulate_end = simulate.find(self._cuda.nccl)
+        return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.datatypes import DATATYPES, NONE, recipe
+from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda, Memory, Queue, compile_kernel
 
@@ -27,21 +27,22 @@ def probe(cuda: Cuda, devices: Sequence[int]) -> Probed:
     pairs = [(first, second) for first in devices for second in devices if first != second]
     if not pairs:
         return {}
-    prober = _Prober(cuda, devices)
+    memory = Memory(cuda, devices, NBYTES + checking.VERDICT.itemsize)
     try:
+        prober = _Prober(cuda, devices, memory.base)
         return {pair: prober.pair(*pair) for pair in pairs}
     finally:
-        prober.close()
+        memory.free()
 
 
 class Hand:
     """Writes patterns with kernels of one GPU wherever that GPU reaches, and looks for them there."""
 
-    def __init__(self, cuda: Cuda, device: int, verdict_at: int, kernels: "Kernels") -> None:
+    def __init__(self, cuda: Cuda, device: int, verdict_at: int, functions: tuple[Any, ...]) -> None:
         self._runtime = cuda.runtime
         self._queue = Queue(cuda, device)
         self._verdict = verdict_at  # in this GPU's memory
-        self._fill, self._compare = (kernel.functions[kernels.devices.index(device)] for kernel in kernels.both)
+        self._fill, self._compare = functions
 
     def write(self, target: int, seed: int) -> None:
         """Store the pattern of that number."""
@@ -49,17 +50,14 @@ class Hand:
 
     def holds(self, source: int, seed: int) -> bool:
         """Load it, and whether it is that of this number."""
-        found = checking.CLEAN.copy()
+        verdict = checking.CLEAN.copy()
         stream, there = self._queue.enter(), self._verdict
         to_device = self._runtime.memcpyHostToDevice
-        self._runtime.memcpyAsync(there, found.ctypes.data, found.nbytes, to_device, stream.ptr)
-        first, none = np.uint64(0), np.uint32(0)
-        recipe_and_source = _recipe(seed), np.int32(0)
-        self._run(
-            self._compare, (np.uint64(source), np.uint64(_COUNT), *recipe_and_source, first, none, np.uint64(there))
-        )
-        self._queue.fetch(there, found)
-        return not found["wrong"]
+        self._runtime.memcpyAsync(there, verdict.ctypes.data, verdict.nbytes, to_device, stream.ptr)
+        expected = _recipe(seed), np.int32(0), np.uint64(0), np.uint32(0)  # of rank 0 from the start, and no tolerance
+        self._run(self._compare, (np.uint64(source), np.uint64(_COUNT), *expected, np.uint64(there)))
+        self._queue.fetch(there, verdict)
+        return not verdict["wrong"]
 
     def copy(self, target: int, source: int) -> None:
         """Have the driver copy a pattern."""
@@ -73,28 +71,26 @@ class Hand:
         stream.synchronize()
 
 
-class Kernels:
-    """Those of kernels/check.cu that write and compare a pattern."""
-
-    def __init__(self, cuda: Cuda, devices: Sequence[int]) -> None:
-        self.devices = devices
-        self.both = [compile_kernel(cuda, devices, "check.cu", entry, _WORD, NONE) for entry in ("fill", "compare")]
+def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]:
+    """For each device those of kernels/check.cu that write and compare a pattern."""
+    both = (compile_kernel(cuda, devices, "check.cu", entry, _WORD, NONE).functions for entry in ("fill", "compare"))
+    return list(zip(*both, strict=True))
 
 
-def _recipe(seed: int) -> Any:
-    how = recipe(_WORD, NONE, 1, seed)
-    return np.array((how.seed, how.ranks, how.bits, how.stride), checking.RECIPE)
+def _recipe(seed: int) -> Array:
+    return checking.packed(recipe(_WORD, NONE, 1, seed))
 
 
 class _Prober:
     """A buffer with a verdict behind it on each device, and a hand there."""
 
-    def __init__(self, cuda: Cuda, devices: Sequence[int]) -> None:
+    def __init__(self, cuda: Cuda, devices: Sequence[int], buffers: Sequence[int]) -> None:
         self._cuda = cuda
-        self._memory = Memory(cuda, devices, NBYTES + checking.VERDICT.itemsize)
-        self._buffer = dict(zip(devices, self._memory.base, strict=True))
-        kernels = Kernels(cuda, devices)
-        self._hands = {device: Hand(cuda, device, at + NBYTES, kernels) for device, at in self._buffer.items()}
+        self._buffer = dict(zip(devices, buffers, strict=True))
+        self._hands = {
+            device: Hand(cuda, device, self._buffer[device] + NBYTES, functions)
+            for device, functions in zip(devices, pattern_kernels(cuda, devices), strict=True)
+        }
         self._seed = 0
 
     def pair(self, first: int, second: int) -> tuple[bool, str]:
@@ -112,10 +108,6 @@ class _Prober:
         except self._cuda.errors as error:
             return False, str(error)
         return VERIFIED
-
-    def close(self) -> None:
-        """Give the buffers back."""
-        self._memory.free()
 
     def _enable(self, first: int, second: int) -> None:
         runtime = self._cuda.runtime

@@ -87,11 +87,6 @@ class Placement:
         return min(place.multiprocessors for place in self.places)
 
     @property
-    def cache(self) -> int:
-        """Bytes of the smallest GPU's L2 cache."""
-        return min(place.cache for place in self.places)
-
-    @property
     def one_device(self) -> bool:
         """Whether all ranks live on one GPU in one process, so that one program's threads wait for each other.
 

@@ -6,16 +6,15 @@ which wait for each other all get to run.  Under an outside launcher each proces
 behind three objects: `Team` (how processes agree), `Placement` (who lives where) and `Reach` (whose memory is where).
 """
 
+import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
 
 from collbench.cases import Case, Sweep
-from collbench.cost import Hardware
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
 from collbench.measurement import Mismatch
@@ -27,44 +26,43 @@ from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, load_cupy
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement, place_ranks
+from collbench.platforms.gpu.placement import place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import StartGate, Stopwatch
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.roles import Moment, Prepared
+from collbench.platforms.roles import Moment, Platform, Prepared
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
 
-@dataclass(eq=False)
 class GpuPlatform:
-    """The ranks of the run that this process holds, and where all others are; `set_up` makes one."""
+    """The ranks of the run that this process holds, and where all others are; made inside `team.agreeing()`."""
 
-    ranks: int
-    local: Sequence[int]
-    note: Note
-    hardware: Hardware
-    comm: Any  # nccl.Communicators
-    _cuda: Cuda
-    _team: Team
-    _places: Placement
-    _queues: Mapping[int, Queue]
-    _memory: RankMemory
-    _probed: peers.Probed
-    _kernels: KernelCache
-    _launcher: Launcher
-    _checker: Checker
-    _gate: StartGate
-    _stopwatch: Stopwatch
-    _graph: bool  # whether operations are replayed from graphs
-    _options: tuple[str, ...] = ()  # of every kernel
-    name: str = "gpu"
-    region: float = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
+    name = "gpu"
+    region = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
 
-    def agreeing(self) -> AbstractContextManager[None]:
-        """Run what is inside; if it fails on any process, raise the same error on all of them."""
-        return self._team.agreeing()
+    def __init__(self, cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> None:
+        self._cuda, self.team, self.layout = cuda, team, layout
+        self._graph = sweep.sampling.graph
+        self._options: tuple[str, ...] = ()  # of every kernel
+        with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
+            self._places = places = place_ranks(cuda, team, sweep.ranks)
+            nccl.apply(nccl.environment(places))
+            self._memory = RankMemory(cuda, team, places, layout)
+            self._queues = queues = {rank: Queue(cuda, places.device[rank]) for rank in places.local}
+            self._kernels = KernelCache(cuda, places)
+            gate = self._kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
+            self._gate = StartGate(cuda, gate, places.devices[0])
+            self._probed = peers.probe(cuda, places.devices)
+        self._launcher = Launcher(cuda, self._memory, places, queues, self._probed)
+        self._checker = Checker(cuda, self._memory, self._kernels, self._launcher, queues)
+        self._stopwatch = Stopwatch(cuda, team, list(queues.values()), self._gate)
+        patience = nccl_patience(team, sweep.sampling.timeout)
+        self.comm = nccl.Communicators(cuda, team, places, queues, self._stopwatch, patience)
+        self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
+        self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
+        self.hardware = gpus(sweep.ranks, len(places.gpus))
 
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts, by the same number on each device; Unsupported if its process shares no memory."""
@@ -74,25 +72,19 @@ class GpuPlatform:
         """Where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
         return self._memory.multicast(region)
 
-    def fifo(self, implementation: str) -> int:
-        """Where an implementation's own FIFO starts behind the flags."""
-        return self._memory.fifo(implementation)
-
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """A kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
         return self._kernels.get(file, entry, dtype, redop, *self._options, *options)
 
     def traced(self) -> Self:
         """Itself, but for an option of the compiler."""
-        return replace(self, _options=(tracelog.TRACED,))
+        other = copy.copy(self)
+        other._options = (tracelog.TRACED,)
+        return other
 
     def blocks(self, most: int) -> int:
         """One on each multiprocessor that is a rank's share of the most crowded GPU: as many for every rank."""
         return max(1, min(most, self._places.multiprocessors // self._places.most_sharing))
-
-    def cache(self) -> int:
-        """Its share of the L2 cache of the most crowded GPU."""
-        return self._places.cache // self._places.most_sharing
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """One cooperative launch a device, on the stream of its first rank; Unsupported where it would not run."""
@@ -120,7 +112,7 @@ class GpuPlatform:
 
         Host-driven rungs pay for it at every step, so it does no more: `time` asks at its end whether a kernel gave up.
         """
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
+        with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             self._stopwatch.wait()
 
     def time(self, prepared: Prepared, launches: int) -> float:
@@ -128,7 +120,7 @@ class GpuPlatform:
 
         CaseFailed if CUDA or NCCL fails, or a kernel gave up.
         """
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
+        with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             if prepared.host_driven:
                 seconds = self._stopwatch.on_host(prepared, launches)
             elif self._graph:
@@ -137,7 +129,7 @@ class GpuPlatform:
                 seconds = self._stopwatch.of_launches(prepared, launches)
             if self._launcher.waits:
                 self._refuse_given_up()
-            slowest: float = max(self._team.exchange(seconds))
+            slowest: float = max(self.team.exchange(seconds))
         return slowest / launches
 
     def _refuse_given_up(self) -> None:
@@ -148,19 +140,19 @@ class GpuPlatform:
 
     def fill(self, case: Case, seed: int) -> None:
         """On every rank's stream, and wait for all."""
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the buffers were filled"):
+        with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the buffers were filled"):
             self._checker.fill(case, seed)
             self._stopwatch.wait()
 
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """Every rank compares on its own stream; the lowest one with a mismatch speaks."""
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
-            mismatches = self._team.exchange(self._checker.check(case, seed))
+        with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
+            mismatches = self.team.exchange(self._checker.check(case, seed))
         return next(filter(None, mismatches), None)
 
     def take_logs(self, rank: int) -> Array:
         """From the rank's device."""
-        place = self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.fifo(tracelog.FIFO)
+        place = self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO]
         taken = self._queues[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
         self._cuda.runtime.memset(place, 0, tracelog.NBYTES)
         self._cuda.runtime.deviceSynchronize()
@@ -170,14 +162,10 @@ class GpuPlatform:
         """An event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
         return self._stopwatch.moment(self._queues[rank])
 
-    def gather(self, mine: list[Any]) -> list[Any]:
-        """From every process."""
-        return [item for part in self._team.exchange(mine) for item in part]
-
     def topology(self) -> dict[str, Any]:
         """Every rank's GPU and node, and what joins them."""
-        with self._team.agreeing(), self._cuda.failing_as(PlatformError, "the GPUs could not be described"):
-            return report.topology(self._team, self._places, self._memory.refusal, self._probed)
+        with self.team.agreeing(), self._cuda.failing_as(PlatformError, "the GPUs could not be described"):
+            return report.topology(self.team, self._places, self._memory.refusal, self._probed)
 
     def versions(self) -> dict[str, str]:
         """CuPy and what it found."""
@@ -185,15 +173,15 @@ class GpuPlatform:
 
     def close(self) -> None:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
-        with self._team.agreeing():
-            if any(self._team.exchange(self.comm.hung)):  # each call of CUDA could wait for ever for what hangs
+        with self.team.agreeing():
+            if any(self.team.exchange(self.comm.hung)):  # each call of CUDA could wait for ever for what hangs
                 return
             healthy = False
             with suppress(*self._cuda.errors):
                 self._stopwatch.wait()
                 self._stopwatch.drop_graphs()
                 healthy = True
-            together = all(self._team.exchange(healthy))
+            together = all(self.team.exchange(healthy))
             with suppress(*self._cuda.errors):
                 if together:  # NCCL lets go of a communicator once all processes of a node do
                     self.comm.destroy()
@@ -201,50 +189,16 @@ class GpuPlatform:
             self._memory.close()
 
 
-def set_up(cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> GpuPlatform:
-    """The platform; to be called inside `team.agreeing()`."""
-    with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
-        places = place_ranks(cuda, team, sweep.ranks)
-        nccl.apply(nccl.environment(places))
-        memory = RankMemory(cuda, team, places, layout)
-        queues = {rank: Queue(cuda, places.device[rank]) for rank in places.local}
-        kernels = KernelCache(cuda, places)
-        gate = StartGate(cuda, kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0], places.devices[0])
-        probed = peers.probe(cuda, places.devices)
-    stopwatch = Stopwatch(cuda, team, list(queues.values()), gate)
-    launcher = Launcher(cuda, memory, places, queues, probed)
-    patience = nccl_patience(team, sweep.sampling.timeout)
-    return GpuPlatform(
-        ranks=sweep.ranks,
-        local=places.local,
-        note=Note(shared=places.shared),
-        hardware=gpus(sweep.ranks, len(places.gpus)),
-        comm=nccl.Communicators(cuda, team, places, queues, stopwatch, patience),
-        _cuda=cuda,
-        _team=team,
-        _places=places,
-        _queues=queues,
-        _memory=memory,
-        _probed=probed,
-        _kernels=kernels,
-        _launcher=launcher,
-        _checker=Checker(cuda, memory, kernels, launcher, queues),
-        _gate=gate,
-        _stopwatch=stopwatch,
-        _graph=sweep.sampling.graph,
-    )
-
-
 def nccl_patience(team: Team, timeout: float) -> float:
     """Seconds that NCCL may take to start and for a first operation; among many processes, with no supervisor, more."""
     return _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
 
 
-def open_platform(sweep: Sweep, layout: Layout, team: Team) -> GpuPlatform:
+def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
     """All ranks on the GPUs of this machine; under an outside launcher, this process's rank on one of them."""
     with team.agreeing():
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise PlatformError(
                 "with CUDA_LAUNCH_BLOCKING a rank would wait for ever for one not yet launched: unset it"
             )
-        return set_up(Cuda(load_cupy()), sweep, layout, team)
+        return GpuPlatform(Cuda(load_cupy()), sweep, layout, team)

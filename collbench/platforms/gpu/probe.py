@@ -148,8 +148,8 @@ def _child(patience: float, *arguments: str) -> Answer:
     lines = [line for line in printed.splitlines() if line.strip()]
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
-            found = json.loads(line)
-            return Answer(tuple(found.get("memories", ())), " ".join(found.get("refusal", "").split()))
+            answer = json.loads(line)
+            return Answer(tuple(answer.get("memories", ())), " ".join(answer.get("refusal", "").split()))
     last = f": {lines[-1].strip()[:200]}" if lines else ""
     return Answer(refusal=f"the process that asked the CUDA driver ended without an answer{last}")
 

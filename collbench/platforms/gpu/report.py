@@ -22,28 +22,28 @@ def topology(team: Team, places: Placement, refusal: str, probed: Probed) -> dic
     """
     mine = places.places[places.local[0]].node
     leads = places.local[0] == next(rank for rank, place in enumerate(places.places) if place.node == mine)
-    nodes = [each for each in team.exchange(_of_node(places, mine) if leads else None) if each]
+    nodes = list(filter(None, team.exchange(_of_node(places, mine) if leads else None)))
     order = [place.gpu for place in places.gpus]
-    found = join(nodes, [order.index(place.gpu) for place in places.places])
+    topology = join(nodes, [order.index(place.gpu) for place in places.places])
     if places.processes > 1 and not refusal:
         probed = dict.fromkeys(permutations(range(len(order)), 2), VERIFIED)
-    return found.probed(probed, refusal).to_json() | {"nodes": places.nodes}
+    return topology.probed(probed, refusal).to_json() | {"nodes": places.nodes}
 
 
 def _of_node(places: Placement, node: tuple[str, str]) -> Topology:
     here = [place for place in places.gpus if place.node == node]
     try:
-        found = discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
+        topology = discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
     except PlatformError:
-        found = Topology("gpu", len(here), tuple(Gpu(place.name, place.bus_id) for place in here))
+        topology = Topology("gpu", len(here), tuple(Gpu(place.name, place.bus_id) for place in here))
     host = node[0] if places.processes > 1 else ""
-    return replace(found, gpus=tuple(replace(gpu, host=host) for gpu in found.gpus))
+    return replace(topology, gpus=tuple(replace(gpu, host=host) for gpu in topology.gpus))
 
 
 def versions(cuda: Cuda, places: Placement) -> dict[str, str]:
     """CuPy and what it found; `cuda` is the runtime CuPy was built with, `driver` the newest CUDA it can run."""
-    found = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(dict.fromkeys(place.name for place in places.gpus))}
+    versions = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(dict.fromkeys(place.name for place in places.gpus))}
     for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):
-        found[name] = f"{number // 1000}.{number % 1000 // 10}"
-    found["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
-    return found | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})
+        versions[name] = f"{number // 1000}.{number % 1000 // 10}"
+    versions["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
+    return versions | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})

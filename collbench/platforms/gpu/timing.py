@@ -99,7 +99,7 @@ class Stopwatch:
         for queue in self._queues:
             queue.start.record(queue.enter())
         prepared.launch(launches)
-        used = self._used()
+        used = [queue for queue in self._queues if queue.used]
         for queue in used:
             queue.end.record(queue.enter())
         return self._slowest(used)
@@ -202,9 +202,6 @@ class Stopwatch:
     def _forget(self) -> None:
         for queue in self._queues:
             queue.used = False
-
-    def _used(self) -> list[Queue]:
-        return [queue for queue in self._queues if queue.used]
 
     def _slowest(self, queues: Sequence[Queue]) -> float:
         self.wait()

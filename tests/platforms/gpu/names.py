@@ -51,8 +51,9 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
     "collbench/implementations/nccl.py": {"self.comm": "nccl.NcclCommunicator"},
 }
 OPAQUE = {  # what is annotated Any and only handed on
-    *("arguments", "changes", "rest", "options", "token", "mine", "gather()", "topology()", "estimate.calls", "Call"),
-    *("_recipe()", "_refuse_old.slots", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
+    *("arguments", "changes", "rest", "options", "token", "mine", "topology()", "Call"),
+    *("estimate.calls", "launch.calls", "pattern_kernels()"),
+    *("_refuse_old.slots", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
     *("_handles()", "ask()", "comm", "action", "_bounded()", "outcome"),
 }
 RESULTS = {  # what functions, their items and attributes are

@@ -89,7 +89,7 @@ def outcome(platform: Any, name: str, case: Case) -> str:
     chosen = implementations()[name]
     try:
         chosen.refuse(case)
-        with platform.agreeing():
+        with platform.team.agreeing():
             prepared = chosen.prepare(case, platform)
         for seed in (1, 2):
             platform.fill(case, seed)

@@ -163,8 +163,8 @@ def test_the_checks_on_a_real_gpu_skip_it_with_the_reason_where_there_is_one_gpu
 def test_without_a_driver_or_with_several_processes_memory_is_ordinary(here: int, reason: str) -> None:
     machine = Machine(2)
     memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(here), 2, NBYTES, ("nvls",))
-    assert multicast.base == 0
-    assert multicast.reason.startswith(reason)
+    assert isinstance(multicast, str)
+    assert multicast.startswith(reason)
     assert len(machine.blocks) == here
     memory.free()
 
@@ -196,7 +196,7 @@ def test_whatever_call_fails_the_memory_is_ordinary_and_nothing_is_kept(
     library = with_switch(machine, monkeypatch, failing=failing)
     memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
     assert library.empty
-    assert multicast == gpu_multicast.Multicast(0, f"{library.failed}: system not yet initialized")
+    assert multicast == f"{library.failed}: system not yet initialized"
     assert sorted(machine.device_of(base) for base in memory.base) == [0, 1]
     memory.free()
     assert not machine.blocks
@@ -206,7 +206,7 @@ def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> Non
     machine = Machine(2)
     library = with_switch(machine, monkeypatch)
     memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
-    assert multicast.base
+    assert isinstance(multicast, int)
     assert len(library.calls) == STEPS
     assert {*library.calls} | {*UNDOING} == {*CALLS} - {"cuGetErrorString", "cuMemGetAddressRange_v2"}
     memory.free()
@@ -225,7 +225,7 @@ def test_memory_that_does_not_fit_in_the_sizes_of_a_switch_is_ordinary(monkeypat
     machine = Machine(2, free=NBYTES + 1000)
     library = with_switch(machine, monkeypatch)
     memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
-    assert multicast.reason == "cuMemCreate: out of memory"
+    assert multicast == "cuMemCreate: out of memory"
     assert library.empty
     memory.free()
 
@@ -244,7 +244,7 @@ def test_a_failure_of_cuda_itself_counts_as_one_of_the_driver(monkeypatch: pytes
 
     monkeypatch.setattr(cuda.runtime, "memset", failing_once)
     memory, multicast = gpu_multicast.allocate(cuda, range(2), 2, NBYTES, ("nvls",))
-    assert multicast.reason == "cudaErrorIllegalAddress: an illegal memory access was encountered"
+    assert multicast == "cudaErrorIllegalAddress: an illegal memory access was encountered"
     assert library.empty
     memory.free()
 

@@ -191,10 +191,9 @@ def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(fault: str, o
         assert platform.check(case, 1) is None
 
 
-def test_probe_peers_reports_each_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_peers_reports_each_direction() -> None:
     machine = Machine(3, without_peers={(0, 1)}, losing_stores={(1, 0)}, losing_copies={(2, 0)})
-    monkeypatch.setattr(discover, "load_cupy", machine.cupy)
-    found = discover._probed(range(3))
+    found = discover._probed(cuda.Cuda(machine.cupy()), range(3))
     machine.stop()
     assert len(found) == 6
     assert found[0, 1] == (False, "the driver offers no peer access")
