@@ -15,7 +15,7 @@ from collbench.platforms import platforms
 if TYPE_CHECKING:
     from collbench.runs import Entry, Filter, History
 
-SLOW = 500  # files read without an index that are worth a word
+SLOW = 500  # files to be read that are worth a word
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
 NAMED = 5  # broken files whose reasons are told; --json tells all
@@ -147,8 +147,6 @@ def _remark(history: "History", found: "list[Entry]", shown: "list[Entry]", as_j
         click.echo(f"broken: {text(each.path)}: {each.facts.broken}", err=True)
     if len(broken) > NAMED:
         click.echo(f"and {len(broken) - NAMED} more broken ones; --json says why", err=True)
-    if history.note and history.reads > SLOW:
-        click.echo(f"{history.note}, so all {history.reads} files were read", err=True)
 
 
 class _Reading:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,6 +27,8 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
 
 def _nonnegative(columns: Floats, target: Floats, weights: Floats) -> Floats:
     """For each curve the x >= 0 that makes the squares of `weights * (columns @ x - target)` least."""
+    from scipy.optimize import nnls  # takes a while to load
+
     scale = np.linalg.norm(columns, axis=1)  # or nnls takes bytes, which are many, for all that there is
     problems = zip(columns / scale[:, None, :] * weights[:, :, None], target * weights, strict=True)
     answer: Floats = np.array([nnls(matrix, right)[0] for matrix, right in problems]) / scale
