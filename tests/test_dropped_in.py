@@ -89,7 +89,7 @@ def read(source, hints):
             *("nccl", "gpu"),
             seconds=float(time) / 1e6,
             statistic="by hand",
-            wrong=None,
+            wrong_elements=None,
             printed={"row": row},
         )
         for row, (size, time) in enumerate(rows)

@@ -1,6 +1,7 @@
 """Where the time of an operation goes, as lines of a table."""
 
-from collbench.measurement import PARTS, Explanation
+from collbench.measurement import Explanation
+from collbench.tracks import PARTS
 from collbench.units import format_seconds
 
 LEGEND = (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from collbench.cli import _explain_table
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed
+from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Timed, Untimed
 from collbench.stats import percentile
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -134,7 +134,7 @@ def _factor(ratio: float) -> str:
 
 def _reason(result: Result) -> str:
     """Why there is no time."""
-    if isinstance(result, Skipped | Failed):
+    if isinstance(result, Untimed):
         return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
     return f"WRONG: {result.wrong}" if result.wrong else ""
 
@@ -148,7 +148,7 @@ def _halfwidth(result: Measurement | Reported) -> str:
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False) -> str:
     """One result; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
-    if isinstance(result, Skipped | Failed):
+    if isinstance(result, Untimed):
         return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     if isinstance(result, Explanation):
         return _explain_table.row(result)

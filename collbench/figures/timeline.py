@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from collbench.figures.curves import save
 from collbench.figures.styles import style
-from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
+from collbench.measurement import Explanation
+from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

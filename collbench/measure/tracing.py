@@ -12,9 +12,10 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
-from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Result, Skipped, Span, Track
+from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
 from collbench.platforms.roles import Logging, Moment, Platform, Prepared
+from collbench.tracks import PHASES, WAITED, Span, Track
 
 _ROUNDS = 15  # of which the typical one is shown
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.errors import RunFileError
-from collbench.measurement import Outcome, Result, Timed, timed
+from collbench.measurement import Result, Timed, timed
+from collbench.outcome import Outcome
 from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
 from collbench.runs.records import case_fields
 from collbench.units import visible

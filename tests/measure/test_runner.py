@@ -40,7 +40,7 @@ class ToyPlatform:
             self.running = name
 
         assert self.together, "what may fail on one process only runs where all learn of it"
-        return Prepared(launch, note=f"{name} note", estimate=3e-6)
+        return Prepared(launch, note=Note.of(f"{name} note"), estimate=3e-6)
 
     def time(self, prepared: Prepared, launches: int) -> float:
         prepared.launch(launches)
