@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collbench.cli._paths import PATH
 from collbench.errors import UsageError
 from collbench.platforms import platforms
 
@@ -22,7 +23,7 @@ NAMED = 5  # broken files whose reasons are told; --json tells all
 
 
 @click.command("runs")
-@click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
+@click.argument("folder", required=False, type=PATH, metavar="[FOLDER]")
 @click.option("--host", default="", metavar="HOST", help="Runs of this host, or of all that match, as in 'node*'.")
 @click.option("--op", default="", metavar="NAME[,NAME]", help="Runs with any of these collectives.")
 @click.option("--on", default="", metavar=_PLACES, help="Runs on this platform; model: predicted.")
