@@ -79,7 +79,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     assert session.path
     click.echo(f"run file: {session.path}")
     explained = [result for result in session.results if isinstance(result, Explanation)]
-    if any(each.tracks for each in explained):
+    if any(result.tracks for result in explained):
         for picture in timeline.draw(explained, session.path.parent, formats):
             click.echo(f"plot: {picture}")
         perfetto.write(explained, session.path.parent / "trace.json")

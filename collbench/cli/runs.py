@@ -87,13 +87,13 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
     chosen, reading = _filter(options), _Reading()
     history = History(folder, reading)
     reading.clear()
-    found = [entry for entry in history.entries if chosen(entry)]
-    shown = found[: options["limit"]]
+    matching = [entry for entry in history.entries if chosen(entry)]
+    shown = matching[: options["limit"]]
     if options["as_json"]:
-        click.echo(json.dumps([each.fields() for each in shown], indent=2))
+        click.echo(json.dumps([entry.fields() for entry in shown], indent=2))
     elif shown:
         _print(shown)
-    _remark(history, found, shown, options["as_json"])
+    _remark(history, matching, shown, options["as_json"])
 
 
 def _filter(options: dict[str, Any]) -> "Filter":
@@ -127,7 +127,7 @@ def _print(entries: "list[Entry]") -> None:
         click.secho(row, fg="red" if bad else None)
 
 
-def _remark(history: "History", found: "list[Entry]", shown: "list[Entry]", as_json: bool) -> None:
+def _remark(history: "History", matching: "list[Entry]", shown: "list[Entry]", as_json: bool) -> None:
     """On stderr: what the list does not say."""
     from collbench.runs.scan_folder import shown as text
 
@@ -138,14 +138,14 @@ def _remark(history: "History", found: "list[Entry]", shown: "list[Entry]", as_j
             "`collbench runs FOLDER` looks elsewhere",
             err=True,
         )
-    elif not found:
+    elif not matching:
         what = f"its {count} runs match" if count > 1 else "its one run matches"
         click.echo(f"nothing to list in {folder}: none of {what}", err=True)
-    elif len(shown) < len(found):
-        click.echo(f"{len(found) - len(shown)} older ones are left out; -n {len(found)} lists them too", err=True)
-    broken = [] if as_json else [each for each in shown if each.facts.broken]
-    for each in broken[:NAMED]:
-        click.echo(f"broken: {text(each.path)}: {each.facts.broken}", err=True)
+    elif len(shown) < len(matching):
+        click.echo(f"{len(matching) - len(shown)} older ones are left out; -n {len(matching)} lists them too", err=True)
+    broken = [] if as_json else [entry for entry in shown if entry.facts.broken]
+    for entry in broken[:NAMED]:
+        click.echo(f"broken: {text(entry.path)}: {entry.facts.broken}", err=True)
     if len(broken) > NAMED:
         click.echo(f"and {len(broken) - NAMED} more broken ones; --json says why", err=True)
 

@@ -105,15 +105,15 @@ def facts_of(run: Run) -> Facts:
 
 def medians_of(results: Iterable[Result | Timed]) -> Medians:
     """The figure to quote of each case that has one; of a case measured twice in a run, the later."""
-    found: Medians = {}
+    medians: Medians = {}
     for result in timed(results):
         if math.isfinite(result.typical) and result.typical > 0:
             platform = getattr(result, "platform", "")
             fields = case_fields(result.case)
             nbytes = fields.pop("nbytes")
             curve = " ".join(map(str, (*fields.values(), result.implementation, platform)))
-            found.setdefault(curve, {})[nbytes] = result.typical
-    return found
+            medians.setdefault(curve, {})[nbytes] = result.typical
+    return medians
 
 
 def word(text: str) -> str:

@@ -17,12 +17,12 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
     """
     fitted, weights = seconds, np.ones_like(seconds)
     for _ in range(_ROUNDS):
-        found = _nonnegative(terms / fitted[:, :, None], 1 + np.log(seconds / fitted), np.sqrt(weights))
-        fitted = np.maximum((terms @ found[:, :, None])[:, :, 0], 0.1 * seconds)
+        coefficients = _nonnegative(terms / fitted[:, :, None], 1 + np.log(seconds / fitted), np.sqrt(weights))
+        fitted = np.maximum((terms @ coefficients[:, :, None])[:, :, 0], 0.1 * seconds)
         off = np.abs(np.log(seconds / fitted))
         width = np.maximum(1.4826 * np.median(off, axis=1, keepdims=True), 1e-9)
         weights = np.minimum(1, _HUBER * width / np.maximum(off, 1e-300))
-    return found
+    return coefficients
 
 
 def _nonnegative(columns: Floats, target: Floats, weights: Floats) -> Floats:
