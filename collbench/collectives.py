@@ -18,6 +18,14 @@ REDUCED = -1  # as a source: the reduction over all ranks
 Move = tuple[int, int, int]  # receive block, source rank (or REDUCED), block of the source's send buffer
 
 
+def _one(ranks: int) -> int:
+    return 1
+
+
+def _all(ranks: int) -> int:
+    return ranks
+
+
 @dataclass(frozen=True)
 class Collective:
     """One collective operation, as data.
@@ -28,23 +36,15 @@ class Collective:
     """
 
     name: str
-    aliases: tuple[str, ...]
-    sharded: bool
-    reduces: bool
-    rooted: bool
-    send_blocks: Callable[[int], int]
-    receive_blocks: Callable[[int], int]
     bus_factor: Callable[[int], float]
     moves: Callable[[int, int, int], list[Move]]
-    in_place: Callable[[int, int], tuple[int, int]] | None
-
-
-def _one(ranks: int) -> int:
-    return 1
-
-
-def _each(ranks: int) -> int:
-    return ranks
+    aliases: tuple[str, ...] = ()
+    sharded: bool = False
+    reduces: bool = False
+    rooted: bool = False
+    send_blocks: Callable[[int], int] = _one
+    receive_blocks: Callable[[int], int] = _one
+    in_place: Callable[[int, int], tuple[int, int]] | None = None
 
 
 def _others(ranks: int) -> float:
@@ -61,11 +61,7 @@ COLLECTIVES = {
         Collective(
             name="allreduce",
             aliases=("all_reduce",),
-            sharded=False,
             reduces=True,
-            rooted=False,
-            send_blocks=_one,
-            receive_blocks=_one,
             bus_factor=lambda ranks: 2 * (ranks - 1) / ranks,
             moves=lambda rank, ranks, root: [(0, REDUCED, 0)],
             in_place=_same_place,
@@ -73,11 +69,7 @@ COLLECTIVES = {
         Collective(
             name="broadcast",
             aliases=("bcast",),
-            sharded=False,
-            reduces=False,
             rooted=True,
-            send_blocks=_one,
-            receive_blocks=_one,
             bus_factor=lambda ranks: 1.0,
             moves=lambda rank, ranks, root: [(0, root, 0)],
             in_place=_same_place,
@@ -86,10 +78,7 @@ COLLECTIVES = {
             name="allgather",
             aliases=("all_gather",),
             sharded=True,
-            reduces=False,
-            rooted=False,
-            send_blocks=_one,
-            receive_blocks=_each,
+            receive_blocks=_all,
             bus_factor=_others,
             moves=lambda rank, ranks, root: [(peer, peer, 0) for peer in range(ranks)],
             in_place=lambda rank, ranks: (rank, 0),
@@ -99,21 +88,15 @@ COLLECTIVES = {
             aliases=("reduce_scatter",),
             sharded=True,
             reduces=True,
-            rooted=False,
-            send_blocks=_each,
-            receive_blocks=_one,
+            send_blocks=_all,
             bus_factor=_others,
             moves=lambda rank, ranks, root: [(0, REDUCED, rank)],
             in_place=lambda rank, ranks: (0, rank),
         ),
         Collective(
             name="reduce",
-            aliases=(),
-            sharded=False,
             reduces=True,
             rooted=True,
-            send_blocks=_one,
-            receive_blocks=_one,
             bus_factor=lambda ranks: 1.0,
             moves=lambda rank, ranks, root: [(0, REDUCED, 0)] if rank == root else [],
             in_place=_same_place,
@@ -122,34 +105,26 @@ COLLECTIVES = {
             name="alltoall",
             aliases=("all_to_all",),
             sharded=True,
-            reduces=False,
-            rooted=False,
-            send_blocks=_each,
-            receive_blocks=_each,
+            send_blocks=_all,
+            receive_blocks=_all,
             bus_factor=_others,
             moves=lambda rank, ranks, root: [(peer, peer, rank) for peer in range(ranks)],
             in_place=_same_place,
         ),
         Collective(
             name="gather",
-            aliases=(),
             sharded=True,
-            reduces=False,
             rooted=True,
-            send_blocks=_one,
-            receive_blocks=_each,
+            receive_blocks=_all,
             bus_factor=_others,
             moves=lambda rank, ranks, root: [(p, p, 0) for p in range(ranks)] if rank == root else [],
             in_place=lambda rank, ranks: (rank, 0),
         ),
         Collective(
             name="scatter",
-            aliases=(),
             sharded=True,
-            reduces=False,
             rooted=True,
-            send_blocks=_each,
-            receive_blocks=_one,
+            send_blocks=_all,
             bus_factor=_others,
             moves=lambda rank, ranks, root: [(0, root, rank)],
             in_place=lambda rank, ranks: (0, rank),
@@ -157,14 +132,8 @@ COLLECTIVES = {
         Collective(
             name="sendrecv",
             aliases=("send_recv",),
-            sharded=False,
-            reduces=False,
-            rooted=False,
-            send_blocks=_one,
-            receive_blocks=_one,
             bus_factor=lambda ranks: 1.0,
             moves=lambda rank, ranks, root: [(0, (rank - 1) % ranks, 0)],
-            in_place=None,
         ),
     )
 }

@@ -9,7 +9,9 @@ CollbenchError             what a user can act on; the command line prints it as
 └── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class CollbenchError(Exception):
@@ -48,3 +50,12 @@ class Unsupported(CollbenchError):
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """The error for a name that is in no registry, listing the ones that are."""
     return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(choices)}")
+
+
+@contextmanager
+def writing(path: Path, option: str, kind: type[CollbenchError] = UsageError) -> Iterator[None]:
+    """Around what writes a file that the user named by that option: an error of that kind if it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"cannot write {path}: {error.strerror}; choose another {option}") from None

@@ -4,12 +4,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from collbench import stats
 from collbench.cases import Case
 from collbench.note import NO_NOTE, Note
+from collbench.outcome import Outcome
+from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 
 
 @dataclass(frozen=True)
@@ -28,27 +29,14 @@ class Mismatch:
         return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
 
 
-class Outcome(Enum):
-    """What became of a case."""
-
-    OK = "ok"
-    WRONG = "wrong"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    PREDICTED = "predicted"
-
-    @property
-    def bad(self) -> bool:
-        """Whether something is broken."""
-        return self in (Outcome.WRONG, Outcome.FAILED)
-
-
 @dataclass(frozen=True)
 class CaseResult:
     """A case by one implementation: what all rows of a run have in common."""
 
     case: Case
     implementation: str
+
+    usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
 
     @property
     def wrong(self) -> str:
@@ -58,7 +46,7 @@ class CaseResult:
     @property
     def outcome(self) -> Outcome:
         """What became of it."""
-        return Outcome.WRONG if self.wrong else Outcome.OK
+        return Outcome.WRONG if self.wrong else self.usual
 
 
 @dataclass(frozen=True)
@@ -152,29 +140,23 @@ class Measurement(Observed):
 
 
 @dataclass(frozen=True)
-class Skipped(CaseResult):
+class Untimed(CaseResult):
+    """A case without a time, and why."""
+
+    platform: str
+    reason: str
+
+
+class Skipped(Untimed):
     """An implementation that cannot do this case, and why."""
 
-    platform: str
-    reason: str
-
-    @property
-    def outcome(self) -> Outcome:
-        """Always the same."""
-        return Outcome.SKIPPED
+    usual = Outcome.SKIPPED
 
 
-@dataclass(frozen=True)
-class Failed(CaseResult):
+class Failed(Untimed):
     """A case that crashed or hung, and how."""
 
-    platform: str
-    reason: str
-
-    @property
-    def outcome(self) -> Outcome:
-        """Always the same."""
-        return Outcome.FAILED
+    usual = Outcome.FAILED
 
 
 @dataclass(frozen=True)
@@ -187,11 +169,7 @@ class Prediction(Timed):
     algorithm: str = ""  # that the library would choose
     protocol: str = ""
     platform: str = "model"
-
-    @property
-    def outcome(self) -> Outcome:
-        """Always the same."""
-        return Outcome.PREDICTED
+    usual = Outcome.PREDICTED
 
     @property
     def typical(self) -> float:
@@ -230,36 +208,6 @@ class Reported(Observed):
         return self.samples or (self.seconds,)
 
 
-WAITED, MOVED, ADDED, PUBLISHED = "waited", "moved", "added", "published"
-PHASES = (WAITED, MOVED, ADDED, PUBLISHED)
-"""What a rank does in an operation: wait for another; move bytes; add, and move what is added; let others see it."""
-LAUNCH = "launch"
-PARTS = (LAUNCH, *PHASES)
-"""Everything that an operation's time can go to."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """Part of a track: a phase, when it began after the track did, and how long it took; both in seconds."""
-
-    phase: str
-    start: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Track:
-    """What one block of a rank did in one operation (a host-driven rank has one block)."""
-
-    rank: int
-    block: int
-    start: float  # seconds, by a clock that all ranks share
-    seconds: float
-    spent: Mapping[str, float]  # seconds by phase
-    spans: tuple[Span, ...]  # in order
-    lost: int = 0  # spans that found no room in the log; `spent` has them
-
-
 @dataclass(frozen=True)
 class Explanation(CaseResult):
     """Where the time of a checked operation went."""
@@ -270,22 +218,14 @@ class Explanation(CaseResult):
     tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
     note: Note = NO_NOTE
 
-    def longest(self) -> list[Track]:
-        """For each rank the track that lasted longest: the one its result was waited for."""
-        ranks = {track.rank: track for track in sorted(self.tracks, key=lambda track: track.seconds)}
-        return [ranks[rank] for rank in sorted(ranks)]
-
     def spent(self, part: str) -> float:
-        """Seconds in a phase, the mean over the ranks' longest tracks; or LAUNCH, in none of them.
+        """Seconds in a phase, the mean over the ranks; or LAUNCH, in none of them.  NaN without tracks.
 
-        LAUNCH is what comes before a kernel starts, after it ends and between operations.  NaN without tracks.
+        LAUNCH is what comes before a kernel starts, after it ends and between operations.
         """
-        if not self.tracks:
-            return math.nan
         if part == LAUNCH:
-            return max(0.0, self.traced - sum(map(self.spent, PHASES)))
-        tracks = self.longest()
-        return sum(track.spent[part] for track in tracks) / len(tracks)
+            return max(0.0, self.traced - sum(map(self.spent, PHASES))) if self.tracks else math.nan
+        return mean_spent(self.tracks, part)
 
     def share(self, part: str) -> float:
         """Of all parts together; 0 where the clock saw no time pass, NaN without tracks."""
@@ -303,9 +243,7 @@ Result = Measurement | Reported | Skipped | Failed | Explanation | Prediction
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
     """Those that have a time: what was measured or reported and is right, and what is predicted."""
-    for result in results:
-        if isinstance(result, Prediction) or (isinstance(result, Observed) and result.right):
-            yield result
+    return (one for one in results if isinstance(one, Prediction) or (isinstance(one, Observed) and one.right))
 
 
 def observed(results: Iterable[Result]) -> Iterator[Observed]:

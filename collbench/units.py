@@ -41,9 +41,9 @@ def format_rate(rate: float) -> str:
 
 def printable(text: str) -> str:
     """With an escape for each character that no line of text should hold; what it was can be told."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def visible(text: str) -> str:
     """With a sign for each of them: controls, halves of a pair, changes of direction."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

@@ -18,6 +18,8 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "datatypes",
     "note",
     "cases",
+    "outcome",
+    "tracks",
     "measurement",
     "topology",
     "runs",

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from collbench.measurement import PARTS, Explanation, Measurement
+from collbench.measurement import Explanation, Measurement
 from collbench.runs.file import read
+from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size
 from tests.conftest import ROOT
 from tests.model import closed_forms as forms

@@ -4,21 +4,8 @@ import math
 
 import pytest
 
-from collbench.measurement import (
-    ADDED,
-    LAUNCH,
-    MOVED,
-    PARTS,
-    PHASES,
-    PUBLISHED,
-    WAITED,
-    Explanation,
-    Prediction,
-    Reported,
-    Track,
-    observed,
-    timed,
-)
+from collbench.measurement import Explanation, Prediction, Reported, observed, timed
+from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
 from tests.conftest import case, measurement
 
 

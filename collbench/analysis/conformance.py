@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from collbench.measurement import Outcome, Result, Skipped
+from collbench.measurement import Result, Skipped
+from collbench.outcome import Outcome
 
 Pair = tuple[str, str]  # implementation, collective
 

@@ -53,15 +53,15 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
     for result in timed(results):
         kind = result.case.kind
         groups.setdefault((kind, result.implementation), {})[result.case.nbytes] = result
-    found = []
+    pairs = []
     for (kind, challenger), times in groups.items():
         for library in libraries:
             reference = groups.get((kind, library), {})
             sizes = sorted(times.keys() & reference.keys())
             if challenger not in libraries and len(sizes) > 1:
                 speedups = [(size, reference[size].typical / times[size].typical) for size in sizes]
-                found.append(Contest(times[sizes[-1]].case, library, challenger, speedups))
-    return found
+                pairs.append(Contest(times[sizes[-1]].case, library, challenger, speedups))
+    return pairs
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
@@ -87,7 +87,7 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     """
     known = implementations()
     every = [result for result in timed(results) if result.case.nbytes]
-    own = [each for each in every if each.implementation not in known or not known[each.implementation].uses()]
+    own = [result for result in every if result.implementation not in known or not known[result.implementation].uses()]
     return own or every
 
 

@@ -50,7 +50,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         _same(settings),
         "-I is without effect: the run files have all samples" if options["percentiles"] else "",
     ]
-    paths = [each.path for each in session.sessions]
+    paths = [one.path for one in session.sessions]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     try:
         with started(session):
@@ -63,7 +63,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         )
         return INTERRUPTED
     _close([path for path in paths if path], options["plot"])
-    return max(exit_status(each.results) for each in session.sessions)
+    return max(exit_status(one.results) for one in session.sessions)
 
 
 def _texts(options: Mapping[str, Any]) -> list[str]:
@@ -94,14 +94,14 @@ def to_setting(text: str) -> Setting:
         raise UsageError(f"--ab {text!r}: {error}; close the quotes") from None
     changes: dict[str, str | None] = {}
     for word in words:
-        if not (found := _WORD.fullmatch(word)):
+        if not (match := _WORD.fullmatch(word)):
             raise UsageError(f"--ab {word!r} sets no variable; {_FORM}")
-        name = found["unset"] or found["name"]
+        name = match["unset"] or match["name"]
         if name in _OURS:
             raise UsageError(f"--ab cannot set {name}: collbench sets it itself")
         if name in changes:
             raise UsageError(f"--ab {text!r} names {name} twice; leave one out")
-        changes[name] = None if found["unset"] else found["value"]
+        changes[name] = None if match["unset"] else match["value"]
     return Setting(tuple(changes.items()))
 
 
@@ -160,9 +160,9 @@ def _close(paths: Sequence[Path], plot: bool) -> None:
 
 def summary(base: Run, new: Run) -> str:
     """What `collbench compare` finds: intervals for all rows together, not one doubt a row."""
-    found = compare(base, new)
-    if not found.rows:
+    comparison = compare(base, new)
+    if not comparison.rows:
         return "no row has a time under both settings"
-    rows = f"{len(found.rows)} row{'s' if len(found.rows) > 1 else ''}"
-    typical = median(row.ratio for row in found.rows)
-    return f"B against A, {rows}: {gate.tally(found)}; typical B / A {typical:.3f}x"
+    rows = f"{len(comparison.rows)} row{'s' if len(comparison.rows) > 1 else ''}"
+    typical = median(row.ratio for row in comparison.rows)
+    return f"B against A, {rows}: {gate.tally(comparison)}; typical B / A {typical:.3f}x"

@@ -11,9 +11,9 @@ import click
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
-from collbench.analysis.compare.verdicts import Row, Together
+from collbench.analysis.compare.verdicts import Judged, Row, Together
 from collbench.runs.records import case_fields
-from collbench.units import format_seconds, format_size, printable
+from collbench.units import format_seconds, printable
 
 LEGEND = (
     "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"
@@ -28,130 +28,107 @@ COLUMNS = (
 )
 
 
-def _table(found: Sequence[Comparison]) -> None:
-    for each in found:
-        for line in (*_head(each), *_rows(each), *_tail(each)):
+def _table(comparisons: Sequence[Comparison]) -> None:
+    for comparison in comparisons:
+        for line in (*_head(comparison), *_rows(comparison), *_tail(comparison)):
             click.echo(line)
         click.echo()
-    if any(each.together for each in found):
+    if any(comparison.together for comparison in comparisons):
         click.echo(_TOGETHER)
-    click.echo(LEGEND.format(confidence=100 * found[0].confidence, margin=100 * found[0].margin))
+    click.echo(LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin))
 
 
-def _head(found: Comparison) -> Iterator[str]:
+def _head(comparison: Comparison) -> Iterator[str]:
     """The runs, and what differs but for the times."""
-    for word, run in (("BASE", found.base), ("NEW", found.new)):
+    for word, run in (("BASE", comparison.base), ("NEW", comparison.new)):
         started = printable(run.header.started)
         cut = "" if run.complete else ", cut off"
         yield f"{word:<4}  {run.path}" + (f", {started}" if started else "") + cut
-    for name, one, other in found.differences[:_DIFFERENCES]:
+    for name, one, other in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {one} -> {other}"
-    if len(found.differences) > _DIFFERENCES:
-        yield f"differs: {len(found.differences) - _DIFFERENCES} more (--format json has all)"
-    yield from (f"note: {remark}" for remark in found.remarks)
+    if len(comparison.differences) > _DIFFERENCES:
+        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--format json has all)"
+    yield from (f"note: {remark}" for remark in comparison.remarks)
 
 
-def _rows(found: Comparison) -> Iterator[str]:
-    kinds: dict[str, list[Row]] = {}
-    for row in found.rows:
-        kinds.setdefault(row.base.case.title, []).append(row)
-    for kind, rows in kinds.items():
+def _rows(comparison: Comparison) -> Iterator[str]:
+    judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
+    for kind in dict.fromkeys(row.case.title for row in comparison.rows):
         yield from ("", kind)
-        head = {"size": "size", "name": "", "base": "base", "new": "new"}
-        yield _ROW.format(**head, ratio="ratio", interval="interval", verdict="verdict")
-        yield from map(_row, rows)
-        yield from (_together(each) for each in found.together if each.case.title == kind)
+        head = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")}
+        yield _ROW.format(**head, name="")
+        yield from (_row(row) for row in judged if row.case.title == kind)
 
 
-def _row(row: Row) -> str:
+def _row(row: Row | Together) -> str:
+    before, after, remark = (row.before, row.after, row.remark) if isinstance(row, Row) else (None, None, "")
     return _ROW.format(
-        size=format_size(row.base.case.nbytes),
-        name=printable(row.base.implementation),
-        base=format_seconds(row.before),
-        new=format_seconds(row.after),
+        size=gate.sizes(row),
+        name=printable(row.implementation),
+        base="" if before is None else format_seconds(before),
+        new="" if after is None else format_seconds(after),
         ratio=f"{row.ratio:.3f}x",
         interval=gate.span(row),
-        verdict=row.verdict.value + (f": {row.remark}" if row.remark else ""),
+        verdict=row.verdict.value + (f": {remark}" if remark else ""),
     )
 
 
-def _together(each: Together) -> str:
-    return _ROW.format(
-        size=gate.sizes(each),
-        name=printable(each.implementation),
-        base="",
-        new="",
-        ratio=f"{each.ratio:.3f}x",
-        interval=gate.span(each),
-        verdict=each.verdict.value,
-    )
-
-
-def _tail(found: Comparison) -> Iterator[str]:
-    if found.unmatched:
+def _tail(comparison: Comparison) -> Iterator[str]:
+    if comparison.unmatched:
         yield from ("", "not compared")
-        regressed = sorted(found.unmatched, key=lambda each: not each.regression)
-        for each in regressed[:_UNMATCHED]:
-            yield f"  {gate.name(each)}: {gate.message(each)}" + (" (a regression)" if each.regression else "")
-        if len(regressed) > _UNMATCHED:
-            yield f"  {len(regressed) - _UNMATCHED} more (--format json has all)"
-    yield from ("", f"rows: {gate.tally(found)}")
+        rows = sorted(comparison.unmatched, key=lambda row: not row.regression)
+        for row in rows[:_UNMATCHED]:
+            yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
+        if len(rows) > _UNMATCHED:
+            yield f"  {len(rows) - _UNMATCHED} more (--format json has all)"
+    yield from ("", f"rows: {gate.tally(comparison)}")
 
 
-def _csv(found: Sequence[Comparison]) -> None:
+def _csv(comparisons: Sequence[Comparison]) -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for each in found:
-        runs = {"base": str(each.base.path), "new": str(each.new.path)}
-        writer.writerows(runs | _fields(row) for row in each.rows)
-        writer.writerows(runs | _unmatched_fields(row) for row in each.unmatched)
+    for comparison in comparisons:
+        runs = _paths(comparison)
+        writer.writerows(runs | _fields(row) for row in comparison.rows)
+        writer.writerows(runs | _unmatched_fields(row) for row in comparison.unmatched)
 
 
-def _json(found: Sequence[Comparison]) -> None:
-    comparisons = [
-        {
-            "base": str(each.base.path),
-            "new": str(each.new.path),
-            "margin": each.margin,
-            "confidence": each.confidence,
-            "differences": [difference._asdict() for difference in each.differences],
-            "remarks": list(each.remarks),
-            "rows": [_fields(row) for row in each.rows],
-            "all_sizes": [_together_fields(kind) for kind in each.together],
-            "not_compared": [_unmatched_fields(row) for row in each.unmatched],
-            "regressions": len(each.regressions),
-            "inconclusive": len(each.hidden),
+def _json(comparisons: Sequence[Comparison]) -> None:
+    records = [
+        _paths(comparison)
+        | {
+            "margin": comparison.margin,
+            "confidence": comparison.confidence,
+            "differences": [difference._asdict() for difference in comparison.differences],
+            "remarks": list(comparison.remarks),
+            "rows": [_fields(row) for row in comparison.rows],
+            "all_sizes": [_together_fields(row) for row in comparison.together],
+            "not_compared": [_unmatched_fields(row) for row in comparison.unmatched],
+            "regressions": len(comparison.regressions),
+            "inconclusive": len(comparison.hidden),
         }
-        for each in found
+        for comparison in comparisons
     ]
-    click.echo(json.dumps({"comparisons": comparisons, "gate": gate.status(found)}, indent=2, allow_nan=False))
+    click.echo(json.dumps({"comparisons": records, "gate": gate.status(comparisons)}, indent=2, allow_nan=False))
+
+
+def _paths(comparison: Comparison) -> dict[str, Any]:
+    return {"base": str(comparison.base.path), "new": str(comparison.new.path)}
 
 
 def _fields(row: Row) -> dict[str, Any]:
-    low, high = (end if end == end else None for end in row.interval)
-    return case_fields(row.base.case) | {
-        "implementation": row.base.implementation,
-        "base_seconds": row.before,
-        "new_seconds": row.after,
-        "ratio": row.ratio,
-        "low": low,
-        "high": high,
-        "verdict": row.verdict.value,
-        "remark": row.remark,
-    }
+    times = {"implementation": row.implementation, "base_seconds": row.before, "new_seconds": row.after}
+    return case_fields(row.case) | times | _judged_fields(row) | {"remark": row.remark}
 
 
-def _together_fields(each: Together) -> dict[str, Any]:
-    kind = {name: value for name, value in case_fields(each.case).items() if name != "nbytes"}
-    low, high = each.interval
-    return kind | {
-        "implementation": each.implementation,
-        "sizes": each.sizes,
-        "ratio": each.ratio,
-        "low": low,
-        "high": high,
-        "verdict": each.verdict.value,
-    }
+def _together_fields(row: Together) -> dict[str, Any]:
+    kind = {name: value for name, value in case_fields(row.case).items() if name != "nbytes"}
+    return kind | {"implementation": row.implementation, "sizes": row.sizes} | _judged_fields(row)
+
+
+def _judged_fields(row: Judged) -> dict[str, Any]:
+    low, high = (end if end == end else None for end in row.interval)  # NaN is no JSON
+    return {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
 
 
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:

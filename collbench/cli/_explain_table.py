@@ -1,6 +1,7 @@
 """Where the time of an operation goes, as lines of a table."""
 
-from collbench.measurement import PARTS, Explanation
+from collbench.measurement import Explanation
+from collbench.tracks import PARTS
 from collbench.units import format_seconds
 
 LEGEND = (
@@ -14,7 +15,7 @@ _ROW = "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {publ
 
 def heading() -> str:
     """The names of the columns."""
-    names = {each: each for each in ("time", *PARTS, "tracing")}
+    names = {name: name for name in ("time", *PARTS, "tracing")}
     return _ROW.format(name="", **names, note="").rstrip()
 
 

@@ -143,11 +143,11 @@ def _sampling(options: Mapping[str, Any]) -> Sampling:
 def _names(text: str, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
     if text == "all":
         return tuple(registry.values())
-    found = {find(name.strip()): name.strip() for name in text.split(",")}
-    for each, name in found.items():
-        if each not in registry.values():
+    named = {find(name.strip()): name.strip() for name in text.split(",")}
+    for value, name in named.items():
+        if value not in registry.values():
             raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
-    return tuple(found)
+    return tuple(named)
 
 
 def default_folder(sweep: Sweep, where: str = "") -> Path:

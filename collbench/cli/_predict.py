@@ -68,20 +68,20 @@ def _all_of_a_node(system: System, nodes: int | None, ranks: int | None, _: None
     return whole.part(ranks)
 
 
-def _ranks_a_node(system: System, nodes: int | None, ranks: int | None, each: int) -> System:
+def _ranks_a_node(system: System, nodes: int | None, ranks: int | None, own: int) -> System:
     """The same GPUs of every node."""
-    if each > system.gpus:
+    if own > system.gpus:
         raise UsageError(
-            f"--ranks-per-node {each} is more than the {system.gpus} GPUs of a node of {system.name}; "
+            f"--ranks-per-node {own} is more than the {system.gpus} GPUs of a node of {system.name}; "
             f"choose from 1 to {system.gpus}"
         )
-    count = nodes or (ceil(ranks / each) if ranks else system.nodes)
-    if ranks not in (None, count * each):
+    count = nodes or (ceil(ranks / own) if ranks else system.nodes)
+    if ranks not in (None, count * own):
         raise UsageError(
-            f"--ranks {ranks} is not --ranks-per-node {each} on {count} node{'s' if count > 1 else ''}; "
-            f"give --ranks {count * each}, or leave it out"
+            f"--ranks {ranks} is not --ranks-per-node {own} on {count} node{'s' if count > 1 else ''}; "
+            f"give --ranks {count * own}, or leave it out"
         )
-    return system.of(1).part(each).of(count)
+    return system.of(1).part(own).of(count)
 
 
 def predict(system: System, options: Mapping[str, Any], measuring: Iterable[str] = ()) -> int:

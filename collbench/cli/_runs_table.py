@@ -1,6 +1,6 @@
 """The list of runs as aligned lines; what is short of room shrinks and then goes, but a path stays whole."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ COLUMNS = (
 
 def lines(entries: Sequence[Entry], width: int | None = None) -> list[str]:
     """A heading and a line for each run, at most `width` characters wide where that is possible."""
-    columns = [each for each in COLUMNS if not each.least or any(map(each.text, entries))]
+    columns = [column for column in COLUMNS if not column.least or any(map(column.text, entries))]
     texts = {column.name: [column.name, *map(column.text, entries)] for column in columns}
     widths = {name: max(map(len, column)) for name, column in texts.items()}
     if width is not None:
@@ -50,7 +50,7 @@ def notes(entry: Entry) -> list[str]:
     if facts.broken:
         return ["broken"]
     said = ["predicted"] if "model" in facts.platforms else []
-    said += [each for each in (facts.tool, facts.setting) if each]
+    said += [word for word in (facts.tool, facts.setting) if word]
     said += [f"{count} {word}" for count, word in ((facts.wrong, "wrong"), (facts.failed, "failed")) if count]
     return said + ([] if facts.complete else ["incomplete"])
 
@@ -59,19 +59,23 @@ def _fit(columns: list[Column], widths: dict[str, int], width: int) -> list[Colu
     """Shrink, the widest first; where that does not do, leave columns out."""
     left = list(columns)
     for turn in sorted({column.turn for column in columns}):
-        left = [each for each in left if not each.turn or each.turn >= turn]
-        least = sum(min(each.least or widths[each.name], widths[each.name]) + len(GAP) for each in left) - len(GAP)
-        if least <= width:
+        left = [column for column in left if not column.turn or column.turn >= turn]
+        if _line(min(column.least or widths[column.name], widths[column.name]) for column in left) <= width:
             break
     else:
-        left = [each for each in left if not each.turn]
-    shrinkable = [each for each in left if each.least]
-    while shrinkable and sum(widths[each.name] + len(GAP) for each in left) - len(GAP) > width:
-        widest = max(shrinkable, key=lambda each: widths[each.name] - (each.least or 0))
+        left = [column for column in left if not column.turn]
+    shrinkable = [column for column in left if column.least]
+    while shrinkable and _line(widths[column.name] for column in left) > width:
+        widest = max(shrinkable, key=lambda column: widths[column.name] - (column.least or 0))
         if widths[widest.name] <= (widest.least or 0):
             break
         widths[widest.name] -= 1
     return left
+
+
+def _line(widths: Iterable[int]) -> int:
+    """The width of a line of such columns."""
+    return sum(width + len(GAP) for width in widths) - len(GAP)
 
 
 def _cut(text: str, width: int) -> str:

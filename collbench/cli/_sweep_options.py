@@ -23,7 +23,7 @@ HERE = click.Option(
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     """These options, in the order of `sweep`; those in `defaults` with another default than there."""
-    return [_with(each, defaults) for name, each in _OPTIONS.items() if name in names or name in defaults]
+    return [_with(option, defaults) for name, option in _OPTIONS.items() if name in names or name in defaults]
 
 
 def _with(option: click.Option, defaults: dict[str, Any]) -> click.Parameter:

@@ -54,7 +54,7 @@ def _show(session: Session, spread: bool) -> None:
 def _fastest(session: Session) -> None:
     """Who wins from which size on; one implementation alone has no rivals."""
     own = rivals(session.results)
-    alone = len({each.implementation for each in own}) < 2
+    alone = len({result.implementation for result in own}) < 2
     for case, ranges in [] if alone else winners(own):
         told = [f"{name} {_span(first, last)}" for first, last, name in ranges]
         click.echo(f"\nfastest, {case.title}: {'; '.join(told)}")

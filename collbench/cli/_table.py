@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from collbench.cli import _explain_table
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped, Timed
+from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Timed, Untimed
 from collbench.stats import percentile
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -30,40 +30,29 @@ _PAIRED = (
 )
 _LABEL = 18  # characters of a setting's name in a row
 _CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
-
-
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
 def heading(library: str, spread: bool = False, estimates: bool = False) -> str:
     """The names of the columns; `spread` adds the percentiles of the samples, `estimates` what the library expects."""
     return _ROW.format(
-        size="size",
-        name="",
-        time="time",
+        **_names(library),
         interval="± 95 %",
         spread="".join(f"{name:>9} " for name in _SPREAD) if spread else "",
         estimate=f"{'estimate':>9} " if estimates else "",
-        algbw="algbw",
-        busbw="busbw",
-        ratio=f"vs {library}" if library else "",
         check="check",
     )
 
 
 def expected_heading(library: str) -> str:
     """The same for predictions."""
-    return _EXPECTED.format(
-        size="size",
-        name="",
-        time="time",
-        band="nine in ten",
-        algbw="algbw",
-        busbw="busbw",
-        ratio=f"vs {library}" if library else "",
-        how="algorithm",
-        check="",
-    ).rstrip()
+    return _EXPECTED.format(**_names(library), band="nine in ten", how="algorithm", check="").rstrip()
+
+
+def _names(library: str) -> dict[str, str]:
+    """Of the columns that measurements and predictions have in common."""
+    names = {name: name for name in ("size", "time", "algbw", "busbw")}
+    return names | {"name": "", "ratio": f"vs {library}" if library else ""}
 
 
 def change_heading() -> str:
@@ -96,8 +85,8 @@ def label(letter: str, setting: str) -> str:
 
 def paired_heading() -> str:
     """The names of the columns where two settings are measured in turn."""
-    names = {each: each for each in ("size", "time", "algbw", "busbw", "check")}
-    return _PAIRED.format(**names, name="", label="setting", interval="± 95 %", ratio="B / A", spread="rounds")
+    names = _names("") | {"ratio": "B / A"}
+    return _PAIRED.format(**names, label="setting", interval="± 95 %", spread="rounds", check="check")
 
 
 def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Sequence[float]) -> Iterator[str]:
@@ -114,15 +103,11 @@ def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Se
             yield f"{size:>9}  {implementation:<16} {name:<{_LABEL}} {_reason(result)}"
             continue
         told = ratios if number else ()
+        ratio = f"{_factor(percentile(told, 50))}x" if told else ""
         yield _PAIRED.format(
-            size=size,
-            name=implementation,
+            **_cells(result) | {"size": size, "name": implementation, "ratio": ratio},
             label=name,
-            time=format_seconds(result.typical),
             interval=_halfwidth(result),
-            algbw=format_rate(result.algbw),
-            busbw=format_rate(result.busbw),
-            ratio=f"{_factor(percentile(told, 50))}x" if told else "",
             spread=f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else "",
             check=_joined("ok", result),
         )
@@ -134,7 +119,7 @@ def _factor(ratio: float) -> str:
 
 def _reason(result: Result) -> str:
     """Why there is no time."""
-    if isinstance(result, Skipped | Failed):
+    if isinstance(result, Untimed):
         return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
     return f"WRONG: {result.wrong}" if result.wrong else ""
 
@@ -148,28 +133,33 @@ def _halfwidth(result: Measurement | Reported) -> str:
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False) -> str:
     """One result; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
-    if isinstance(result, Skipped | Failed):
+    if isinstance(result, Untimed) or result.wrong:
         return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     if isinstance(result, Explanation):
         return _explain_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
-    if result.wrong:
-        return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.implementation:<16} {_joined('no time', result)}"
+    percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []
     return _ROW.format(
-        size=size,
-        name=result.implementation,
-        time=format_seconds(result.typical),
+        **_cells(result, library),
         interval=_halfwidth(result),
-        spread="".join(f"{format_seconds(result.percentile(each)):>9} " for each in _SPREAD.values()) if spread else "",
+        spread="".join(f"{seconds:>9} " for seconds in percentiles),
         estimate=f"{_estimate(result):>9} " if estimates else "",
-        algbw=format_rate(result.algbw),
-        busbw=format_rate(result.busbw),
-        ratio=_ratio(result, library),
         check=_joined(_check(result), result),
     )
+
+
+def _cells(result: Timed, library: Timed | None = None) -> dict[str, str]:
+    return {
+        "size": format_size(result.case.nbytes),
+        "name": result.implementation,
+        "time": format_seconds(result.typical),
+        "algbw": format_rate(result.algbw),
+        "busbw": format_rate(result.busbw),
+        "ratio": _ratio(result, library),
+    }
 
 
 def _joined(check: str, result: Timed) -> str:
@@ -192,17 +182,8 @@ def _estimate(result: Measurement | Reported) -> str:
 
 
 def _expected_row(result: Prediction, library: Timed | None) -> str:
-    return _EXPECTED.format(
-        size=format_size(result.case.nbytes),
-        name=result.implementation,
-        time=format_seconds(result.seconds),
-        band=" .. ".join(map(format_seconds, result.band)),
-        algbw=format_rate(result.algbw),
-        busbw=format_rate(result.busbw),
-        ratio=_ratio(result, library),
-        how=_way(result),
-        check=_joined("predicted", result),
-    )
+    band = " .. ".join(map(format_seconds, result.band))
+    return _EXPECTED.format(**_cells(result, library), band=band, how=_way(result), check=_joined("predicted", result))
 
 
 def _ratio(result: Timed, library: Timed | None) -> str:

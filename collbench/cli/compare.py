@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collbench.cli._paths import PATH
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,27 +17,22 @@ if TYPE_CHECKING:
 def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
     """`5%` or `0.05`: a number between 0 and 1, neither included."""
     try:
-        found = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
+        share = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < 1:
+        share = 0.0
+    if not 0 < share < 1:
         raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
-    return found
+    return share
 
 
 @click.command("compare")
-@click.argument("runs", metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH)
 @click.option(
     "--baseline",
     metavar="last|best|TAG",
     help="Pick BASE among the runs in --history, for each NEW (see collbench runs).",
 )
-@click.option(
-    "--history",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Where --baseline looks.  [default: results/runs]",
-)
+@click.option("--history", type=PATH, metavar="FOLDER", help="Where --baseline looks.  [default: results/runs]")
 @click.option(
     "--margin",
     callback=_share,
@@ -59,13 +55,13 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
     "-o",
     "--out",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Draw the ratios (.png, .svg, .pdf); may be given several times.",
 )
 @click.option("--gate", "gated", is_flag=True, help="Exit with 3 for a regression, 4 if one cannot be excluded.")
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE.xml", help="Write a JUnit test case a row.")
-@click.option("--summary", type=click.Path(path_type=Path), metavar="FILE.md", help="Append a summary in Markdown.")
+@click.option("--junit", type=PATH, metavar="FILE.xml", help="Write a JUnit test case a row.")
+@click.option("--summary", type=PATH, metavar="FILE.md", help="Append a summary in Markdown.")
 def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
@@ -99,21 +95,20 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
     from collbench.figures import ratios
 
     selected = _selection(options["only"], [run for pair in pairs for run in pair])
-    found = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]
+    comparisons = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]
     if not options["gated"]:
-        _refuse(found)
-    FORMATS[options["form"]](found)
-    words = gate.in_words(found)
+        _refuse(comparisons)
+    FORMATS[options["form"]](comparisons)
     if options["junit"]:
-        gate.write_junit(options["junit"], found)
+        gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
-        gate.append_summary(options["summary"], found)
-    for path in ratios.draw(found, options["out"]):
+        gate.append_summary(options["summary"], comparisons)
+    for path in ratios.draw(comparisons, options["out"]):
         click.echo(f"figure: {path}", err=options["form"] != "table")
     if not options["gated"]:
         return 0
-    click.echo(words, err=options["form"] != "table")
-    return gate.status(found)
+    click.echo(gate.in_words(comparisons), err=options["form"] != "table")
+    return gate.status(comparisons)
 
 
 def _selection(only: str | None, runs: "Sequence[Run]") -> Any:
@@ -137,14 +132,15 @@ def _held(runs: "Sequence[Run]") -> list[str]:
     return [*dict.fromkeys(words), *([f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else [])]
 
 
-def _refuse(found: "Sequence[Comparison]") -> None:
-    for each in found:
-        if not each.rows and not any(row.regression for row in each.unmatched):
-            words = (
-                f"nothing to compare: {each.base.path} and {each.new.path} have no case in common with a time in both"
-            )
-            why = "; ".join(each.remarks) or "; ".join(
+def _refuse(comparisons: "Sequence[Comparison]") -> None:
+    for comparison in comparisons:
+        if not comparison.rows and not any(row.regression for row in comparison.unmatched):
+            base, new = comparison.base, comparison.new
+            why = [
                 f"{name} holds {', '.join(_held([run])) or 'no results'}"
-                for name, run in (("BASE", each.base), ("NEW", each.new))
+                for name, run in (("BASE", base), ("NEW", new))
+            ]
+            raise UsageError(
+                f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
+                f"{'; '.join(comparison.remarks or why)}"
             )
-            raise UsageError(f"{words}; {why}")

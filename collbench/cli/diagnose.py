@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli._paths import RUN
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("diagnose")
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@RUN
 @click.option("--as", "name", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as the run file says]")
 @click.option(
     "--nodes",
@@ -37,8 +38,8 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
 
     measured_run = read(run)
     curves: dict[object, list[Observed]] = {}
-    for each in measured([measured_run]):
-        curves.setdefault((each.case.kind, each.implementation), []).append(each)
+    for row in measured([measured_run]):
+        curves.setdefault((row.case.kind, row.implementation), []).append(row)
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
     whole, why = _system(measured_run, name)
@@ -64,27 +65,28 @@ def _system(run: "Run", name: str | None) -> "tuple[System | None, str]":
         return None, str(error)
 
 
-def _lines(found: "Diagnosis", system: "System | None") -> Iterator[str]:
+def _lines(diagnosis: "Diagnosis", system: "System | None") -> Iterator[str]:
     from collbench.analysis import traffic
+    from collbench.analysis.diagnose.own_shape import remarks
 
-    case = found.measured[0].case
-    yield f"{case.title}, {found.implementation}" + (f", as {system.title}" if system else "")
-    if found.expected:
-        yield from _table(found)
-    yield f"verdict: {found.verdict.value}" + (f": {found.remark}" if found.remark else "")
-    if system and found.expected:
-        largest, expected = found.measured[-1], found.expected[-1]
+    case = diagnosis.measured[0].case
+    yield f"{case.title}, {diagnosis.implementation}" + (f", as {system.title}" if system else "")
+    if diagnosis.expected:
+        yield from _table(diagnosis)
+    yield f"verdict: {diagnosis.verdict.value}" + (f": {diagnosis.remark}" if diagnosis.remark else "")
+    if system and diagnosis.expected:
+        largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
         yield from (f"  {words}" for words in traffic.in_words(system, largest, expected))
-    yield from _reasons(found)
-    yield from _without_a_model(found)
+    yield from _reasons(diagnosis)
+    yield from (f"  {remark}" for remark in ([] if diagnosis.expected else remarks(diagnosis.measured)))
     yield ""
 
 
-def _table(found: "Diagnosis") -> Iterator[str]:
+def _table(diagnosis: "Diagnosis") -> Iterator[str]:
     from collbench.units import format_rate, format_seconds, format_size
 
     yield f"{'size':>9} {'time':>9} {'expected':>9} {'band':>19} {'ratio':>7} {'busbw':>8}"
-    for measured, expected in zip(found.measured, found.expected, strict=True):
+    for measured, expected in zip(diagnosis.measured, diagnosis.expected, strict=True):
         band = f"{format_seconds(expected.low)} - {format_seconds(expected.high)}"
         ratio = measured.typical / expected.seconds
         mark = " slow" if measured.typical > expected.high else " fast" if measured.typical < expected.low else ""
@@ -94,17 +96,9 @@ def _table(found: "Diagnosis") -> Iterator[str]:
         )
 
 
-def _reasons(found: "Diagnosis") -> Iterator[str]:
-    if found.unexplained:
-        yield f"  {found.unexplained}"
-    for number, (why, fix) in enumerate(found.likely(), 1):
+def _reasons(diagnosis: "Diagnosis") -> Iterator[str]:
+    if diagnosis.unexplained:
+        yield f"  {diagnosis.unexplained}"
+    for number, (why, fix) in enumerate(diagnosis.likely(), 1):
         yield f"  {number}. {why}"
         yield f"     {fix}"
-
-
-def _without_a_model(found: "Diagnosis") -> Iterator[str]:
-    """What a curve says of itself."""
-    from collbench.analysis.diagnose.own_shape import remarks
-
-    if not found.expected:
-        yield from (f"  {remark}" for remark in remarks(found.measured))

@@ -1,11 +1,11 @@
 """Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto."""
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from collbench.cli._paths import FORMATS, PATH
 from collbench.cli._sweep_options import DEFAULTS, HERE, shared
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ _OPTIONS = [
     *shared("ranks", minbytes="64K"),
     click.Option(["-e", "--maxbytes"], metavar="SIZE", help="Largest message; default: the smallest, so one."),
     *shared("datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", stepfactor=16.0),
-    click.Option(["--format", "formats"], type=click.Choice(["png", "svg", "pdf"]), multiple=True, default=["png"]),
-    click.Option(["--out"], type=click.Path(path_type=Path), help="Folder to make for run file, pictures and trace."),
+    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
+    click.Option(["--out"], type=PATH, help="Folder to make for run file, pictures and trace."),
 ]
 
 
@@ -79,7 +79,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     assert session.path
     click.echo(f"run file: {session.path}")
     explained = [result for result in session.results if isinstance(result, Explanation)]
-    if any(each.tracks for each in explained):
+    if any(result.tracks for result in explained):
         for picture in timeline.draw(explained, session.path.parent, formats):
             click.echo(f"plot: {picture}")
         perfetto.write(explained, session.path.parent / "trace.json")

@@ -5,19 +5,21 @@ from pathlib import Path
 
 import click
 
+from collbench.cli._paths import PATH, RUN
+
 
 @click.command("export")
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@RUN
 @click.option("--to", "name", required=True, metavar="FORMAT", help="nccl-tests, nccl-tests-json, osu or csv.")
 @click.option("--impl", metavar="NAME", help="The implementation, where a format holds one only.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="[default: standard output]")
+@click.option("-o", "--out", type=PATH, metavar="FILE", help="[default: standard output]")
 def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 
     RUN is a run file or the folder that holds it.  Rows that were imported from the same format come out as they were;
     of measured ones, nccl-tests and OSU get the mean of the samples.  What a format cannot hold is said on stderr.
     """
-    from collbench.errors import UsageError
+    from collbench.errors import StorageError, UsageError, writing
     from collbench.formats import find_format, written
     from collbench.formats.exported import select
     from collbench.runs import file
@@ -34,15 +36,7 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     if not text.strip():
         raise UsageError(f"nothing to export: {name} can hold no row of {run}")
     if out:
-        _write(text, out)
+        with writing(out, "-o FILE", StorageError):
+            out.write_text(text, encoding="utf-8")
     click.echo(f"file: {out}" if out else text, nl=bool(out))
     return 0
-
-
-def _write(text: str, out: Path) -> None:
-    from collbench.errors import StorageError
-
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {out}: {error.strerror}; choose another -o FILE") from None

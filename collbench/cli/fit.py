@@ -3,14 +3,15 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli._paths import PATH, RUNS
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.analysis.fit.runs import Curve
+    from collbench.analysis.fit.runs import Change, Curve
     from collbench.runs.file import Run
 
 LEGEND = (
@@ -20,9 +21,9 @@ LEGEND = (
 
 
 @click.command("fit")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@RUNS
 @click.option("--held-back", metavar="SIZE[,SIZE]", help="Fit without these sizes, and say where they should be.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE.toml", help="Write a calibration there.")
+@click.option("-o", "--out", type=PATH, metavar="FILE.toml", help="Write a calibration there.")
 @click.option("--as", "system", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as discovered]")
 @click.option("--json", "as_json", is_flag=True, help="Print everything known of the fits.")
 def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, system: str | None, as_json: bool) -> int:
@@ -37,18 +38,14 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
 
     fitted = [read(path) for path in runs]
     calibration = _calibrate(out, fitted, system)
-    found = curves(fitted, _sizes(held_back))
-    _refuse(found, fitted, held_back)
-    crossed = all_crossings(found, fitted, libraries())
+    fits = curves(fitted, _sizes(held_back))
+    _refuse(fits, fitted, held_back)
+    changes = all_crossings(fits, fitted, libraries())
     if as_json:
-        click.echo(
-            json.dumps(
-                {"curves": [fields(curve) for curve in found], "crossings": [each.fields() for each in crossed]},
-                indent=2,
-            )
-        )
+        record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
+        click.echo(json.dumps(record, indent=2))
     else:
-        _print(found, crossed)
+        _print(fits, changes)
     if calibration:
         click.echo(f"calibration: {calibration}", err=as_json)
     return 0
@@ -69,28 +66,28 @@ def _sizes(text: str | None) -> list[int]:
     return [parse_size(word) for word in text.split(",")] if text else []
 
 
-def _refuse(found: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
+def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
     from collbench.runs.file import why_none
 
-    if not found:
+    if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")
     names = ", ".join(str(run.path) for run in runs)
-    missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in found)]
+    missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in curves)]
     if missing:
-        sizes = sorted({size for curve in found for size in curve.samples})
+        sizes = sorted({size for curve in curves for size in curve.samples})
         raise UsageError(
             f"--held-back {missing[0]}: no such size in {names}; choose from: {', '.join(map(str, sizes))}"
         )
-    if not any(curve.fit for curve in found):
-        reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in found)
+    if not any(curve.fit for curve in curves):
+        reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in curves)
         raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
 
 
-def _print(found: "Sequence[Curve]", crossed: Sequence[Any]) -> None:
+def _print(curves: "Sequence[Curve]", changes: "Sequence[Change]") -> None:
     from collbench.analysis.fit.runs import held_in_words
 
-    for case in dict.fromkeys(curve.case for curve in found):
-        own = [curve for curve in found if curve.case == case]
+    for case in dict.fromkeys(curve.case for curve in curves):
+        own = [curve for curve in curves if curve.case == case]
         click.echo(case.title)
         _table(own)
         for curve in own:
@@ -98,9 +95,9 @@ def _print(found: "Sequence[Curve]", crossed: Sequence[Any]) -> None:
                 click.echo(f"  {curve.implementation}: {warning}")
             for held in curve.held:
                 click.echo(f"  {held_in_words(curve, held)}")
-        for each in crossed:
-            if each.case == case:
-                click.echo(f"  {each}")
+        for change in changes:
+            if change.case == case:
+                click.echo(f"  {change}")
         _totals(own)
         click.echo()
     click.echo(LEGEND)
@@ -123,9 +120,9 @@ def _totals(own: "Sequence[Curve]") -> None:
     """How often intervals were right, and how far they reach."""
     from collbench.units import format_size
 
-    held = [each for curve in own for each in curve.held]
+    held = [size for curve in own for size in curve.held]
     if held:
-        click.echo(f"  held back: {sum(each.covered for each in held)} of {len(held)} covered")
+        click.echo(f"  held back: {sum(size.covered for size in held)} of {len(held)} covered")
     last = max((float(curve.fit.sizes[-1]) for curve in own if curve.fit), default=0.0)
     if last:
         click.echo(f"  beyond {format_size(last)}, the largest size fitted, these curves are extrapolations")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli._paths import PATH
+
 if TYPE_CHECKING:
     from collbench.formats.imported import Imported, Test
     from collbench.measurement import Result
 
 
 @click.command("import")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PATH)
 @click.option(
     "--as",
     "name",
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Folder to make for the run file.  [default: results/runs/...]",
 )

@@ -21,8 +21,8 @@ def command() -> None:
     _table(
         [("collective", "also called", "bus factor at 8 ranks")]
         + [
-            (each.name, ", ".join((*each.aliases, _program(each))), f"{each.bus_factor(8):.3g}")
-            for each in COLLECTIVES.values()
+            (collective.name, ", ".join((*collective.aliases, _program(collective))), f"{collective.bus_factor(8):.3g}")
+            for collective in COLLECTIVES.values()
         ]
     )
     _table(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli._paths import FORMATS, PATH, RUNS
 from collbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -14,18 +15,18 @@ if TYPE_CHECKING:
 
 
 @click.command("plot")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@RUNS
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FOLDER",
     help="Where to write the figures.  [default: the folder of the first run]",
 )
 @click.option(
     "--format",
     "formats",
-    type=click.Choice(["png", "svg", "pdf"]),
+    type=FORMATS,
     multiple=True,
     default=["png"],
     show_default=True,

@@ -16,7 +16,7 @@ class _Command(click.Command):
         from collbench.model.network.what_if import WHAT_IFS
 
         with formatter.section("What-ifs"):
-            formatter.write_dl([(each.form, each.meaning) for each in WHAT_IFS.values()])
+            formatter.write_dl([(what_if.form, what_if.meaning) for what_if in WHAT_IFS.values()])
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
@@ -36,6 +36,6 @@ def command(system: str, what_ifs: tuple[str, ...], **options: Any) -> int:
     """
     from collbench.cli._predict import compare, find_system, predict
 
-    found = find_system(system, ())
-    assert found  # there is nothing else that it could be
-    return compare(found, options, what_ifs) if what_ifs else predict(found, options)
+    described = find_system(system, ())
+    assert described  # there is nothing else that it could be
+    return compare(described, options, what_ifs) if what_ifs else predict(described, options)

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import click
 
-from collbench.errors import UsageError
+from collbench.cli._paths import PATH, RUNS
+from collbench.errors import UsageError, writing
 
 
 @click.command("report")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@RUNS
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Where to write it.  [default: report.html beside the first run]",
 )
@@ -29,12 +30,10 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
 
     shown = [read(path) for path in runs]
     place = out or shown[0].path.parent / "report.html"
-    _refuse(place, [each.path for each in shown])
+    _refuse(place, [run.path for run in shown])
     text = report.build(shown, name)
-    try:
+    with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {place}: {error.strerror}; choose another file with --out") from None
     click.echo(place)
     return 0
 

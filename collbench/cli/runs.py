@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collbench.cli._paths import PATH
 from collbench.errors import UsageError
 from collbench.platforms import platforms
 
 if TYPE_CHECKING:
     from collbench.runs import Entry, Filter, History
 
-SLOW = 500  # files read without an index that are worth a word
+SLOW = 500  # files to be read that are worth a word
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
 NAMED = 5  # broken files whose reasons are told; --json tells all
 
 
 @click.command("runs")
-@click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[FOLDER]")
+@click.argument("folder", required=False, type=PATH, metavar="[FOLDER]")
 @click.option("--host", default="", metavar="HOST", help="Runs of this host, or of all that match, as in 'node*'.")
 @click.option("--op", default="", metavar="NAME[,NAME]", help="Runs with any of these collectives.")
 @click.option("--on", default="", metavar=_PLACES, help="Runs on this platform; model: predicted.")
@@ -86,13 +87,13 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
     chosen, reading = _filter(options), _Reading()
     history = History(folder, reading)
     reading.clear()
-    found = [entry for entry in history.entries if chosen(entry)]
-    shown = found[: options["limit"]]
+    matching = [entry for entry in history.entries if chosen(entry)]
+    shown = matching[: options["limit"]]
     if options["as_json"]:
-        click.echo(json.dumps([each.fields() for each in shown], indent=2))
+        click.echo(json.dumps([entry.fields() for entry in shown], indent=2))
     elif shown:
         _print(shown)
-    _remark(history, found, shown, options["as_json"])
+    _remark(history, matching, shown, options["as_json"])
 
 
 def _filter(options: dict[str, Any]) -> "Filter":
@@ -126,7 +127,7 @@ def _print(entries: "list[Entry]") -> None:
         click.secho(row, fg="red" if bad else None)
 
 
-def _remark(history: "History", found: "list[Entry]", shown: "list[Entry]", as_json: bool) -> None:
+def _remark(history: "History", matching: "list[Entry]", shown: "list[Entry]", as_json: bool) -> None:
     """On stderr: what the list does not say."""
     from collbench.runs.scan_folder import shown as text
 
@@ -137,18 +138,16 @@ def _remark(history: "History", found: "list[Entry]", shown: "list[Entry]", as_j
             "`collbench runs FOLDER` looks elsewhere",
             err=True,
         )
-    elif not found:
+    elif not matching:
         what = f"its {count} runs match" if count > 1 else "its one run matches"
         click.echo(f"nothing to list in {folder}: none of {what}", err=True)
-    elif len(shown) < len(found):
-        click.echo(f"{len(found) - len(shown)} older ones are left out; -n {len(found)} lists them too", err=True)
-    broken = [] if as_json else [each for each in shown if each.facts.broken]
-    for each in broken[:NAMED]:
-        click.echo(f"broken: {text(each.path)}: {each.facts.broken}", err=True)
+    elif len(shown) < len(matching):
+        click.echo(f"{len(matching) - len(shown)} older ones are left out; -n {len(matching)} lists them too", err=True)
+    broken = [] if as_json else [entry for entry in shown if entry.facts.broken]
+    for entry in broken[:NAMED]:
+        click.echo(f"broken: {text(entry.path)}: {entry.facts.broken}", err=True)
     if len(broken) > NAMED:
         click.echo(f"and {len(broken) - NAMED} more broken ones; --json says why", err=True)
-    if history.note and history.reads > SLOW:
-        click.echo(f"{history.note}, so all {history.reads} files were read", err=True)
 
 
 class _Reading:

@@ -1,11 +1,11 @@
 """Measure collectives over a sweep of message sizes: table, run file and plots."""
 
 import signal
-from pathlib import Path
 from typing import Any
 
 import click
 
+from collbench.cli._paths import PATH
 from collbench.platforms import platforms
 
 MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "ab", "percentiles")
@@ -52,7 +52,7 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
     "Given twice: one setting against the other.",
 )
 @click.option("-I", "--percentiles", is_flag=True, help="Show min, p95, p99 and max of the samples too.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to make for run file and plots.")
+@click.option("--out", type=PATH, help="Folder to make for run file and plots.")
 @click.option("--plot/--no-plot", default=True, help="Draw the plots at the end.")
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""

@@ -62,9 +62,9 @@ def _system(name: str, on: str, nodes: int | None, ranks: int | None) -> "System
 
     if on != "auto":
         raise UsageError(f"--on {on} looks at this machine, and {name} is another one; leave one of them out")
-    found = load(name)
-    found = found.of(nodes) if nodes else found
-    return found.part(ranks) if ranks else found
+    described = load(name)
+    described = described.of(nodes) if nodes else described
+    return described.part(ranks) if ranks else described
 
 
 def _described(system: "System", as_json: bool, output: Path | None) -> None:

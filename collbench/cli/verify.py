@@ -64,7 +64,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance") -> bool:
 
 def _show(conformance: "Conformance", sweep: "Sweep") -> None:
     from collbench.analysis.conformance import table
-    from collbench.measurement import Outcome
+    from collbench.outcome import Outcome
 
     for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
         click.echo(line)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from collbench.errors import StorageError
-from collbench.measurement import Explanation, Track
+from collbench.measurement import Explanation
+from collbench.tracks import Track
 from collbench.units import format_size
 
 

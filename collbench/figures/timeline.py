@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collbench.figures.styles import save, style
-from collbench.measurement import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Track
+from collbench.measurement import Explanation
+from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

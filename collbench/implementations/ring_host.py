@@ -16,9 +16,9 @@ from collbench.cases import Case
 from collbench.collectives import chunk_bounds
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
-from collbench.measurement import ADDED, MOVED
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.roles import Launching, Prepared, Watch
+from collbench.tracks import ADDED, MOVED
 
 
 class Action(NamedTuple):

@@ -16,10 +16,12 @@ from typing import Any, Protocol, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
-from collbench.measure.session import Session
+from collbench.measure.greeting import Greeting
+from collbench.measure.session import Opened, Session
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Failed, Measurement, Result
 from collbench.runs.environment import Setting
+from collbench.runs.header import Interleaved
 
 ROUNDS = 8  # of each setting
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -67,14 +69,8 @@ def _rounds(result: Measurement) -> Iterator[tuple[float, ...]]:
         start += count
 
 
-class Measures(Protocol):
-    """What is needed of a Supervisor; a context manager."""
-
-    greeting: dict[str, Any]
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *exception: Any) -> None: ...
+class Measures(Opened, Protocol):
+    """What is needed of a Supervisor."""
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
@@ -88,34 +84,32 @@ class _Tally:
 
     case: Case
     platform: str
-    found: dict[str, list[Result]]  # by implementation, in the order of the table: a result for each round
+    rounds: dict[str, list[Result]]  # by implementation, in the order of the table: a result for each round
 
     def round(self, ranks: Measures, sampling: Sampling) -> None:
         """One more round of all that can still be measured."""
-        names = [name for name, results in self.found.items() if not results or _right(results[-1])]
-        launches = {name: each.launches for name in names for each in self.found[name] if isinstance(each, Measurement)}
+        names = [name for name, results in self.rounds.items() if not results or _right(results[-1])]
+        last = {name: self.rounds[name][-1:] for name in names}
+        launches = {name: row.launches for name, rows in last.items() for row in rows if isinstance(row, Measurement)}
         waiting = set(names)
         try:
             for result in ranks.measure(self.case, names, sampling, launches) if names else ():
-                self._add(result)
+                self.rounds[result.implementation].append(result)
                 waiting.discard(result.implementation)
         except PlatformError as error:  # ranks that died cannot be replaced; the other setting goes on
             for name in filter(waiting.__contains__, names):
-                self._add(Failed(self.case, name, self.platform, str(error)))
-
-    def _add(self, result: Result) -> None:
-        self.found[result.implementation].append(result)
+                self.rounds[name].append(Failed(self.case, name, self.platform, str(error)))
 
     def spent(self) -> float:
         """Seconds that its samples lasted; infinite once there is nothing left to measure."""
-        if not any(_right(results[-1]) for results in self.found.values()):
+        if not any(_right(results[-1]) for results in self.rounds.values()):
             return math.inf
-        measured = (result for results in self.found.values() for result in results if isinstance(result, Measurement))
-        return sum(sum(each.seconds) * each.launches for each in measured)
+        every = (result for results in self.rounds.values() for result in results)
+        return sum(sum(result.seconds) * result.launches for result in every if isinstance(result, Measurement))
 
     def merged(self) -> list[Result]:
         """One result for each implementation: samples of all rounds in order, or what went wrong in the last."""
-        return [_merge(results) for results in self.found.values()]
+        return [_merge(results) for results in self.rounds.values()]
 
 
 def _right(result: Result) -> bool:
@@ -129,8 +123,8 @@ def _merge(results: Sequence[Result]) -> Result:
     if not isinstance(last, Measurement) or not last.right:
         return last
     measured = [result for result in results if isinstance(result, Measurement)]
-    samples = tuple(sample for each in measured for sample in each.seconds)
-    return replace(last, seconds=samples, rounds=tuple(len(each.seconds) for each in measured))
+    samples = tuple(sample for result in measured for sample in result.seconds)
+    return replace(last, seconds=samples, rounds=tuple(len(result.seconds) for result in measured))
 
 
 @dataclass
@@ -146,9 +140,9 @@ class Pair:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for each, name in zip(self.ranks, self.names, strict=True):
+            for ranks, name in zip(self.ranks, self.names, strict=True):
                 try:
-                    stack.enter_context(each)
+                    stack.enter_context(ranks)
                 except PlatformError as error:
                     raise PlatformError(f"with {name}: {error}" if name else str(error)) from None
             self._open = stack.pop_all()
@@ -183,15 +177,15 @@ class Pair:
 
 
 class _Side:
-    """One setting of a pair, which is open already: what a Session needs of its ranks; `facts` are for the header."""
+    """One setting of a pair, which is open already: what a Session needs of its ranks."""
 
-    def __init__(self, pair: Pair, place: int, facts: Mapping[str, Any]) -> None:
-        self._pair, self._place, self._facts = pair, place, dict(facts)
-        self.greeting: dict[str, Any] = {}
+    def __init__(self, pair: Pair, place: int, interleaved: Interleaved) -> None:
+        self._pair, self._place, self._interleaved = pair, place, interleaved
+        self.greeting = Greeting()
 
     def __enter__(self) -> Self:
         said = self._pair.ranks[self._place].greeting
-        self.greeting = {**said, "interleaved": self._facts | {"cores": said["cores"]}}
+        self.greeting = replace(said, interleaved=replace(self._interleaved, cores=said.cores))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -220,7 +214,7 @@ class PairedSession:
         self.sessions: list[Session] = []
         for place, (_, name, folder) in enumerate(settings):
             try:
-                side = _Side(self._pair, place, {"id": run, "setting": name})
+                side = _Side(self._pair, place, Interleaved(id=run, setting=name))
                 self.sessions.append(Session(side, sweep, None, folder))
             except BaseException:
                 self._discard()

@@ -5,11 +5,12 @@ There is no supervisor to restart ranks here, so a case that fails ends the run.
 
 import sys
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 from collbench.cases import Sweep
 from collbench.errors import CaseFailed, PlatformError
 from collbench.implementations import implementations, needs
+from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
@@ -32,7 +33,7 @@ class Joined:
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
         self._sweep = to_sweep(fields)
         self._platform: Platform | None = None
-        self.greeting: dict[str, Any] = {}
+        self.greeting = Greeting()
 
     def _refuse_others(self) -> None:
         """PlatformError on all processes if they have different code, as nodes with installs of their own may."""
@@ -47,11 +48,7 @@ class Joined:
     def __enter__(self) -> Self:
         wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
-        self.greeting = {
-            "topology": self._platform.topology(),
-            "versions": self._platform.versions(),
-            "variables": variables(),
-        }
+        self.greeting = Greeting(self._platform.topology(), self._platform.versions(), variables())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.implementations import implementations
+from collbench.measure.greeting import Greeting
 from collbench.measurement import Prediction, Result, Skipped
 from collbench.model.network.on_network import network_curve
 from collbench.topology.system import System
@@ -30,11 +31,8 @@ class Modelled:
         self.what_ifs = what_ifs
         self._sweep = sweep
         self._results: list[Result] = []
-        self.greeting: dict[str, Any] = {
-            "topology": topology_record(self.system, what_ifs),
-            "versions": {"numpy": np.__version__},
-            "variables": {},  # none of this process changes a prediction
-        }
+        # No variable of this process changes a prediction.
+        self.greeting = Greeting(topology_record(self.system, what_ifs), {"numpy": np.__version__})
 
     def __enter__(self) -> Self:
         self._results = list(self._predict())

@@ -47,19 +47,11 @@ def measure(
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
-        try:
-            implementation.refuse(case)
-            with platform.team.agreeing():
-                prepared = implementation.prepare(case, platform)
-        except Unsupported as reason:
-            yield Skipped(case, implementation.name, platform.name, str(reason))
-            continue
-        if mismatch := checked_run(case, prepared, platform, _CHECK_SEED):
-            yield _result(case, implementation, platform, prepared, mismatch=mismatch)
-        elif sampling.check_only:
-            yield _result(case, implementation, platform, prepared)
+        entrant = _checked(case, implementation, platform, sampling)
+        if isinstance(entrant, _Contestant):
+            contestants.append(entrant)
         else:
-            contestants.append(_Contestant(implementation, prepared))
+            yield entrant
     if not contestants:
         return
     platform.fill(case, _TIMING_SEED)
@@ -71,6 +63,20 @@ def measure(
     for contestant in contestants:
         progress(contestant.implementation.name)
         yield _closing(case, contestant, platform)
+
+
+def _checked(
+    case: Case, implementation: Implementation, platform: Platform, sampling: Sampling
+) -> _Contestant | Measurement | Skipped:
+    """Prepared and checked; a result where nothing is left to measure."""
+    try:
+        implementation.refuse(case)
+        with platform.team.agreeing():
+            contestant = _Contestant(implementation, implementation.prepare(case, platform))
+    except Unsupported as reason:
+        return Skipped(case, implementation.name, platform.name, str(reason))
+    mismatch = checked_run(case, contestant.prepared, platform, _CHECK_SEED)
+    return _result(case, contestant, platform, mismatch) if mismatch or sampling.check_only else contestant
 
 
 def checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -> Mismatch | None:
@@ -128,30 +134,22 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
     In place, a launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
     """
     platform.fill(case, _TIMING_SEED)
-    if not case.in_place:
-        contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
-        mismatch = platform.check(case, _TIMING_SEED)
-    else:
-        contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
+    contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
+    if case.in_place:
         mismatch = checked_run(case, contestant.prepared, platform, _TIMING_SEED)
-    return _result(case, contestant.implementation, platform, contestant.prepared, contestant, mismatch)
+    else:
+        mismatch = platform.check(case, _TIMING_SEED)
+    return _result(case, contestant, platform, mismatch)
 
 
-def _result(
-    case: Case,
-    implementation: Implementation,
-    platform: Platform,
-    prepared: Prepared,
-    contestant: _Contestant | None = None,
-    mismatch: Mismatch | None = None,
-) -> Measurement:
+def _result(case: Case, contestant: _Contestant, platform: Platform, mismatch: Mismatch | None) -> Measurement:
     return Measurement(
         case=case,
-        implementation=implementation.name,
+        implementation=contestant.implementation.name,
         platform=platform.name,
-        launches=contestant.launches if contestant else 1,
-        seconds=tuple(contestant.samples) if contestant and not mismatch else (),
+        launches=contestant.launches,
+        seconds=() if mismatch else tuple(contestant.samples),
         mismatch=mismatch,
-        note=platform.note | prepared.note,
-        estimate=prepared.estimate,
+        note=platform.note | contestant.prepared.note,
+        estimate=contestant.prepared.estimate,
     )

@@ -8,24 +8,29 @@ from typing import Any, Protocol
 
 from collbench import __version__
 from collbench.cases import Sweep
+from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
 from collbench.measure.predicted import Modelled
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result
 from collbench.runs.environment import describe
 from collbench.runs.file import INTERRUPTED, Writer
-from collbench.runs.header import Header, Interleaved, SweepPart, TopologyPart
+from collbench.runs.header import Header, SweepPart, TopologyPart
 from collbench.runs.records import sweep_fields
 
 
-class Ranks(Protocol):
-    """Who carries a sweep out; a context manager."""
+class Opened(Protocol):
+    """Ranks that are there inside `with`."""
 
-    greeting: dict[str, Any]  # "topology", "versions", "variables"; "interleaved" if so; known inside `with`
+    greeting: Greeting  # known then
 
     def __enter__(self) -> Any: ...
 
     def __exit__(self, *exception: Any) -> None: ...
+
+
+class Ranks(Opened, Protocol):
+    """Who carries a sweep out."""
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep."""
@@ -70,10 +75,10 @@ class Session:
             collbench=__version__,
             command=("collbench", *sys.argv[1:]),
             started=_now(),
-            environment=describe(greeting["versions"], greeting["variables"]),
-            topology=TopologyPart.from_json(greeting["topology"]),
+            environment=describe(greeting.versions, greeting.variables),
+            topology=TopologyPart.from_json(greeting.topology),
             sweep=SweepPart.from_json(sweep_fields(self.sweep)),
-            interleaved=Interleaved.from_json(greeting.get("interleaved")),
+            interleaved=greeting.interleaved,
         )
 
     def run(self) -> Iterator[Result]:

@@ -22,6 +22,7 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.launcher import unlaunched
 from collbench.measure import cleanup, link, worker
+from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform
@@ -44,18 +45,18 @@ class Supervisor:
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
     pinned: bool = False
-    greeting: dict[str, Any] = field(default_factory=dict)
+    greeting: Greeting = field(default_factory=Greeting)
     _workers: "_Workers | None" = None
 
     def __enter__(self) -> Self:
         self.greeting = self._start()
         return self
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self) -> Greeting:
         """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
         self._workers = _Workers(self.platform, self.sweep, self.setting)
         try:
-            return self._workers.greet({"named": list(self.named), "pinned": self.pinned})
+            return self._workers.greet(self.named, self.pinned)
         except BaseException:
             self._workers.kill()
             self._workers = None
@@ -128,8 +129,8 @@ class _Workers:
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
-    def greet(self, wishes: dict[str, Any]) -> dict[str, Any]:
-        """Wait for the ranks' hello to a sweep and `wishes`; PlatformError with their reason if they cannot start."""
+    def greet(self, named: Sequence[str], pinned: bool) -> Greeting:
+        """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
         self._server.settimeout(0.05)
         deadline = time.monotonic() + self._patience
         while self._channel is None:
@@ -140,7 +141,8 @@ class _Workers:
             if time.monotonic() > deadline:
                 raise PlatformError(f"the ranks did not start within {self._patience:g} s{self._printed()}")
         try:
-            self._channel.send({"installation": installation(), "sweep": sweep_fields(self._sweep), **wishes})
+            wishes = {"sweep": sweep_fields(self._sweep), "named": list(named), "pinned": pinned}
+            self._channel.send({"installation": installation(), **wishes})
             message = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except link.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -150,7 +152,8 @@ class _Workers:
         if "refused" in message:
             raise PlatformError(message["refused"])
         refuse_other("a rank", Installation(*message.get("installation", UNKNOWN)), "this command", installation())
-        return message
+        facts = {name: message[name] for name in ("topology", "versions", "variables")}
+        return Greeting(**facts, pids=tuple(message["pids"]), cores=tuple(message["cores"]))
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
@@ -229,10 +232,10 @@ def _command(platform: str, ranks: int) -> list[str]:
 def mpiexec() -> str:
     """The launcher that belongs to the MPI library mpi4py loads: the mpich wheel's, beside our own Python."""
     beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
+    path = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not path:
         raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
-    return found
+    return path
 
 
 def _environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]:

@@ -13,9 +13,10 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
-from collbench.measurement import PHASES, WAITED, Explanation, Measurement, Result, Skipped, Span, Track
+from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
 from collbench.platforms.roles import Logging, Moment, Platform, Prepared
+from collbench.tracks import PHASES, WAITED, Span, Track
 
 _ROUNDS = 15  # of which the typical one is shown
 
@@ -62,12 +63,12 @@ def _explanation(
     _tracks(platform)  # left by checked runs
     launches = calibrate(plain, platform, sampling)
     rounds = [_round(plain, traced, platform, launches, implementation.library) for _ in range(_ROUNDS)]
-    typical = sorted(rounds, key=lambda each: each[1])[len(rounds) // 2]
+    typical = sorted(rounds, key=lambda round_: round_[1])[len(rounds) // 2]
     return Explanation(
         case=case,
         implementation=implementation.name,
         platform=platform.name,
-        seconds=statistics.median(each[0] for each in rounds),
+        seconds=statistics.median(round_[0] for round_ in rounds),
         traced=typical[1],
         tracks=tuple(sorted(_from_zero(typical[2]), key=lambda track: (track.rank, track.block))),
         note=platform.note | plain.note,

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from collbench.cost import Hardware
 from collbench.errors import unknown
-from collbench.topology import Topology
+from collbench.topology.topology import Topology
 
 if TYPE_CHECKING:
     from collbench.cases import Sweep
     from collbench.platforms.layout import Layout, Needs
     from collbench.platforms.processes import Team
     from collbench.platforms.roles import Platform
-    from collbench.topology.topology import Topology
 
 Open = Callable[["Sweep", "Layout", "Team"], "Platform"]
 """*Collective*: make processes ranks of a run, with memory of that layout on every rank."""

@@ -9,7 +9,6 @@ from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.implementations import libraries
 from collbench.measurement import (
-    PARTS,
     Explanation,
     Failed,
     Measurement,
@@ -22,6 +21,7 @@ from collbench.measurement import (
     timed,
 )
 from collbench.report.sanitize import Sound, plain
+from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size
 
 ROOM = 640_000

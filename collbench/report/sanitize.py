@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collbench.measurement import PARTS, Explanation, Measurement, Observed, Outcome, Prediction, Result, Timed
+from collbench.measurement import Explanation, Measurement, Observed, Prediction, Result, Timed
 from collbench.note import Note
+from collbench.outcome import Outcome
 from collbench.runs.file import NAME, Run
 from collbench.runs.header import Header
+from collbench.tracks import PARTS
 from collbench.units import visible
 
 LONGEST = 300  # characters of a text that are shown

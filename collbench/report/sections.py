@@ -7,10 +7,11 @@ from typing import Any, NamedTuple, TypeVar
 from collbench.analysis.crossover import contests, in_words, rivals, winners
 from collbench.analysis.fit.runs import HEADING, Curve, columns
 from collbench.implementations import libraries
-from collbench.measurement import PARTS, Explanation
+from collbench.measurement import Explanation
 from collbench.report.sanitize import Sound, plain
 from collbench.report.verdicts import RunVerdicts
 from collbench.topology.system import System
+from collbench.tracks import PARTS
 from collbench.units import format_seconds, format_size
 
 MOST_CONTESTS = 60  # in words, of a run

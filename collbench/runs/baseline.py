@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 from typing import NoReturn
 
 from collbench.errors import UsageError
@@ -52,28 +53,28 @@ class _Candidates:
         self._age = self._facts.when(modified), modified
 
     def last(self) -> Entry:
-        found = next((each for each, logs in self._shared(self._before()) if logs), None)
-        return found or self._none(LAST)
+        entry = next((entry for entry, logs in self._shared(self._before()) if logs), None)
+        return entry or self._none(LAST)
 
     def best(self) -> Entry:
-        shared = [(each, logs) for each, logs in self._shared(self._before()) if logs]
+        shared = [(entry, logs) for entry, logs in self._shared(self._before()) if logs]
         if not shared:
             self._none(BEST)
         most = max(len(logs) for _, logs in shared)
-        enough = [(each, logs) for each, logs in shared if len(logs) >= ENOUGH * most]
-        return max(enough, key=lambda each: math.fsum(each[1]) / len(each[1]))[0]  # the first of equals: the newest
+        means = [(fmean(logs), entry) for entry, logs in shared if len(logs) >= ENOUGH * most]
+        return max(means, key=lambda mean: mean[0])[1]  # the first of equals: the newest
 
     def tagged(self, name: str) -> Entry:
         readable = [other for other in self._others if not other.facts.broken]
-        having = [each for each in readable if name in each.tags]
+        having = [entry for entry in readable if name in entry.tags]
         if not having:
-            known = sorted({tag for each in readable for tag in each.tags})
+            known = sorted({tag for entry in readable for tag in entry.tags})
             raise UsageError(
                 f"no other run in {self._where} has the tag {word(name)!r} ({_count(readable)} looked at); "
                 f"choose from: {', '.join([*RESERVED, *known])}"
             )
-        alike = self._shared(each for each in having if each.facts.kind == self._facts.kind)
-        return next((each for each, logs in alike if logs), having[0])
+        alike = self._shared(entry for entry in having if entry.facts.kind == self._facts.kind)
+        return next((entry for entry, logs in alike if logs), having[0])
 
     def _before(self) -> Iterable[Entry]:
         return (

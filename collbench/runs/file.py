@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from collbench.errors import RunFileError, StorageError, UsageError
@@ -57,7 +56,7 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self._made = [each for each in (folder, *folder.parents) if not each.exists()]
+        self._made = [path for path in (folder, *folder.parents) if not path.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("x", encoding="utf-8")
@@ -99,13 +98,9 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
+    def __exit__(self, *exception: object) -> None:
+        with contextlib.suppress(OSError):  # a full disk was reported when the line was written
             self._file.close()
-        except OSError:  # a full disk was reported when the line was written
-            return
 
 
 def read(path: Path) -> Run:
@@ -118,8 +113,7 @@ def read(path: Path) -> Run:
     number = first.get("format")
     if not isinstance(number, int) or number > FORMAT:
         raise RunFileError(f"{place} has format {number}, this collbench reads up to {FORMAT}: upgrade collbench")
-    rows = [(place, at, upgraded(fields) if number < FORMAT else fields) for at, fields in lines[1:]]
-    results = [_result(*row) for row in rows]
+    results = [_result(place, at, upgraded(fields) if number < FORMAT else fields) for at, fields in lines[1:]]
     last = lines[-1][1]
     return Run(
         path=place,
@@ -153,8 +147,6 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _result(path: Path, number: int, fields: dict[str, Any]) -> Result | None:
-    if fields.get("kind") not in ("measurement", "reported", "explanation", "prediction", "skipped", "failed"):
-        return None
     try:
         return to_result(fields)
     except KeyError as error:

@@ -27,7 +27,7 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """For a run file; what is as it is by default is left out."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rest"}
+        own = {member.name: getattr(self, member.name) for member in fields(self) if member.name != "rest"}
         default = type(self)()
         return {name: _json(value) for name, value in own.items() if value != getattr(default, name)} | dict(self.rest)
 

@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from collbench.errors import UsageError
 from collbench.runs.file import NAME
-from collbench.runs.index import Index, Stamp
+from collbench.runs.index import Index, Stamp, to_medians
 from collbench.runs.scan_folder import Facts, Medians, Scan, scan
 from collbench.runs.tags import FILE, tags
 
@@ -44,61 +44,53 @@ class Entry:
 
 
 class History:
-    """All runs of a folder, newest first, in `entries`."""
+    """All runs of a folder, newest first, in `entries`; `reads` files were read, since the index did not know them."""
 
     def __init__(self, folder: Path, progress: Progress = lambda done, total: None) -> None:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder} is a file; give the folder that the runs are in")
         self.folder = folder
+        self.reads = 0
         self._index = Index(folder)
-        self._fresh: dict[str, Scan] = {}
-        found = {each.name: each for each in _find(folder)}
-        facts = self._read(found, progress)
-        entries = (self._entry(found[name], known) for name, known in facts.items())
+        files = {file.name: file for file in _run_files(folder)}
+        facts = self._read(files, progress)
+        entries = (self._entry(file, facts[file.name]) for file in files.values())
         self.entries = sorted(entries, key=lambda entry: (entry.age, entry.name), reverse=True)
 
-    @property
-    def note(self) -> str:
-        """Why no index could be kept, if so; everything works without, but slowly."""
-        return self._index.note
-
-    @property
-    def reads(self) -> int:
-        """How many files had to be read, since the index did not know them as they are."""
-        return len(self._fresh)
-
     def medians(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Medians]]:
-        """The medians of each of these entries in turn."""
-        wanted = list(entries)
-        for entry, indexed in zip(wanted, self._index.medians(each.name for each in wanted), strict=True):
-            fresh = self._fresh.get(entry.name)
-            known = fresh.medians if fresh else indexed
-            yield entry, scan(entry.path).medians if known is None else known
+        """The medians of each of these entries in turn; a file that the index does not know is read."""
+        indexed = self._index.medians()
+        for entry in entries:
+            try:
+                yield entry, to_medians(indexed[entry.name])
+            except (KeyError, ValueError, TypeError, AttributeError):
+                yield entry, scan(entry.path).medians
 
-    def _read(self, found: dict[str, "Found"], progress: Progress) -> dict[str, Facts]:
+    def _read(self, files: Mapping[str, "RunFile"], progress: Progress) -> dict[str, Facts]:
         """The facts of each file; what is read is kept even if reading is interrupted."""
         indexed = self._index.load()
-        known = {name: indexed[name][1] for name, each in found.items() if indexed.get(name, (None,))[0] == each.stamp}
+        facts = {name: indexed[name][1] for name, file in files.items() if indexed.get(name, (None,))[0] == file.stamp}
+        missing = [name for name in files if name not in facts]
+        fresh: dict[str, tuple[Stamp, Scan]] = {}
         try:
-            missing = [name for name in found if name not in known]
             for done, name in enumerate(missing):
                 progress(done, len(missing))
-                self._fresh[name] = scan(Path(self.folder, name))
+                fresh[name] = files[name].stamp, scan(Path(self.folder, name))
         finally:
-            lasting = {name: (found[name].stamp, each) for name, each in self._fresh.items() if each.lasting}
-            gone = indexed.keys() - found.keys()
+            self.reads = len(fresh)
+            lasting = {name: (stamp, read) for name, (stamp, read) in fresh.items() if read.lasting}
+            gone = indexed.keys() - files.keys()
             if lasting or gone:
-                self._index.save(lasting, gone, keep=bool(indexed))
-        return {name: known[name] if name in known else self._fresh[name].facts for name in found}
+                self._index.save(lasting, gone)
+        return facts | {name: read.facts for name, (_, read) in fresh.items()}
 
-    def _entry(self, found: "Found", facts: Facts) -> Entry:
-        path = Path(self.folder, found.name)
-        modified = found.stamp.modified / 1e9
-        own = tags(path.parent) if found.tagged else ()
-        return Entry(found.name, path, facts.when(modified), modified, facts, own)
+    def _entry(self, file: "RunFile", facts: Facts) -> Entry:
+        path = Path(self.folder, file.name)
+        modified = file.stamp.modified / 1e9
+        return Entry(file.name, path, facts.when(modified), modified, facts, tags(path.parent) if file.tagged else ())
 
 
-class Found(NamedTuple):
+class RunFile(NamedTuple):
     """A run file in the folder."""
 
     name: str
@@ -106,29 +98,29 @@ class Found(NamedTuple):
     tagged: bool  # whether there is a file of tags beside it
 
 
-def _find(folder: Path) -> Iterator[Found]:
+def _run_files(folder: Path) -> Iterator[RunFile]:
     """Every run file once, though links may lead to it too."""
     seen = set()
     for name, status, tagged in _walk(str(folder), "", DEPTH):
         identity = status.st_dev, status.st_ino
         if stat.S_ISREG(status.st_mode) and identity not in seen:
             seen.add(identity)
-            yield Found(name, Stamp.of(status), tagged)
+            yield RunFile(name, Stamp.of(status), tagged)
 
 
 def _walk(folder: str, within: str, depth: int) -> Iterator[tuple[str, os.stat_result, bool]]:
     """Folders that cannot be looked into, or go away meanwhile, hold nothing."""
     try:
         with os.scandir(folder) as listed:
-            inside = sorted(listed, key=lambda each: (each.is_symlink(), each.name))
-        own = {each.name: each for each in inside if each.name in (NAME, FILE)}
+            inside = sorted(listed, key=lambda entry: (entry.is_symlink(), entry.name))
+        own = {entry.name: entry for entry in inside if entry.name in (NAME, FILE)}
         if NAME in own:
             yield within + NAME, own[NAME].stat(), FILE in own
     except OSError:
         return
-    for each in inside if depth else ():
-        if _is_folder(each):
-            yield from _walk(each.path, f"{within}{each.name}/", depth - 1)
+    for entry in inside if depth else ():
+        if _is_folder(entry):
+            yield from _walk(entry.path, f"{within}{entry.name}/", depth - 1)
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

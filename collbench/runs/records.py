@@ -1,6 +1,6 @@
 """Cases, sweeps and results as they stand in a run file, and on the wire between supervisor and workers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -8,7 +8,6 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.measurement import (
-    PHASES,
     Explanation,
     Failed,
     Measurement,
@@ -17,10 +16,12 @@ from collbench.measurement import (
     Reported,
     Result,
     Skipped,
-    Span,
-    Track,
+    Untimed,
 )
 from collbench.note import Note, Sharing
+from collbench.tracks import PHASES, Span, Track
+
+Common = tuple[Case, str, str]  # case, implementation, platform
 
 
 def case_fields(case: Case) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def to_line(result: Result) -> dict[str, Any]:
         "platform": result.platform,
         **case_fields(result.case),
     }
-    if isinstance(result, Skipped | Failed):
+    if isinstance(result, Untimed):
         return fields | {"reason": result.reason}
     if isinstance(result, Explanation):
         return fields | _explanation_fields(result)
@@ -102,18 +103,12 @@ def to_line(result: Result) -> dict[str, Any]:
 
 
 def to_result(fields: dict[str, Any]) -> Result | None:
-    """The result of a line; None for kinds that newer writers may add."""
-    common = to_case(fields), str(fields["implementation"]), str(fields["platform"])
-    if fields["kind"] == "skipped":
-        return Skipped(*common, reason=str(fields["reason"]))
-    if fields["kind"] == "failed":
-        return Failed(*common, reason=str(fields["reason"]))
-    if fields["kind"] == "explanation":
-        return _to_explanation(common, fields)
-    if fields["kind"] == "prediction":
-        return _to_prediction(common, fields)
-    if fields["kind"] == "reported":
-        return _to_reported(common, fields)
+    """The result of a line; None for other lines, also of kinds that newer writers may add."""
+    reader = _READERS.get(str(fields.get("kind")))
+    return reader((to_case(fields), str(fields["implementation"]), str(fields["platform"])), fields) if reader else None
+
+
+def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
     wrong, estimate = fields["check"] == "wrong", fields.get("estimate")
     return Measurement(
         *common,
@@ -146,7 +141,7 @@ def _to_note(fields: Mapping[str, Any]) -> Note:
 _PREDICTED = ("seconds", "low", "high", "algorithm", "protocol")
 
 
-def _to_prediction(common: tuple[Case, str, str], fields: dict[str, Any]) -> Prediction:
+def _to_prediction(common: Common, fields: dict[str, Any]) -> Prediction:
     case, implementation, platform = common
     seconds, low, high = (float(fields[name]) for name in ("seconds", "low", "high"))
     algorithm, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
@@ -159,7 +154,7 @@ def _reported_fields(result: Reported) -> dict[str, Any]:
     return said | samples | note_fields(result.note) | {"printed": dict(result.printed)}
 
 
-def _to_reported(common: tuple[Case, str, str], fields: dict[str, Any]) -> Reported:
+def _to_reported(common: Common, fields: dict[str, Any]) -> Reported:
     return Reported(
         *common,
         seconds=float(fields["seconds"]),
@@ -182,7 +177,7 @@ def _track_fields(track: Track) -> dict[str, Any]:
     return asdict(track) | {"spans": spans}
 
 
-def _to_explanation(common: tuple[Case, str, str], fields: dict[str, Any]) -> Explanation:
+def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
     return Explanation(
         *common,
         seconds=float(fields["seconds"]),
@@ -202,3 +197,13 @@ def _to_track(fields: dict[str, Any]) -> Track:
         spans=tuple(Span(str(phase), float(start), float(seconds)) for phase, start, seconds in fields["spans"]),
         lost=int(fields.get("lost", 0)),
     )
+
+
+_READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
+    "skipped": lambda common, fields: Skipped(*common, reason=str(fields["reason"])),
+    "failed": lambda common, fields: Failed(*common, reason=str(fields["reason"])),
+    "measurement": _to_measurement,
+    "explanation": _to_explanation,
+    "prediction": _to_prediction,
+    "reported": _to_reported,
+}

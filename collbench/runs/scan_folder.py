@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.errors import RunFileError
-from collbench.measurement import Outcome, Result, Timed, timed
+from collbench.measurement import Result, Timed, timed
+from collbench.outcome import Outcome
 from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
 from collbench.runs.records import case_fields
 from collbench.units import visible
@@ -104,15 +105,15 @@ def facts_of(run: Run) -> Facts:
 
 def medians_of(results: Iterable[Result | Timed]) -> Medians:
     """The figure to quote of each case that has one; of a case measured twice in a run, the later."""
-    found: Medians = {}
+    medians: Medians = {}
     for result in timed(results):
         if math.isfinite(result.typical) and result.typical > 0:
             platform = getattr(result, "platform", "")
             fields = case_fields(result.case)
             nbytes = fields.pop("nbytes")
             curve = " ".join(map(str, (*fields.values(), result.implementation, platform)))
-            found.setdefault(curve, {})[nbytes] = result.typical
-    return found
+            medians.setdefault(curve, {})[nbytes] = result.typical
+    return medians
 
 
 def word(text: str) -> str:

@@ -43,7 +43,7 @@ def remove(name: str, folder: Path) -> tuple[str, ...]:
     has = tags(folder)
     if name not in has:
         raise UsageError(f"{folder} has no tag {name!r}; its tags: {', '.join(has) or 'none'}")
-    left = tuple(each for each in has if each != name)
+    left = tuple(tag for tag in has if tag != name)
     try:
         _rewrite(folder, left)
     except OSError as error:
@@ -77,6 +77,6 @@ def _complaint(name: str) -> str:
         return f"{' and '.join(RESERVED)} choose a baseline by themselves"
     if not name or name[0] in "-.":
         return "it needs a first character that is neither a dash nor a dot"
-    if not name.isprintable() or any(each.isspace() or each in "/\\" for each in name):
+    if not name.isprintable() or any(sign.isspace() or sign in "/\\" for sign in name):
         return "spaces, slashes and control characters are not allowed"
     return f"it is longer than {_LONGEST} characters" if len(name) > _LONGEST else ""

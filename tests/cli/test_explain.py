@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from collbench.implementations import choose
-from collbench.measurement import ADDED, WAITED, Explanation
+from collbench.measurement import Explanation
 from collbench.runs.file import read
+from collbench.tracks import ADDED, WAITED
 from tests.conftest import ROOT, Command
 
 HAND_WRITTEN = choose("ladder", "cpu")

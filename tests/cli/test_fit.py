@@ -90,7 +90,7 @@ def test_one_curve_without_a_fit_does_not_hide_the_others(tmp_path: Path) -> Non
     """It stands in the table with its reason; the legend alone says the unit of the rates."""
     run = file.read(run_file(tmp_path / "run"))
     with Writer(tmp_path / "more") as writer:
-        writer.header({"topology": {"name": "a"}})
+        writer.header(run.header)
         for place, result in enumerate(run.results):
             writer.append(result)
             if result.implementation == "mpi":  # beside it one that is quick and slow by turns

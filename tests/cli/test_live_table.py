@@ -45,8 +45,8 @@ def test_a_skip_is_said_once_for_a_title() -> None:
         (measurement("mpi", (), nbytes=8), False),
         (Failed(case(), "mpi", "cpu", "a rank died"), True),
         (Skipped(case(), "FAILED", "cpu", "WRONG is but a word here"), False),
-        (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong=3), True),
-        (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong=None), False),
+        (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=3), True),
+        (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=None), False),
     ],
 )
 def test_what_is_wrong_or_failed_is_red(result: Result, red: bool) -> None:

@@ -152,7 +152,7 @@ def test_some_ranks_of_every_node_are_predicted_as_such(collbench: Command, tmp_
         assert done.returncode == 0, done.stderr
         assert "40 ranks" in done.stdout
     ten, five = (read(tmp_path / name) for name in ("ten", "five"))
-    assert ten.header["topology"]["name"] == "DGX H100, 10 nodes of 4 GPUs"
+    assert ten.header.topology.name == "DGX H100, 10 nodes of 4 GPUs"
     assert predictions(ten)[0].seconds != predictions(five)[0].seconds
 
 

@@ -174,21 +174,6 @@ def test_broken_files_are_told_beside_the_list(runs: Command, three: Path) -> No
     assert len([entry for entry in json.loads(runs("--json").stdout) if "not JSON" in entry["broken"]]) == 7
 
 
-def test_a_slow_list_says_why(runs: Command, three: Path, tmp_path: Path) -> None:
-    """Where no index can be kept, once it matters."""
-    (tmp_path / "cache").write_text("")
-    done = runs()
-    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 4)
-    text = (three / "old" / NAME).read_text()
-    for number in range(500):
-        (three / str(number)).mkdir()
-        (three / str(number) / NAME).write_text(text)
-    done = runs()
-    assert done.returncode == 0
-    assert "no index can be kept in" in done.stderr
-    assert "all 503 files were read" in done.stderr
-
-
 @pytest.mark.usefixtures("three")
 def test_whoever_reads_a_few_lines_only_gets_them(environment: dict[str, str], tmp_path: Path) -> None:
     """`collbench runs | head -1`, in a shell: no traceback behind it."""

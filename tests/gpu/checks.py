@@ -14,11 +14,12 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, Unsupported
 from collbench.implementations import Implementation
 from collbench.measure.tracing import explain
-from collbench.measurement import PHASES, Explanation, Skipped
+from collbench.measurement import Explanation, Skipped
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import launch, nccl, simulate
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.roles import Platform
+from collbench.tracks import PHASES
 from tests.gpu import refusals
 from tests.gpu.places import SCALE
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.measurement import PARTS
 from collbench.platforms.gpu import probe
+from collbench.tracks import PARTS
 from collbench.units import format_size
 from tests.gpu import said, scale, sweeps
 

@@ -10,6 +10,7 @@ import pytest
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.measure.ab import LEAST, ROUNDS, Pair, order, ratios, shares
+from collbench.measure.greeting import Greeting
 from collbench.measurement import Failed, Measurement, Mismatch, Result, Skipped
 from collbench.stats import median_interval
 from tests.conftest import case
@@ -32,7 +33,7 @@ class Acted:
     setting: str
     log: list[str]
     answer: Answer = lambda asked, name, round_: measured(asked, name, 1e-3, 1e-3)
-    greeting: dict[str, Any] = field(default_factory=lambda: {"cores": []})
+    greeting: Greeting = field(default_factory=Greeting)
     orders: list[tuple[tuple[str, ...], Sampling, dict[str, int]]] = field(default_factory=list)
     refusal: str = ""
 

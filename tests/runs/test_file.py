@@ -8,25 +8,12 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import (
-    MOVED,
-    PHASES,
-    WAITED,
-    Explanation,
-    Failed,
-    Mismatch,
-    Prediction,
-    Reported,
-    Result,
-    Skipped,
-    Span,
-    Timed,
-    Track,
-)
+from collbench.measurement import Explanation, Failed, Mismatch, Prediction, Reported, Result, Skipped, Timed
 from collbench.note import Note, Sharing
 from collbench.runs.file import FORMAT, NAME, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
+from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 

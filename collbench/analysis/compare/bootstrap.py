@@ -38,9 +38,9 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     counts = np.einsum("bd,bl->ld", drawn, below[:, levels])  # the long axis last: six times as fast as `dl`
     half = counts[-1] / 2
     logs = np.log(samples[order][levels])
-    found = (logs[(counts >= half).argmax(axis=0)] + logs[(counts > half).argmax(axis=0)]) / 2
+    medians = (logs[(counts >= half).argmax(axis=0)] + logs[(counts > half).argmax(axis=0)]) / 2
     centre = math.log(float(np.median(samples)))
-    return centre + (found - centre) * math.sqrt(blocks / (blocks - 1)), blocks
+    return centre + (medians - centre) * math.sqrt(blocks / (blocks - 1)), blocks
 
 
 def block_count(samples: Floats) -> int:

@@ -42,16 +42,14 @@ class Comparison:
     def regressions(self) -> list[Row | Together | Unmatched]:
         """What is slower by more than the margin, and what was right and is no longer."""
         judged: tuple[Row | Together, ...] = (*self.rows, *self.together)
-        return [each for each in judged if each.regression(self.margin)] + [
-            each for each in self.unmatched if each.regression
-        ]
+        lost = [row for row in self.unmatched if row.regression]
+        return [*(row for row in judged if row.regression(self.margin)), *lost]
 
     @property
     def hidden(self) -> list[Row | Unmatched]:
         """What may be slower by more than the margin for all that is known."""
-        return [row for row in self.rows if row.hides(self.margin)] + [
-            each for each in self.unmatched if each.hides and not each.regression
-        ]
+        unsure = [row for row in self.rows if row.hides(self.margin)]
+        return unsure + [row for row in self.unmatched if row.hides and not row.regression]
 
 
 def compare(
@@ -111,15 +109,15 @@ def _rows(
         extra = _scatter(sampled, estimates)
         remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
     groups = by_curve([one for one, _ in sampled])
-    each = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
-    known = {id(one): found for (one, _), found in zip(sampled, estimates, strict=True)}
+    single = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
+    known = {id(one): estimate for (one, _), estimate in zip(sampled, estimates, strict=True)}
     rows = [
-        judged(one, new, known[id(one)].log, known[id(one)].interval(each, *extra.at(one.case.nbytes)), margin)
+        judged(one, new, known[id(one)].log, known[id(one)].interval(single, *extra.at(one.case.nbytes)), margin)
         if id(one) in known
         else _unknown(one, new)
         for one, new in pairs
     ]
-    wholes = [together([(one, known[id(one)].log) for one in group], each, margin) for group in groups]
+    wholes = [together([(one, known[id(one)].log) for one in group], single, margin) for group in groups]
     return rows, wholes, remarks
 
 
@@ -135,9 +133,9 @@ def _rounds_match(one: Observed, new: Observed) -> bool:
 
 def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
     curves: dict[object, list[tuple[int, Estimate]]] = {}
-    for (one, _), found in zip(pairs, estimates, strict=True):
-        curves.setdefault((one.case.kind, one.implementation), []).append((one.case.nbytes, found))
-    return scatter([sorted(curve, key=lambda each: each[0]) for curve in curves.values()])
+    for (one, _), estimate in zip(pairs, estimates, strict=True):
+        curves.setdefault((one.case.kind, one.implementation), []).append((one.case.nbytes, estimate))
+    return scatter([sorted(curve, key=lambda point: point[0]) for curve in curves.values()])
 
 
 def _in_words(extra: float) -> str:
@@ -149,12 +147,12 @@ def _in_words(extra: float) -> str:
 
 def _unknown(one: Observed, new: Observed) -> Row:
     """A ratio and no more; where one is a mean, it is of means."""
-    reported = [each for each in (one, new) if isinstance(each, Reported) and not each.samples]
+    reported = [result for result in (one, new) if isinstance(result, Reported) and not result.samples]
     if not reported:
         fewer = min(len(one.times), len(new.times))
         words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
         return _without_interval(one, new, one.typical, new.typical, words)
-    centre = median if all(each.statistic.startswith("median") for each in reported) else fmean
+    centre = median if all(result.statistic.startswith("median") for result in reported) else fmean
     kind = "medians" if centre is median else "means"
     words = f"a log of {kind} has no samples, so nothing can be concluded"
     words += "" if len(reported) == 2 else f"; compared with the {kind[:-1]} of the other run's samples"
@@ -184,10 +182,10 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
 
 
 def _predicted(base: Run, new: Run) -> list[str]:
-    found = []
+    remarks = []
     for word, run in (("BASE", base), ("NEW", new)):
-        predictions = sum(isinstance(result, Prediction) for result in run.results)
-        if predictions:
-            only = "nothing but predictions" if not any(isinstance(e, Observed) for e in run.results) else "predictions"
-            found.append(f"{word} holds {only}, which are not compared here; collbench diagnose does that")
-    return found
+        if any(isinstance(result, Prediction) for result in run.results):
+            more = any(isinstance(result, Observed) for result in run.results)
+            what = "predictions" if more else "nothing but predictions"
+            remarks.append(f"{word} holds {what}, which are not compared here; collbench diagnose does that")
+    return remarks

@@ -55,7 +55,7 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     (drawn_before, some), (drawn_after, others) = log_medians(before, 0), log_medians(after, 1)
     log = math.log(float(np.median(after) / np.median(before)))
     low, high = np.quantile(drawn_after - drawn_before, (0.025, 0.975))
-    below, above = (max(0.0, float(each)) / 1.96 for each in (log - low, high - log))
+    below, above = (max(0.0, float(end)) / 1.96 for end in (log - low, high - log))
     return Estimate(log, below, above, some + others - 2)
 
 
@@ -100,7 +100,7 @@ def _variance(rounds: Sequence[Floats], stream: int) -> tuple[float, int]:
 
     A round alone has too few samples to be resampled; together they have enough.
     """
-    alone = [each / np.median(each) for each in rounds]
+    alone = [samples / np.median(samples) for samples in rounds]
     count = sum(map(len, alone))
     drawn, blocks = log_medians(np.concatenate(alone), stream)
     low, high = np.quantile(drawn, (0.025, 0.975))
@@ -116,12 +116,12 @@ def pooled(rows: Sequence[Paired]) -> list[Estimate]:
     known = [row.between / row.within / _usual(len(row.logs)) for row in rows if row.within > 0]
     more = max(1.0, float(np.quantile(known, _QUANTILE))) if known else 1.0
     rounds = sum(len(row.logs) - 1 for row in rows)
-    found = []
+    estimates = []
     for row in rows:
         usual = row.within * more
         error = math.sqrt(row.between if row.between > _FAR * _usual(len(row.logs)) * usual else usual)
-        found.append(Estimate(row.centre, error, error, min(rounds, row.freedom)))
-    return found
+        estimates.append(Estimate(row.centre, error, error, min(rounds, row.freedom)))
+    return estimates
 
 
 @lru_cache

@@ -9,28 +9,30 @@ from xml.etree import ElementTree
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together
-from collbench.errors import UsageError
+from collbench.errors import writing
 from collbench.units import format_seconds, format_size, printable
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
 _SHOWN = 20  # rows of a kind in a summary
-Judged = Row | Together | Unmatched
+Line = Row | Together | Unmatched  # of a table
 
 
-def status(found: Sequence[Comparison]) -> int:
+def status(comparisons: Sequence[Comparison]) -> int:
     """REGRESSION before INCONCLUSIVE, which is also what nothing at all to compare is."""
-    if any(each.regressions for each in found):
+    if any(comparison.regressions for comparison in comparisons):
         return REGRESSION
-    return INCONCLUSIVE if any(each.hidden or not each.rows for each in found) else PASSED
+    unsure = any(comparison.hidden or not comparison.rows for comparison in comparisons)
+    return INCONCLUSIVE if unsure else PASSED
 
 
-def in_words(found: Sequence[Comparison]) -> str:
+def in_words(comparisons: Sequence[Comparison]) -> str:
     """The status as a sentence."""
-    regressions, hidden = sum(len(each.regressions) for each in found), sum(len(each.hidden) for each in found)
-    least = min(each.margin for each in found)
+    regressions = sum(len(comparison.regressions) for comparison in comparisons)
+    hidden = sum(len(comparison.hidden) for comparison in comparisons)
+    least = min(comparison.margin for comparison in comparisons)
     if regressions:
         return f"gate: {_rows(regressions)} slower by more than {least:.0%}, or right no longer: regression"
-    if empty := [each for each in found if not each.rows]:
+    if empty := [comparison for comparison in comparisons if not comparison.rows]:
         return f"gate: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}: inconclusive"
     if hidden:
         return f"gate: {_rows(hidden)} may be slower by more than {least:.0%}: inconclusive; measure longer (--budget)"
@@ -43,7 +45,7 @@ def _rows(count: int) -> str:
 
 def span(row: Row | Together) -> str:
     """The interval of a ratio as text; empty where there is none."""
-    low, high = (_bound(each) for each in row.interval)
+    low, high = map(_bound, row.interval)
     return f"{low} .. {high}" if low else ""
 
 
@@ -53,53 +55,44 @@ def _bound(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}" if ratio < 1e5 else ">99999"
 
 
-def name(each: Judged) -> str:
-    """The row in words."""
-    case, implementation = (
-        (each.base.case, each.base.implementation) if isinstance(each, Row) else (each.case, each.implementation)
-    )
-    return f"{case.title}, {sizes(each)}, {printable(implementation)}"
+def name(line: Line) -> str:
+    """The line in words."""
+    return f"{line.case.title}, {sizes(line)}, {printable(line.implementation)}"
 
 
-def sizes(each: Judged) -> str:
+def sizes(line: Line) -> str:
     """One size, or how many there are."""
-    if isinstance(each, Together):
-        return f"all {each.sizes}"
-    return format_size(each.base.case.nbytes if isinstance(each, Row) else each.case.nbytes)
+    return f"all {line.sizes}" if isinstance(line, Together) else format_size(line.case.nbytes)
 
 
-def message(each: Judged) -> str:
-    """What is found of it."""
-    if isinstance(each, Unmatched):
-        return printable(f"{each.base} in BASE, {each.new} in NEW" + (f": {each.reason}" if each.reason else ""))
-    if isinstance(each, Together):
-        return f"{each.ratio:.3f}x on average, {span(each)}, {each.verdict.value}"
-    times = f"{format_seconds(each.before)} -> {format_seconds(each.after)}, {each.ratio:.3f}x"
-    return ", ".join(filter(None, [times, span(each), each.verdict.value])) + (
-        f"; {each.remark}" if each.remark else ""
-    )
+def message(line: Line) -> str:
+    """What it says."""
+    if isinstance(line, Unmatched):
+        return printable(f"{line.base} in BASE, {line.new} in NEW" + (f": {line.reason}" if line.reason else ""))
+    if isinstance(line, Together):
+        return f"{line.ratio:.3f}x on average, {span(line)}, {line.verdict.value}"
+    times = f"{format_seconds(line.before)} -> {format_seconds(line.after)}, {line.ratio:.3f}x"
+    words = ", ".join(filter(None, [times, span(line), line.verdict.value]))
+    return words + (f"; {line.remark}" if line.remark else "")
 
 
-def write_junit(path: Path, found: Sequence[Comparison]) -> None:
+def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
     """Write a suite a comparison, a test case a row; UsageError if that can't be.
 
     A regression fails, what could hide one is skipped: CI systems show that apart from what passed, not as broken.
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
-    for each in found:
-        root.append(_suite(each))
+    root.extend(map(_suite, comparisons))
     ElementTree.indent(root)
-    try:
+    with writing(path, "--junit"):
         path.parent.mkdir(parents=True, exist_ok=True)
         ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; choose another --junit") from None
 
 
-def _suite(found: Comparison) -> ElementTree.Element:
-    failed, unsure = ({id(each) for each in part} for part in (found.regressions, found.hidden))
-    rows: list[Judged] = [*found.rows, *found.together, *found.unmatched]
-    label = printable(f"{found.new.path} against {found.base.path}")
+def _suite(comparison: Comparison) -> ElementTree.Element:
+    failed, unsure = ({id(row) for row in rows} for rows in (comparison.regressions, comparison.hidden))
+    rows: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
+    label = printable(f"{comparison.new.path} against {comparison.base.path}")
     counts = {"tests": len(rows), "failures": len(failed), "errors": 0, "skipped": len(unsure)}
     suite = ElementTree.Element("testsuite", {"name": label} | {key: str(value) for key, value in counts.items()})
     for row in rows:
@@ -111,36 +104,32 @@ def _suite(found: Comparison) -> ElementTree.Element:
     return suite
 
 
-def append_summary(path: Path, found: Sequence[Comparison]) -> None:
+def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:
     """Append Markdown, as GitHub's step summaries are written; UsageError if it can't be."""
-    text = "".join(f"{line}\n" for line in summary(found))
-    try:
+    text = "".join(f"{line}\n" for line in summary(comparisons))
+    with writing(path, "--summary"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; choose another --summary") from None
 
 
-def summary(found: Sequence[Comparison]) -> Iterator[str]:
+def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Lines: the verdict first, then what it rests on."""
-    yield "## collbench compare"
-    yield ""
-    yield f"**{in_words(found)}**"
-    for each in found:
-        yield ""
-        yield f"{_escaped(str(each.new.path))} against {_escaped(str(each.base.path))}: {tally(each)}"
-        for heading, rows in (("Regressions", each.regressions), ("Could hide a regression", each.hidden)):
-            yield from _listed(heading, rows)
+    yield from ("## collbench compare", "", f"**{in_words(comparisons)}**")
+    for comparison in comparisons:
+        new, base = (_escaped(str(run.path)) for run in (comparison.new, comparison.base))
+        yield from ("", f"{new} against {base}: {tally(comparison)}")
+        yield from _listed("Regressions", comparison.regressions)
+        yield from _listed("Could hide a regression", comparison.hidden)
 
 
-def tally(found: Comparison) -> str:
+def tally(comparison: Comparison) -> str:
     """How many rows of each verdict."""
-    counts = Counter(row.verdict.value for row in found.rows)
+    counts = Counter(row.verdict.value for row in comparison.rows)
     return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
 
 
-def _listed(heading: str, rows: Sequence[Judged]) -> Iterator[str]:
+def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
     if not rows:
         return
     yield from ("", f"### {heading}", "", "| row | found |", "|---|---|")

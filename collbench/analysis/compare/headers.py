@@ -47,8 +47,8 @@ def _at(header: Any, path: tuple[str, ...]) -> Any:
 
 
 def _between(name: str, one: Any, other: Any) -> Iterator[Difference]:
-    parts = [each for each in (one, other) if isinstance(each, Mapping)]
-    if all(isinstance(each, Mapping) or each is _ABSENT for each in (one, other)):
+    parts = [value for value in (one, other) if isinstance(value, Mapping)]
+    if all(isinstance(value, Mapping) or value is _ABSENT for value in (one, other)):
         for key in dict.fromkeys(key for part in parts for key in part if key not in _FLEETING):
             yield from _between(f"{name}.{key}", _at(one, (key,)), _at(other, (key,)))
     elif one is not other and one != other:

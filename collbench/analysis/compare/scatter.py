@@ -50,13 +50,13 @@ def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine did
     to one it did to all, so a size counts once.
     """
-    found = [distance for curve in curves for distance in _distances(curve)]
+    distances = [distance for curve in curves for distance in _distances(curve)]
     sizes = sorted({nbytes for curve in curves for nbytes, _ in curve})
     near = {}
     for place, nbytes in enumerate(sizes):
         window = set(sizes[max(0, place - NEAR) : place + NEAR + 1])
-        near[nbytes] = _known([each for each in found if each.nbytes in window], _NORMAL)
-    return Scatter(_known(found, _CAREFUL), near)
+        near[nbytes] = _known([distance for distance in distances if distance.nbytes in window], _NORMAL)
+    return Scatter(_known(distances, _CAREFUL), near)
 
 
 def _distances(curve: Sequence[tuple[int, Estimate]]) -> list[_Distance]:
@@ -70,11 +70,12 @@ def _distances(curve: Sequence[tuple[int, Estimate]]) -> list[_Distance]:
     ]
 
 
-def _known(found: Sequence[_Distance], reach: float) -> tuple[float, int]:
-    if not found:
+def _known(distances: Sequence[_Distance], reach: float) -> tuple[float, int]:
+    if not distances:
         return 0.0, 0
-    distances, errors = (np.array(each) for each in zip(*((abs(one.log), one.error) for one in found), strict=True))
-    return _excess(distances, errors, reach), len({each.nbytes for each in found})
+    logs = np.array([abs(distance.log) for distance in distances])
+    errors = np.array([distance.error for distance in distances])
+    return _excess(logs, errors, reach), len({distance.nbytes for distance in distances})
 
 
 def _excess(distances: Floats, errors: Floats, reach: float) -> float:

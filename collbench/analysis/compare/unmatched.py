@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.cases import Case
-from collbench.measurement import Explanation, Failed, Measurement, Observed, Outcome, Prediction, Result, Skipped
+from collbench.measurement import Explanation, Measurement, Observed, Prediction, Result, Untimed
+from collbench.outcome import Outcome
 from collbench.runs.file import Run
 
 Key = tuple[Case, str]
@@ -65,6 +66,6 @@ def _state(result: Result | None, run: Run) -> str:
 
 
 def _reason(result: Result | None) -> str:
-    if isinstance(result, Skipped | Failed):
+    if isinstance(result, Untimed):
         return result.reason
     return result.wrong if isinstance(result, Measurement) else ""

@@ -34,8 +34,20 @@ def verdict(interval: tuple[float, float], margin: float) -> Verdict:
     return Verdict.FASTER if high < 1 else Verdict.INCONCLUSIVE
 
 
+class Judged:
+    """A ratio NEW/BASE of times with its verdict."""
+
+    ratio: float
+    interval: tuple[float, float]  # NaN where nothing is known
+    verdict: Verdict
+
+    def regression(self, margin: float) -> bool:
+        """Whether it is slower, and by more than the margin."""
+        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
+
+
 @dataclass(frozen=True)
-class Row:
+class Row(Judged):
     """A case by one implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
 
     base: Observed
@@ -43,13 +55,19 @@ class Row:
     before: float
     after: float
     ratio: float
-    interval: tuple[float, float]  # NaN where nothing is known
+    interval: tuple[float, float]
     verdict: Verdict
     remark: str = ""
 
-    def regression(self, margin: float) -> bool:
-        """Whether it is slower, and by more than the margin."""
-        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
+    @property
+    def case(self) -> Case:
+        """The same in both runs."""
+        return self.base.case
+
+    @property
+    def implementation(self) -> str:
+        """The same in both runs."""
+        return self.base.implementation
 
     def hides(self, margin: float) -> bool:
         """Whether a regression cannot be excluded."""
@@ -57,7 +75,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Together:
+class Together(Judged):
     """All sizes of a kind of case by one implementation: the geometric mean of their ratios, and its interval.
 
     A change too small to be told at any one size is told by all of them, if they agree.
@@ -70,10 +88,6 @@ class Together:
     interval: tuple[float, float]
     verdict: Verdict
 
-    def regression(self, margin: float) -> bool:
-        """Whether the sizes are slower on average, and by more than the margin."""
-        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
-
 
 def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
     """The row of a ratio that is given as a logarithm."""
@@ -82,10 +96,11 @@ def judged(base: Observed, new: Observed, log: float, interval: tuple[float, flo
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     """Results of one kind of case and implementation, by size, where there are FEWEST_SIZES of them or more."""
-    found: dict[object, list[Observed]] = {}
+    curves: dict[object, list[Observed]] = {}
     for result in results:
-        found.setdefault((_kind(result), result.implementation), []).append(result)
-    return [sorted(each, key=lambda one: one.case.nbytes) for each in found.values() if len(each) >= FEWEST_SIZES]
+        curves.setdefault((result.case.kind, result.implementation), []).append(result)
+    long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
+    return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
 
 
 def together(curve: Sequence[tuple[Observed, float]], confidence: float, margin: float) -> Together:
@@ -101,7 +116,7 @@ def together(curve: Sequence[tuple[Observed, float]], confidence: float, margin:
     interval = math.exp(centre - reach), math.exp(centre + reach)
     first = curve[0][0]
     ratio = math.exp(centre)
-    return Together(_kind(first), first.implementation, len(curve), ratio, interval, verdict(interval, margin))
+    return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
 
 
 def _looks(logs: Sequence[float]) -> float:
@@ -111,12 +126,8 @@ def _looks(logs: Sequence[float]) -> float:
     """
     centre = fmean(logs)
     apart = [log - centre for log in logs]
-    square = sum(each**2 for each in apart)
+    square = sum(distance**2 for distance in apart)
     alike = sum(one * other for one, other in pairwise(apart)) / square if square else 0.0
     # Of few values that are not alike at all, this comes out at -1/n on average.
     alike = min(0.9, max(0.0, alike + 1 / len(logs)))
     return max(2.0, len(logs) * (1 - alike) / (1 + alike))
-
-
-def _kind(result: Observed) -> Case:
-    return result.case.kind

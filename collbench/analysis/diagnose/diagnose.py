@@ -98,11 +98,12 @@ def diagnose(rows: Sequence[Observed], system: System | None, evidence: Evidence
     name = rows[0].implementation
     if system is None:
         return Diagnosis(name, rows, (), Health.UNKNOWN, evidence.no_system)
+    used = system.part(rows[0].case.ranks)
     try:
-        expected = tuple(expect(_used(system, rows), [row.case for row in rows], name))
+        predictions = expect(used, [row.case for row in rows], name)
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
-    expected = tuple(_narrowed(prediction, regime(_used(system, rows))) for prediction in expected)
+    expected = tuple(_narrowed(prediction, regime(used)) for prediction in predictions)
     if len(rows) < FEWEST:
         remark = f"{len(rows)} size{'s' if len(rows) > 1 else ''} measured; {FEWEST} are needed"
         return Diagnosis(name, rows, expected, Health.UNKNOWN, remark)
@@ -111,12 +112,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, evidence: Evidence
     diagnosis = replace(diagnosis, off=math.exp(_distance(diagnosis, _seconds(expected))))
     if verdict is not Health.SLOW:
         return diagnosis
-    return replace(diagnosis, reasons=tuple(explain(diagnosis, system, evidence, expect)))
-
-
-def _used(system: System, rows: Sequence[Observed]) -> System:
-    """As much of the system as there were ranks."""
-    return system.part(rows[0].case.ranks)
+    return replace(diagnosis, reasons=tuple(explain(diagnosis, used, evidence, expect)))
 
 
 def _narrowed(expected: Prediction, where: str) -> Prediction:
@@ -204,10 +200,11 @@ def _best(
     hypothesis: Hypothesis, said: tuple[str, ...], diagnosis: Diagnosis, curves: Sequence[Sequence[float]]
 ) -> Reason | None:
     """The curve that fits best, each further one being a little less likely; None if there is none."""
-    reasons = []
-    for number, seconds in enumerate(curves):
-        off = _distance(diagnosis, seconds)
-        reasons.append(Reason(hypothesis, math.exp(off), off + PENALTY * (1 + number / 2), said))
+    distances = [_distance(diagnosis, seconds) for seconds in curves]
+    reasons = [
+        Reason(hypothesis, math.exp(off), off + PENALTY * (1 + number / 2), said)
+        for number, off in enumerate(distances)
+    ]
     return min(reasons, key=lambda reason: reason.left, default=None)
 
 
@@ -219,7 +216,7 @@ def _variants(hypothesis: Hypothesis, diagnosis: Diagnosis, system: System, expe
         shaped = [] if quiet else _shaped(hypothesis.shape, rows, healthy)
         return [shaped] if shaped else []
     curves = []
-    for changed in hypothesis.changed(_used(system, rows)):
+    for changed in hypothesis.changed(system):
         try:
             seconds = _seconds(expect(changed, [row.case for row in rows], diagnosis.implementation))
         except CollbenchError:

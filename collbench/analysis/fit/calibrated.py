@@ -7,7 +7,7 @@ from pathlib import Path
 from collbench.analysis.fit.curve import FEWEST
 from collbench.analysis.fit.runs import measured
 from collbench.analysis.machine import machine, sized
-from collbench.errors import UsageError
+from collbench.errors import UsageError, writing
 from collbench.measurement import Observed
 from collbench.model import choice
 from collbench.model.calibrate import calibrate
@@ -21,7 +21,7 @@ LIBRARY = "nccl"  # whose times the model's equation describes
 
 def calibration(runs: Sequence[Run], name: str | None) -> tuple[System, Calibration]:
     """The machine and its factors; UsageError if the runs cannot carry them."""
-    rows = [each for each in measured(runs) if each.implementation == LIBRARY]
+    rows = [row for row in measured(runs) if row.implementation == LIBRARY]
     system = machine(runs[0], name)
     sizes = {row.case.nbytes for row in rows}
     if len(sizes) < FEWEST:
@@ -49,8 +49,6 @@ def write(path: Path, runs: Sequence[Run], name: str | None) -> Path:
         raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
     system, factors = calibration(runs, name)
     text = to_toml(system, {name: round(value, 4) for name, value in asdict(factors).items()})
-    try:
+    with writing(path, "-o"):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; choose another -o") from None
     return path

@@ -32,22 +32,22 @@ def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE,
     places = np.geomspace(low, high, _GRID)
     random = np.random.default_rng(seed)
     gaps = _there(first, places, random) - _there(second, places, random)
-    found = []
+    crossed = []
     for sign in (1, -1):
         replicates = [_rises(places, sign * gap) for gap in gaps]
         for root in _rises(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
             sure = len(near) > confidence * len(replicates)
             ends = interval(np.array(near), confidence) if sure else (float(low), float(high))
-            found.append(Crossing(root, *ends, sure))
-    return sorted(found, key=lambda crossing: crossing.nbytes)
+            crossed.append(Crossing(root, *ends, sure))
+    return sorted(crossed, key=lambda crossing: crossing.nbytes)
 
 
 def _there(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
     """Replicates of a curve, each as far off as some size that was left out."""
     off = random.choice(curve.left_out, size=(len(curve.draws), 1))
-    found: Floats = np.exp(off) * curve.replicates(places)
-    return found
+    seconds: Floats = np.exp(off) * curve.replicates(places)
+    return seconds
 
 
 def _rises(places: Floats, gap: Floats) -> list[float]:

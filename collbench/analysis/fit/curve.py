@@ -46,19 +46,19 @@ class CurveFit:
 
     def predict(self, nbytes: float | Floats) -> Floats:
         """Seconds."""
-        found: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
-        return found
+        seconds: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
+        return seconds
 
     def replicates(self, nbytes: Floats) -> Floats:
         """Seconds (DRAWS, sizes) by each of the draws."""
-        found: Floats = self.draws @ _terms(nbytes, self.bend).T
-        return found
+        seconds: Floats = self.draws @ _terms(nbytes, self.bend).T
+        return seconds
 
     @property
     def residuals(self) -> Floats:
         """Measured over fitted, less one."""
-        found: Floats = self.seconds / self.predict(self.sizes) - 1
-        return found
+        off: Floats = self.seconds / self.predict(self.sizes) - 1
+        return off
 
     @property
     def latency(self) -> float:
@@ -121,17 +121,17 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 
     size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
     if len(set(sizes)) < FEWEST:
         raise Unfit(f"{len(set(sizes))} size{'s' if len(set(sizes)) != 1 else ''}, {FEWEST} are needed")
-    seconds = np.array([np.median(each) for each in every])
+    seconds = np.array([np.median(sample) for sample in every])
     if not (np.isfinite(seconds).all() and (seconds > 0).all()):
         raise Unfit("a time is zero or not finite; the clock is too coarse for this size")
-    (found,), (bend,), (far,) = _describe(size[None], seconds[None])
+    (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
     if far > WORST:
         raise Unfit(
             f"a tenth of the sizes lies {far:.0%} or more off the fitted curve, {WORST:.0%} is the most: "
             "its time does not follow a + g*sqrt(S) + b*S"
         )
     terms = _terms(size, bend)
-    central = found[: terms.shape[1]]
+    central = coefficients[: terms.shape[1]]
     draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every, seed))
     return CurveFit(central, float(bend), size, seconds, draws, _left_out(size, seconds))
 
@@ -165,8 +165,8 @@ def _places(sizes: Floats) -> list[float]:
 
 def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
     fitted = np.einsum("cst,ct->cs", terms, coefficients)
-    found: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
-    return found
+    misfits: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
+    return misfits
 
 
 def _replicates(fitted: Floats, used: int, samples: list[Floats], seed: int) -> Floats:
@@ -188,8 +188,8 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats], seed: int) -> 
 def _medians(samples: Floats, random: np.random.Generator) -> Floats:
     """Logarithms of the medians of samples drawn with replacement."""
     drawn = samples[random.integers(len(samples), size=(DRAWS, len(samples)))]
-    found: Floats = np.log(np.median(drawn, axis=1))
-    return found
+    medians: Floats = np.log(np.median(drawn, axis=1))
+    return medians
 
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
@@ -201,8 +201,8 @@ def _left_out(sizes: Floats, seconds: Floats) -> Floats:
         _terms(size, bend) @ row[: _terms(size, bend).size]
         for size, bend, row in zip(sizes, bends, coefficients, strict=True)
     ]
-    found: Floats = np.log(seconds / np.maximum(fitted, 1e-3 * seconds))
-    return found
+    off: Floats = np.log(seconds / np.maximum(fitted, 1e-3 * seconds))
+    return off
 
 
 def _half_size(coefficients: Floats, bend: float) -> Floats:

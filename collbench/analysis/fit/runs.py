@@ -61,9 +61,9 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
     groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}
-    for each in measured(runs):
-        sizes = groups.setdefault((each.case.kind, each.implementation), {})
-        sizes[each.case.nbytes] = sizes.get(each.case.nbytes, ()) + each.times
+    for row in measured(runs):
+        sizes = groups.setdefault((row.case.kind, row.implementation), {})
+        sizes[row.case.nbytes] = sizes.get(row.case.nbytes, ()) + row.times
     return [_fitted(Curve(case, name, sizes), held_back) for (case, name), sizes in groups.items()]
 
 
@@ -75,16 +75,16 @@ def measured(runs: Sequence[Run]) -> list[Observed]:
 def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
     sizes = [size for size in curve.samples if size not in held_back]
     try:
-        found = fit(sizes, [curve.samples[size] for size in sizes])
+        fitted = fit(sizes, [curve.samples[size] for size in sizes])
     except Unfit as error:
         return replace(curve, reason=str(error))
-    held = [_held(found, size, curve.samples[size]) for size in held_back if size in curve.samples]
-    return replace(curve, fit=found, held=tuple(held))
+    held = [_held(fitted, size, curve.samples[size]) for size in held_back if size in curve.samples]
+    return replace(curve, fit=fitted, held=tuple(held))
 
 
-def _held(found: CurveFit, nbytes: int, samples: Sequence[float]) -> Held:
-    predicted, interval = float(found.predict(nbytes)), found.prediction_interval(nbytes)
-    return Held(nbytes, stats.percentile(samples, 50), predicted, *interval, found.beyond(nbytes))
+def _held(fitted: CurveFit, nbytes: int, samples: Sequence[float]) -> Held:
+    predicted, interval = float(fitted.predict(nbytes)), fitted.prediction_interval(nbytes)
+    return Held(nbytes, stats.percentile(samples, 50), predicted, *interval, fitted.beyond(nbytes))
 
 
 HEADING = (
@@ -103,17 +103,17 @@ HEADING = (
 def columns(curve: Curve) -> tuple[str, ...]:
     """What one row of the table says of a curve that has a fit."""
     assert curve.fit
-    found = curve.fit
+    fitted = curve.fit
     return (
         curve.implementation,
-        format_seconds(found.latency),
-        _span(found.latency_interval(), format_seconds),
-        format_rate(found.rate),
-        _span(found.rate_interval(), format_rate),
-        format_size(found.half_size),
-        _span(found.half_size_interval(), format_size),
-        format_size(found.bend) if found.bend < float("inf") else "",
-        f"{stats.percentile(abs(found.residuals).tolist(), 50):.1%}",
+        format_seconds(fitted.latency),
+        _span(fitted.latency_interval(), format_seconds),
+        format_rate(fitted.rate),
+        _span(fitted.rate_interval(), format_rate),
+        format_size(fitted.half_size),
+        _span(fitted.half_size_interval(), format_size),
+        format_size(fitted.bend) if fitted.bend < float("inf") else "",
+        f"{stats.percentile(abs(fitted.residuals).tolist(), 50):.1%}",
     )
 
 
@@ -156,9 +156,9 @@ class Change:
         return said | vars(self.crossing) | {"measured": list(self.measured)}
 
 
-def all_crossings(found: Sequence[Curve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
+def all_crossings(fitted_curves: Sequence[Curve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
     """Between every library and every hand-written implementation that both have a fit."""
-    fits = {(curve.case, curve.implementation): curve.fit for curve in found if curve.fit}
+    fits = {(curve.case, curve.implementation): curve.fit for curve in fitted_curves if curve.fit}
     crossed = []
     for contest in contests(measured(runs), libraries):
         case = contest.case.kind
@@ -176,20 +176,20 @@ def fields(curve: Curve) -> dict[str, Any]:
     said |= {"in_place": curve.case.in_place, "implementation": curve.implementation}
     if not curve.fit:
         return said | {"reason": curve.reason}
-    found, interval = curve.fit, {}
-    interval["latency"] = found.latency_interval()
-    interval["rate"], interval["half_size"] = found.rate_interval(), found.half_size_interval()
+    fitted, interval = curve.fit, {}
+    interval["latency"] = fitted.latency_interval()
+    interval["rate"], interval["half_size"] = fitted.rate_interval(), fitted.half_size_interval()
     return said | {
-        "coefficients": found.coefficients.tolist(),
-        "bend": _finite(found.bend),
-        "latency": found.latency,
-        "rate": _finite(found.rate),
-        "half_size": _finite(found.half_size),
+        "coefficients": fitted.coefficients.tolist(),
+        "bend": _finite(fitted.bend),
+        "latency": fitted.latency,
+        "rate": _finite(fitted.rate),
+        "half_size": _finite(fitted.half_size),
         "intervals": {name: [_finite(end) for end in ends] for name, ends in interval.items()},
         "confidence": CONFIDENCE,
-        "sizes": found.sizes.tolist(),
-        "residuals": found.residuals.tolist(),
-        "residuals_left_out": found.left_out.tolist(),
+        "sizes": fitted.sizes.tolist(),
+        "residuals": fitted.residuals.tolist(),
+        "residuals_left_out": fitted.left_out.tolist(),
         "held_back": [{**vars(held), "covered": held.covered} for held in curve.held],
         "warnings": list(curve.warnings()),
     }

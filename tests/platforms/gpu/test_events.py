@@ -17,9 +17,9 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.implementations import implementations, ring_events
 from collbench.implementations.ring_host import Action
-from collbench.measurement import MOVED
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.roles import Prepared
+from collbench.tracks import MOVED
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_errors import (
     CAPTURED_EVENT,

@@ -12,9 +12,10 @@ from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from collbench.measure.tracing import explain
-from collbench.measurement import ADDED, MOVED, PHASES, PUBLISHED, WAITED, Explanation, Skipped
+from collbench.measurement import Explanation, Skipped
 from collbench.platforms import kernels, tracelog
 from collbench.platforms.roles import Platform
+from collbench.tracks import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
 from tests.platforms.gpu.fake_cuda import Machine
 
