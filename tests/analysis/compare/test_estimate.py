@@ -57,6 +57,13 @@ def test_separate_runs_have_the_errors_of_both() -> None:
     assert estimate.freedom == some + others - 2
 
 
+def test_an_error_is_never_less_than_none() -> None:
+    """Every block holds as many of 1 as of 2, whose geometric mean is below their median."""
+    estimate = separate((1.0,) * 64, (1.0, 2.0) * 32)
+    assert estimate.log == pytest.approx(math.log(1.5))
+    assert estimate.above == 0.0 < estimate.below
+
+
 def test_rounds_are_as_far_from_each_other_as_half_their_pairs() -> None:
     """0.1, 0.2 and 0.3 apart; 0.954 of the standard deviation is what half the pairs of normal rounds are within."""
     assert Paired((0.0, 0.1, 0.3), 1.0, 9).between == pytest.approx((0.2 / 0.954) ** 2 / 3)
@@ -69,8 +76,8 @@ def test_the_centre_of_rounds_is_the_median_of_the_means_of_any_two() -> None:
 
 def test_rounds_are_paired_and_what_is_left_in_them_is_resampled() -> None:
     """Over their own medians, all rounds of a half at once, each half by itself; a round costs a degree of freedom."""
-    sizes = ((20, 30, 25), (25, 20, 30))
-    halves = [samples(3, 75), 1.1 * samples(4, 75)]
+    sizes = ((60, 90, 75), (75, 60, 90))
+    halves = [samples(3, 225), 1.1 * samples(4, 225)]
     rounds = [
         [half[first:last] for first, last in pairwise(np.cumsum([0, *counts]))]
         for half, counts in zip(halves, sizes, strict=True)
@@ -79,7 +86,7 @@ def test_rounds_are_paired_and_what_is_left_in_them_is_resampled() -> None:
     for stream, half in enumerate(rounds):
         drawn, some = log_medians(np.concatenate([each / np.median(each) for each in half]), stream)
         low, high = quantiles(drawn)
-        expected += ((high - low) / 3.92) ** 2 * 75 / 72
+        expected += ((high - low) / 3.92) ** 2 * 225 / 222
         blocks += some
     found = paired(halves[0], halves[1], sizes)
     assert found.logs == pytest.approx(

@@ -40,7 +40,8 @@ def of(*rows: Row, together: Sequence[Together] = (), unmatched: Sequence[Unmatc
         ([of(SLOWER, UNSURE, together=[WHOLE]), of(SLOWER)], 3, "3 rows slower by more than 5%, or right no longer: "),
         ([of(SAME, unmatched=[WRONG])], 3, "1 row slower by more than 5%, or right no longer: regression"),
         ([of(SAME), of(UNSURE, unmatched=[SKIPPED]), of(UNSURE)], 4, "3 rows may be slower by more than 5%: inconcl"),
-        ([of(UNSURE), of()], 4, "nothing of new_.jsonl can be compared with base_.jsonl: inconclusive"),
+        ([of(SLOWER, SLOWER)], 3, "2 rows slower by more than 5%, or right no longer: regression"),
+        ([of(SAME), of()], 4, "nothing of new_.jsonl can be compared with base_.jsonl: inconclusive"),
         ([replace(of(SAME), margin=0.1), of(SAME)], 0, "no row is slower by more than 5%: passed"),
     ],
 )

@@ -49,6 +49,12 @@ def test_scatter_near_a_size_is_that_of_three_sizes_to_either_side() -> None:
     assert [near[size] for size in SIZES] == [(0.0, places) for places in (3, 4, 5, 6, *[7] * 5, 6, 5, 4, 3)]
 
 
+def test_scatter_may_be_of_any_size() -> None:
+    """A size that is e times slower between two that are not: 1.5 s^2 = 2^2."""
+    swings = [(size, Estimate((-1.0) ** place, 0.0, 0.0, 20)) for place, size in enumerate(SIZES)]
+    assert scatter([swings]).everywhere[0] == pytest.approx(math.sqrt(2**2 / 1.5))
+
+
 def test_three_quarters_of_the_distances_are_interpolated() -> None:
     """Of 0, 0.15, 0.3 and 0.45 that is 0.3375, whichever size is first and whatever its sign."""
     for signs in ((0, 1, -2, 3), (-3, 2, 0, -1)):
