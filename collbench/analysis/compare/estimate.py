@@ -87,7 +87,7 @@ def paired(base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[in
     halves = [_rounds(np.asarray(base, float), sizes[0]), _rounds(np.asarray(new, float), sizes[1])]
     logs = [math.log(float(np.median(after) / np.median(before))) for before, after in zip(*halves, strict=True)]
     (one, some), (other, others) = (_variance(half, stream) for stream, half in enumerate(halves))
-    return Paired(tuple(logs), one + other, max(1, some + others - 2))
+    return Paired(tuple(logs), one + other, some + others - 2)
 
 
 def _rounds(samples: Floats, sizes: Sequence[int]) -> list[Floats]:

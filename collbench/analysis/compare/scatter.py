@@ -87,7 +87,7 @@ def _excess(distances: Floats, errors: Floats, reach: float) -> float:
     def too_little(square: float) -> bool:
         return _quantile(distances / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))) > reach
 
-    if _quantile(distances) == 0 or not too_little(0.0):
+    if not too_little(0.0):
         return 0.0
     low, high = 0.0, float(distances.max() ** 2)
     for _ in range(30):

@@ -53,7 +53,7 @@ def _collective(word: str) -> str:
 def _size(word: str, implementations: Collection[str]) -> tuple[int, float]:
     first, dots, last = word.partition("..")
     try:
-        low = parse_size(first) if first or not dots else 0
+        low = parse_size(first) if first else 0
         high = parse_size(last) if last else float("inf") if dots else low
     except UsageError:
         choices = ", ".join((*COLLECTIVES, *implementations))

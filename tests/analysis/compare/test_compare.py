@@ -8,16 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.compare import bootstrap
 from collbench.analysis.compare.compare import Comparison, compare
-from collbench.analysis.compare.estimate import Estimate, Paired, pooled, separate
-from collbench.analysis.compare.estimate import paired as pair_of
+from collbench.analysis.compare.estimate import separate
 from collbench.analysis.compare.headers import differences
-from collbench.analysis.compare.scatter import Scatter, scatter
-from collbench.analysis.compare.selection import Selection, selection
 from collbench.analysis.compare.unmatched import unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
-from collbench.errors import UsageError
 from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runs.file import Run
 from collbench.runs.header import Header, Interleaved
@@ -214,32 +209,6 @@ def test_drift_does_not_hide_a_tenth_from_paired_rounds() -> None:
     assert np.mean([row.verdict is Verdict.SLOWER for row in unpaired.rows]) < 0.5
 
 
-def test_one_row_with_rounds_that_differ_is_not_trusted_for_its_many_samples() -> None:
-    """Three rounds that disagree by a tenth say nothing of 5 %, whatever their samples say."""
-    base = [1.0 + 0.001 * step for step in range(60)]
-    new = [each * factor for each, factor in zip(base, [0.95] * 20 + [1.05] * 20 + [1.15] * 20, strict=True)]
-    (estimate,) = pooled([pair_of(base, new, ((20,) * 3, (20,) * 3))])
-    low, high = estimate.interval(0.95)
-    assert low < 0.95
-    assert high > 1.15
-
-
-def test_rows_learn_from_each_other_how_much_rounds_differ() -> None:
-    """Rounds that differ three times as much as samples explain widen all rows; also the one that looks calm."""
-    generator = np.random.default_rng(12)
-    rough = [Paired(tuple(0.03 * generator.normal(size=4)), 0.01**2 / 4, 20) for _ in range(12)]
-    calm = Paired((0.0, 0.001, -0.001, 0.0), 0.01**2 / 4, 20)
-    assert pooled([*rough, calm])[-1].error > 2 * pooled([calm])[0].error
-
-
-def test_a_round_that_was_disturbed_in_one_half_does_not_spoil_the_rest() -> None:
-    """A neighbour came and went; pairing cannot cancel that, but five rounds of six agree."""
-    logs = (0.10, 0.11, 0.09, 0.80, 0.10, 0.105)
-    (estimate,) = pooled([Paired(logs, 0.01**2 / 6, 20)])
-    assert estimate.log == pytest.approx(0.10, abs=0.02)
-    assert estimate.interval(0.95)[0] > 1.05
-
-
 def test_slower_within_the_margin_is_no_regression_and_may_hide_one() -> None:
     """The gate asks for a ratio beyond the margin, and for certainty that nothing is before it passes."""
     one = measurement()
@@ -259,63 +228,6 @@ def test_the_same_runs_give_the_same_numbers() -> None:
     alone = separate(tuple(base[0, 0]), tuple(new[0, 0]))
     assert alone == separate(tuple(base[0, 0]), tuple(new[0, 0]))
     assert math.exp(alone.log) == pytest.approx(float(np.median(new[0, 0]) / np.median(base[0, 0])))
-
-
-def test_samples_that_remember_widen_the_interval() -> None:
-    """A block lasts longer than they do."""
-    generator = np.random.default_rng(9)
-    fresh, alike = (noise(generator, (200,), memory) for memory in (0.0, 0.9))
-    assert bootstrap.memory(alike) > 3 > 1.5 > bootstrap.memory(fresh)
-    assert bootstrap.block_count(alike) < bootstrap.block_count(fresh)
-    repeated = np.repeat(fresh[:40], 5)  # two hundred samples that are forty
-    assert np.std(bootstrap.log_medians(repeated, 0)[0]) > 1.5 * np.std(bootstrap.log_medians(fresh, 0)[0])
-
-
-def test_a_bootstrapped_median_is_as_uncertain_as_a_median() -> None:
-    """The spread of 400 real medians of 60 samples against what each of some of them says of itself."""
-    samples = np.exp(0.03 * np.random.default_rng(10).normal(size=(400, 60)))
-    real = np.std(np.log(np.median(samples, axis=1)))
-    said = np.mean([np.std(bootstrap.log_medians(sample, 0)[0]) for sample in samples[:100]])
-    assert said == pytest.approx(real, rel=0.15)
-
-
-def test_streams_are_independent() -> None:
-    """Else the errors of both runs would cancel."""
-    samples = np.exp(0.03 * np.random.default_rng(11).normal(size=60))
-    one, other = (bootstrap.log_medians(samples, stream)[0] for stream in (0, 1))
-    assert abs(np.corrcoef(one, other)[0, 1]) < 0.15
-
-
-def test_scatter_is_that_of_neighbours_and_not_of_a_trend() -> None:
-    """A change that grows with the size is no scatter; 10 % to and fro is."""
-    trend = [(size, Estimate(0.1 * place, 0.01, 0.01, 20)) for place, size in enumerate(SIZES)]
-    swings = [(size, Estimate(0.1 * (-1) ** place, 0.01, 0.01, 20)) for place, size in enumerate(SIZES)]
-    assert scatter([trend]).everywhere == (0.0, len(SIZES) - 2)
-    assert scatter([swings]).at(SIZES[0])[0] > 0.1
-    assert scatter([trend[:2]]).at(SIZES[0]) == Scatter().at(8) == (0.0, 0)
-
-
-def test_scatter_is_what_explains_three_quarters_of_the_distances() -> None:
-    """1.5 s^2 + the errors' squares = d^2, or (d / 1.15)^2 near a size; a size counts once, whoever was measured."""
-    logs = [0.0] * 5 + [0.2 * (-1) ** place for place in range(8)]  # nine distances of eleven are 0.3 or 0.4
-    curve = [(size, Estimate(log, 0.1, 0.1, 20)) for size, log in zip(SIZES, logs, strict=True)]
-    found = scatter([curve, curve])
-    extra, places = found.everywhere
-    assert places == len(SIZES) - 2
-    assert extra == pytest.approx(math.sqrt((0.4**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3)
-    assert found.near[SIZES[-1]][0] == pytest.approx(math.sqrt((0.4**2 / 1.15**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3)
-    within = [(size, Estimate(0.1 * log, 0.1, 0.1, 20)) for size, log in zip(SIZES, logs, strict=True)]
-    assert scatter([within]).everywhere[0] == 0.0  # errors explain as much
-
-
-def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
-    """Small messages may swing while large ones are steady; that all are not rough does not make these sure."""
-    sizes = [8 << place for place in range(25)]
-    logs = [0.1 * (-1) ** place if place < 5 else 0.0 for place in range(25)]
-    found = scatter([[(size, Estimate(log, 0.01, 0.01, 20)) for size, log in zip(sizes, logs, strict=True)]])
-    assert found.everywhere[0] < 0.01
-    assert found.at(sizes[1])[0] > 0.1
-    assert found.at(sizes[12]) == found.everywhere
 
 
 @pytest.mark.parametrize(
@@ -515,25 +427,6 @@ def test_headers_may_hold_anything(part: str, odd: object) -> None:
     """They may come from another tool; nothing of them moves a terminal's cursor."""
     found = compare(of(measurement(), **{part: odd}), of(measurement(), topology={"name": "x"}))
     assert all(text.isprintable() for difference in found.differences for text in difference)
-
-
-def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:
-    """By collective, implementation and size, ends included."""
-    chosen = selection("all_reduce, 1K..4K,1M.., mpi", ["mpi", "nccl"])
-    assert chosen == Selection(frozenset({"allreduce"}), frozenset({"mpi"}), ((1024, 4096), (2**20, math.inf)))
-    assert chosen(case(nbytes=4096), "mpi")
-    assert chosen(case(nbytes=2**24), "mpi")
-    assert not chosen(case(nbytes=8192), "mpi")
-    assert not chosen(case(nbytes=4096), "nccl")
-    assert not chosen(case("broadcast", nbytes=4096), "mpi")
-    assert selection("..64K,4K", []).sizes == ((0, 65536), (4096, 4096))
-
-
-@pytest.mark.parametrize(("word", "told"), [("alreduce", "allreduce"), ("1Q..2K", "1K..1M"), ("4K..1K", "smaller")])
-def test_only_names_the_choices(word: str, told: str) -> None:
-    """A word that is nothing is refused."""
-    with pytest.raises(UsageError, match=told):
-        selection(word, ["mpi"])
 
 
 def test_rounds_survive_the_run_file() -> None:

@@ -1,0 +1,127 @@
+"""The gate's words, figures and files, from rows that are given."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collbench.analysis.compare import gate
+from collbench.analysis.compare.compare import Comparison
+from collbench.analysis.compare.unmatched import Unmatched
+from collbench.analysis.compare.verdicts import Row, Together, Verdict
+from collbench.runs.file import Run
+from collbench.runs.header import Header
+from collbench.units import printable
+from tests.conftest import case, measurement
+
+
+def row(ratio: float, verdict: Verdict, implementation: str = "mpi", remark: str = "") -> Row:
+    one = measurement(implementation)
+    return Row(one, one, 1e-6, ratio * 1e-6, ratio, (ratio - 0.01, ratio + 0.01), verdict, remark)
+
+
+SLOWER, SAME, UNSURE = row(1.2, Verdict.SLOWER), row(1.0, Verdict.SAME), row(1.049, Verdict.INCONCLUSIVE)
+WHOLE = Together(case(nbytes=0), "mpi", 4, 1.2, (1.1, 1.3), Verdict.SLOWER)
+WRONG, SKIPPED = (Unmatched(case(), "mpi", "right", word, "why") for word in ("wrong", "skipped"))
+
+
+def of(*rows: Row, together: Sequence[Together] = (), unmatched: Sequence[Unmatched] = ()) -> Comparison:
+    base, new = (Run(Path(name), Header(), (), True) for name in ("base_.jsonl", "new_.jsonl"))
+    return Comparison(base, new, rows, tuple(together), tuple(unmatched), (), 0.05, 0.95, ())
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "words"),
+    [
+        ([of(SAME)], 0, "no row is slower by more than 5%: passed"),
+        ([of(SAME), of(SLOWER)], 3, "1 row slower by more than 5%, or right no longer: regression"),
+        ([of(SLOWER, UNSURE, together=[WHOLE]), of(SLOWER)], 3, "3 rows slower by more than 5%, or right no longer: "),
+        ([of(SAME, unmatched=[WRONG])], 3, "1 row slower by more than 5%, or right no longer: regression"),
+        ([of(SAME), of(UNSURE, unmatched=[SKIPPED]), of(UNSURE)], 4, "3 rows may be slower by more than 5%: inconcl"),
+        ([of(SLOWER, SLOWER)], 3, "2 rows slower by more than 5%, or right no longer: regression"),
+        ([of(SAME), of()], 4, "nothing of new_.jsonl can be compared with base_.jsonl: inconclusive"),
+        ([replace(of(SAME), margin=0.1), of(SAME)], 0, "no row is slower by more than 5%: passed"),
+    ],
+)
+def test_the_status_is_that_of_all_comparisons(found: list[Comparison], status: int, words: str) -> None:
+    """A regression before what is unknown, and a sentence that counts them."""
+    assert gate.status(found) == status
+    assert gate.in_words(found).startswith(f"gate: {words}")
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((0.9, 1.23456), "0.900 .. 1.235"),
+        ((99.9, 100.0), "99.900 .. 100"),
+        ((0.0, math.inf), "0.000 .. >99999"),
+        ((99999.0, 1e5), "99999 .. >99999"),
+        ((math.nan, math.nan), ""),
+    ],
+)
+def test_an_interval_takes_as_many_digits_as_it_needs(interval: tuple[float, float], text: str) -> None:
+    """None where nothing is known."""
+    assert gate.span(replace(SAME, interval=interval)) == text
+
+
+def test_a_row_is_named_by_case_size_and_implementation() -> None:
+    """A curve by how many sizes it has; no name moves a terminal's cursor."""
+    assert gate.name(row(1.0, Verdict.SAME, "a\x1bb")) == f"{case().title}, 1 KiB, a" + printable("\x1b") + "b"
+    assert gate.name(WHOLE) == f"{case().title}, all 4, mpi"
+    assert gate.name(WRONG) == f"{case().title}, 1 KiB, mpi"
+
+
+def test_a_message_says_what_is_known() -> None:
+    """Times, ratio, interval and verdict; or how it stands in either run."""
+    assert gate.message(SLOWER) == "1 us -> 1.2 us, 1.200x, 1.190 .. 1.210, slower"
+    alone = replace(SLOWER, interval=(math.nan, math.nan), verdict=Verdict.UNKNOWN, remark="too few")
+    assert gate.message(alone) == "1 us -> 1.2 us, 1.200x, unknown; too few"
+    assert gate.message(WHOLE) == "1.200x on average, 1.100 .. 1.300, slower"
+    assert gate.message(replace(WRONG, reason="x\x1b")) == printable("right in BASE, wrong in NEW: x\x1b")
+    assert gate.message(replace(WRONG, reason="")) == "right in BASE, wrong in NEW"
+
+
+def test_junit_holds_every_row_by_what_it_means(tmp_path: Path) -> None:
+    """Those of all comparisons, a suite for each, indented for people."""
+    gate.write_junit(tmp_path / "a" / "b.xml", [of(SLOWER, SAME, UNSURE, together=[WHOLE], unmatched=[WRONG])] * 2)
+    lines = (tmp_path / "a" / "b.xml").read_text().splitlines()
+    assert lines[0].startswith("<?xml")
+    suite = '  <testsuite name="new_.jsonl against base_.jsonl" tests="5" failures="3" errors="0" skipped="1">'
+    assert lines.count(suite) == 2
+    kinds = [line.split()[0] for line in lines if line.startswith("      ")]
+    assert kinds == ["<failure", f"<system-out>{gate.message(SAME)}".split()[0], "<skipped", "<failure", "<failure"] * 2
+
+
+def test_a_summary_is_the_verdict_and_what_it_rests_on(tmp_path: Path) -> None:
+    """Twenty rows of a kind; nothing of a path, name or reason is markup."""
+    marked = row(1.2, Verdict.SLOWER, "<b>|`*_[]\\", "<i>")
+    path = tmp_path / "a" / "summary.md"
+    for _ in range(2):
+        gate.append_summary(path, [of(*[SAME] * 2, *[marked] * 21, *[UNSURE] * 20)])
+    lines = path.read_text().splitlines()
+    assert lines[: len(lines) // 2] == lines[len(lines) // 2 :]
+    name, message = gate._escaped(gate.name(marked)), gate._escaped(gate.message(marked))
+    unsure = f"| {gate.name(UNSURE)} | {gate._escaped(gate.message(UNSURE))} |"
+    assert lines[: len(lines) // 2] == [
+        "## collbench compare",
+        "",
+        "**gate: 21 rows slower by more than 5%, or right no longer: regression**",
+        "",
+        "new&#95;.jsonl against base&#95;.jsonl: 21 slower, 20 inconclusive, 2 same",
+        *("", "### Regressions", "", "| row | found |", "|---|---|"),
+        *[f"| {name} | {message} |"] * 20,
+        "| and 1 more | |",
+        *("", "### Could hide a regression", "", "| row | found |", "|---|---|"),
+        *[unsure] * 20,
+    ]
+    assert name.endswith("&#60;b&#62;&#124;&#96;&#42;&#95;&#91;&#93;&#92;")
+    assert message.endswith("&#60;i&#62;")
+    assert gate._escaped("\x1b") == printable("\x1b") != "\x1b"
+
+
+def test_a_summary_of_what_passed_lists_nothing() -> None:
+    """And says so where there are no rows."""
+    assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
+    assert gate.tally(of()) == "no rows"

@@ -1,0 +1,292 @@
+"""What the supervisor makes of ranks that die, hang, refuse or leave something out: scripts in place of real ranks."""
+
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from collbench.cases import Sampling
+from collbench.errors import PlatformError
+from collbench.measure import cleanup, supervisor, worker
+from collbench.measure.installation import installation
+from collbench.measure.supervisor import Supervisor
+from collbench.measurement import Result, Skipped
+from collbench.platforms import platforms
+from collbench.runs.environment import Setting
+from collbench.runs.records import sweep_fields
+from tests.cli.test_sweep import alive
+from tests.conftest import case
+from tests.test_cases import sweep
+
+RANK = """
+import json, os, socket, struct, sys, time
+settings = json.loads(sys.argv[1])
+
+def send(**message):
+    channel.sendall(json.dumps(message).encode() + b"\\n")
+
+def receive():
+    return json.loads(lines.readline() or "{}")
+
+def turn(count, name):
+    with open(os.environ["COLLBENCH_LINK"] + "/page", "r+b") as page:
+        page.write(struct.pack("Q56s", count, name.encode()))
+
+def end(status, words=""):
+    print(words, file=sys.stderr, flush=True)
+    os._exit(status)
+
+exec(settings.get("start", ""))
+channel = socket.socket(socket.AF_UNIX)
+channel.connect(os.environ["COLLBENCH_LINK"] + "/socket")
+lines = channel.makefile()
+greeting = {"pids": [os.getpid()], "files": [], "installation": settings["installation"], "first": receive()}
+exec(settings.get("greet", ""))
+send(**greeting)
+while case := receive().get("case"):
+    for place, name in enumerate(case["implementations"], 1):
+        turn(place, name)
+        told = f"{case['launches']} {case['sampling']['iters']} {case['implementations']}"
+        result = case | {"kind": "skipped", "implementation": name, "platform": "cpu", "reason": told}
+        exec(settings.get(name, ""))
+        if result:
+            send(result=result)
+    exec(settings.get("done", ""))
+    send(done=True)
+exec(settings.get("stop", ""))
+"""
+Ranks = Callable[..., Supervisor]
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    """A supervisor whose one rank runs that script; what it does at each step is given as code."""
+
+    def start(timeout: float = 30.0, **steps: str) -> Supervisor:
+        settings = json.dumps({"installation": list(installation()), **steps})
+        monkeypatch.setattr(supervisor, "_command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
+        return Supervisor("cpu", replace(sweep(1024), sampling=Sampling(timeout=timeout)), named=("A",), pinned=True)
+
+    return start
+
+
+def told(results: list[Result]) -> list[tuple[str, str]]:
+    """Implementations and what became of them, in order."""
+    return [(each.implementation, "right" if isinstance(each, Skipped) else each.reason) for each in results]  # type: ignore[attr-defined]
+
+
+def measure(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
+    return told(list(ranks.measure(case(), names, Sampling(iters=5), {"a": 64})))
+
+
+def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
+    """The same ranks carry out one after the other, in a session of their own."""
+    with ranks() as one:
+        first, (pid,) = one.greeting["first"], one.greeting["pids"]
+        assert first == json.loads(
+            json.dumps(
+                {"installation": installation(), "sweep": sweep_fields(one.sweep), "named": ["A"], "pinned": True}
+            )
+        )
+        assert os.getsid(pid) == pid
+        (result,) = one.measure(case(), ["a"], Sampling(iters=5), {"a": 64})
+        assert result == Skipped(case(), "a", "cpu", "{'a': 64} 5 ['a']")
+        assert [each.implementation for each in one.run()] == ["mpi"]
+        assert alive([pid])
+    assert not alive([pid])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_ranks_go_home_in_order_unless_something_broke(
+    ranks: Ranks, broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Who has gone is not ended by its number, which may be another's by then."""
+    ended: list[tuple[list[int], list[str]]] = []
+    monkeypatch.setattr(cleanup, "end", lambda *known: ended.append(known))
+    left, shared = tmp_path / "left", tmp_path / "shared"
+    greet = f"greeting['files'] = [{str(shared)!r}]"
+    stop = f"time.sleep(0.2); open({str(left)!r}, 'w')" if not broken else "time.sleep(60)"
+    one = ranks(greet=greet, stop=stop).__enter__()
+    assert one._workers
+    folder = one._workers._folder
+    assert folder.exists()
+    one.__exit__(KeyboardInterrupt if broken else None)
+    assert ended == [(one.greeting["pids"], [str(shared)]) if broken else ([], [])]
+    assert left.exists() is not broken
+    assert not folder.exists()
+    assert not alive(one.greeting["pids"])
+
+
+DEATHS = {
+    "b": (
+        "channel.shutdown(2); time.sleep(0.3); end(3, 'ValueError: odd')",
+        "a rank ended with status 3: ValueError: odd",
+    ),
+    "a child keeps the socket": ("os.fork() or time.sleep(60); os._exit(7)", "a rank ended with status 7"),
+    "failed": ("send(failed='it broke'); time.sleep(60)", "it broke"),
+    "refused": ("send(refused='no device'); time.sleep(60)", "no device"),
+}
+
+
+@pytest.mark.parametrize(("death", "reason"), DEATHS.values(), ids=DEATHS)
+def test_a_loss_costs_the_implementation_that_ran_and_fresh_ranks_go_on(ranks: Ranks, death: str, reason: str) -> None:
+    """With what is left of the case; nothing of the lost ones stays."""
+    with ranks(timeout=5, b=death) as one:
+        assert one._workers
+        folder = one._workers._folder
+        assert measure(one, "a", "b", "c") == [("a", "right"), ("b", reason), ("c", "right")]
+        assert not alive(one.greeting["pids"])
+        assert not folder.exists()
+        assert measure(one, "c") == [("c", "right")]
+
+
+def test_the_page_says_who_ran_if_it_is_still_awaited(ranks: Ranks) -> None:
+    """Else it was the next."""
+    with ranks(b="turn(9, 'c'); send(failed='broke'); time.sleep(60)") as one:
+        assert measure(one, "a", "b", "c") == [("a", "right"), ("c", "broke"), ("b", "broke")]
+
+
+def test_results_may_come_in_any_order(ranks: Ranks) -> None:
+    """What has come is no longer awaited."""
+    first = "send(result=result | {'implementation': 'b'}); turn(9, 'a'); end(3)"
+    with ranks(a=first) as one:
+        assert measure(one, "a", "b") == [("b", "right"), ("a", "a rank ended with status 3")]
+
+
+def test_what_ranks_leave_out_has_failed(ranks: Ranks) -> None:
+    """After what they did not leave out."""
+    with ranks(b="result = None") as one:
+        assert measure(one, "a", "b", "c") == [("a", "right"), ("c", "right"), ("b", "the ranks left it out")]
+
+
+def test_ranks_that_die_after_their_last_result_cost_nothing(ranks: Ranks) -> None:
+    """Others are started for what comes next."""
+    with ranks(done="end(1)") as one:
+        assert measure(one, "a", "b") == [("a", "right"), ("b", "right")]
+        assert measure(one, "c") == [("c", "right")]
+
+
+def test_ranks_that_cannot_be_replaced_end_the_run(ranks: Ranks, tmp_path: Path) -> None:
+    """With the reason of the second ones."""
+    lived = str(tmp_path / "lived")
+    start = f"os.path.exists({lived!r}) and end(1, 'ImportError: gone'); open({lived!r}, 'w')"
+    with (
+        ranks(start=start, a="end(2)") as one,
+        pytest.raises(PlatformError, match=r"^the ranks did not start: a rank ended with status 1: ImportError: gone$"),
+    ):
+        measure(one, "a", "b")
+    assert one._workers is None
+
+
+def test_ranks_hang_if_nothing_new_begins_for_the_timeout_and_the_time_that_their_bytes_take(
+    ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 s, and 100 MB of two ranks at 50 MB/s; the page turns four times, two seconds apart, then no more."""
+    looks = itertools.count()
+    now = 0.0
+
+    def look() -> tuple[int, str]:
+        nonlocal now
+        turns = next(looks)
+        now = 2.0 * turns
+        return min(turns, 4), "b"
+
+    with ranks(timeout=1.0, a="time.sleep(60)") as one:
+        assert one._workers
+        monkeypatch.setattr(one._workers._page, "look", look)
+        monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now))
+        found = one.measure(case(nbytes=100_000_000), ["a", "b"], Sampling())
+        assert told([next(found)]) == [("b", "no progress for 5 s (--timeout)")]
+    assert next(looks) == 9  # once before; four turns; three looks, 6 s in which nothing turned; who it was
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("", "status 5"),
+        ("one\ntwo", "status 5: two"),
+        ("a.b.OddError: first\nValueError: second\nthird", "status 5: ValueError: second"),
+        ("collbench.errors.OddException: no", "status 5: OddException: no"),
+        ("SystemExit: 4\nand", "status 5: SystemExit: 4"),
+        ("OddError: x\nEXIT STRING: Segmentation fault (signal 11)", "signal 11 (Segmentation fault)"),
+    ],
+)
+def test_the_last_error_that_was_printed_says_why_ranks_ended(ranks: Ranks, printed: str, words: str) -> None:
+    """Before the last line of all; the launcher's word on a signal before both."""
+    with pytest.raises(PlatformError) as lost:
+        ranks(start=f"end(5, {printed!r})").__enter__()
+    assert str(lost.value).startswith("the ranks did not start: a rank ")
+    assert str(lost.value).endswith(words)
+
+
+def test_ranks_that_end_before_they_greet_did_not_start(ranks: Ranks) -> None:
+    """Although they had come to the socket."""
+    with pytest.raises(PlatformError, match=r"^the ranks did not start: a rank ended with status 6: odd$"):
+        ranks(greet="end(6, 'odd')").__enter__()
+
+
+def test_ranks_that_do_not_greet_in_time_are_not_ready(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the last line they printed."""
+    monkeypatch.setitem(platforms(), "cpu", replace(platforms()["cpu"], startup=1.5))
+    one = ranks(greet="print('compiling\\nstill', flush=True); time.sleep(60)")
+    with pytest.raises(PlatformError, match=r"^the ranks were not ready within 1\.5 s: still$"):
+        one.__enter__()
+    one = ranks(start="print('asleep', flush=True); time.sleep(60)")
+    with pytest.raises(PlatformError, match=r"^the ranks did not start within 1\.5 s: asleep$"):
+        one.__enter__()
+
+
+def test_ranks_that_refuse_are_ended_with_what_they_shared(ranks: Ranks, tmp_path: Path) -> None:
+    """They say what that is before they are killed."""
+    shared, number = tmp_path / "shared", tmp_path / "pid"
+    shared.touch()
+    greet = (
+        f"open({str(number)!r}, 'w').write(str(os.getpid())); "
+        f"send(pids=[], files=[{str(shared)!r}], refused='no device'); time.sleep(60)"
+    )
+    one = ranks(greet=greet)
+    with pytest.raises(PlatformError, match=r"^no device$"):
+        one.__enter__()
+    assert one._workers is None
+    assert not shared.exists()
+    assert not alive([int(number.read_text())])
+
+
+def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Beside this Python, or else on the path."""
+    python = [sys.executable, "-P", "-m", worker.__name__]
+    assert supervisor._command("gpu", 4) == python
+    assert supervisor._command("cpu", 4) == [supervisor.mpiexec(), "-n", "4", *python]
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(PlatformError, match="pip install mpich mpi4py"):
+        supervisor.mpiexec()
+    for folder in (tmp_path / "bin", tmp_path):
+        folder.mkdir(exist_ok=True)
+        (folder / "mpiexec").touch(0o755)
+        assert supervisor.mpiexec() == str(folder / "mpiexec")
+
+
+def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One thread each, unless the setting says otherwise; nothing of a launcher that started the command."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    monkeypatch.setenv("PMI_RANK", "3")
+    given = supervisor._environment("cpu", tmp_path, Setting((("A", "1"),)))
+    wanted = {
+        "A": "1",
+        "OMP_NUM_THREADS": "1",
+        worker.FOLDER: str(tmp_path),
+        worker.SUPERVISOR: str(os.getpid()),
+        worker.PLATFORM: "cpu",
+    }
+    assert wanted.items() <= given.items()
+    assert "PMI_RANK" not in given
+    assert supervisor._environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"
