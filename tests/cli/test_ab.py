@@ -267,9 +267,12 @@ def test_both_settings_need_their_memory_at_the_same_time(monkeypatch: pytest.Mo
     from collbench.cli import _options
     from collbench.cli.sweep import command
     from collbench.errors import PlatformError
+    from collbench.implementations import needs
+    from collbench.platforms.layout import Layout
 
     options = command.make_context("sweep", ["--on", "cpu", "-e", "16M"]).params
-    need = 2 * sum(_options._memory(_options.make_sweep(options, None)[1], "cpu", 1).values())
+    _, whole = _options.make_sweep(options, None)
+    need = whole.ranks * Layout.of(whole, needs(whole.implementations, whole.ranks, "cpu")).nbytes
     monkeypatch.setattr(cpu, "available_memory", lambda: need)
     _, alone = _options.make_sweep(options, None)
     assert alone.sizes[-1] > 2**22

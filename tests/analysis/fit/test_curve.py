@@ -172,7 +172,7 @@ def test_the_order_of_sizes_does_not_matter() -> None:
 def test_intervals_cover_with_one_sample_a_size() -> None:
     """As in an imported log: what is known of the noise is how far sizes lie from the curve."""
     covered = []
-    for seed in range(30):
+    for seed in range(40):
         single = [[sample[0]] for sample in samples(seed, 10e-6, 20e-9, 5e-12, noise=0.05)]
         low, high = fit(SIZES, single).latency_interval()
         covered.append(low <= 10e-6 <= high)
