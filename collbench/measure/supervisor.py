@@ -161,8 +161,7 @@ class _Workers:
         try:
             self._channel.send({"case": {**case_fields(case), **how}})
             while "done" not in (message := self._receive(case)):
-                if result := to_result(message["result"]):
-                    yield result
+                yield to_result(message["result"])
         except link.Closed:
             raise _Lost(self._last_words(), self._page.look()[1]) from None
 

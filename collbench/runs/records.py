@@ -101,8 +101,8 @@ def to_line(result: Result) -> dict[str, Any]:
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
-def to_result(fields: dict[str, Any]) -> Result | None:
-    """The result of a line; None for kinds that newer writers may add."""
+def to_result(fields: dict[str, Any]) -> Result:
+    """The result of a line of a known kind."""
     common = to_case(fields), str(fields["implementation"]), str(fields["platform"])
     if fields["kind"] == "skipped":
         return Skipped(*common, reason=str(fields["reason"]))
