@@ -150,6 +150,9 @@ def test_the_page_says_who_ran_if_it_is_still_awaited(ranks: Ranks) -> None:
     """Else it was the next."""
     with ranks(b="turn(9, 'c'); send(failed='broke'); time.sleep(60)") as one:
         assert measure(one, "a", "b", "c") == [("a", "right"), ("c", "broke"), ("b", "broke")]
+    with ranks(b="turn(9, 'c'); end(3)") as one:
+        died = "a rank ended with status 3"
+        assert measure(one, "a", "b", "c") == [("a", "right"), ("c", died), ("b", died)]
 
 
 def test_results_may_come_in_any_order(ranks: Ranks) -> None:
