@@ -46,7 +46,8 @@ exec(settings.get("start", ""))
 channel = socket.socket(socket.AF_UNIX)
 channel.connect(os.environ["COLLBENCH_LINK"] + "/socket")
 lines = channel.makefile()
-greeting = {"pids": [os.getpid()], "files": [], "installation": settings["installation"], "first": receive()}
+greeting = {"pids": [os.getpid()], "files": [], "installation": settings["installation"], "cores": []}
+greeting |= {"topology": {}, "versions": {}, "variables": {"first": json.dumps(receive())}}
 exec(settings.get("greet", ""))
 send(**greeting)
 while case := receive().get("case"):
@@ -88,7 +89,7 @@ def measure(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
 def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
     """The same ranks carry out one after the other, in a session of their own."""
     with ranks() as one:
-        first, (pid,) = one.greeting["first"], one.greeting["pids"]
+        first, (pid,) = json.loads(one.greeting.variables["first"]), one.greeting.pids
         assert first == json.loads(
             json.dumps(
                 {"installation": installation(), "sweep": sweep_fields(one.sweep), "named": ["A"], "pinned": True}
@@ -117,10 +118,10 @@ def test_ranks_go_home_in_order_unless_something_broke(
     folder = one._workers._folder
     assert folder.exists()
     one.__exit__(KeyboardInterrupt if broken else None)
-    assert ended == [(one.greeting["pids"], [str(shared)]) if broken else ([], [])]
+    assert ended == [(list(one.greeting.pids), [str(shared)]) if broken else ([], [])]
     assert left.exists() is not broken
     assert not folder.exists()
-    assert not alive(one.greeting["pids"])
+    assert not alive(one.greeting.pids)
 
 
 DEATHS = {
@@ -141,7 +142,7 @@ def test_a_loss_costs_the_implementation_that_ran_and_fresh_ranks_go_on(ranks: R
         assert one._workers
         folder = one._workers._folder
         assert measure(one, "a", "b", "c") == [("a", "right"), ("b", reason), ("c", "right")]
-        assert not alive(one.greeting["pids"])
+        assert not alive(one.greeting.pids)
         assert not folder.exists()
         assert measure(one, "c") == [("c", "right")]
 
@@ -150,6 +151,9 @@ def test_the_page_says_who_ran_if_it_is_still_awaited(ranks: Ranks) -> None:
     """Else it was the next."""
     with ranks(b="turn(9, 'c'); send(failed='broke'); time.sleep(60)") as one:
         assert measure(one, "a", "b", "c") == [("a", "right"), ("c", "broke"), ("b", "broke")]
+    with ranks(b="turn(9, 'c'); end(3)") as one:
+        died = "a rank ended with status 3"
+        assert measure(one, "a", "b", "c") == [("a", "right"), ("c", died), ("b", died)]
 
 
 def test_results_may_come_in_any_order(ranks: Ranks) -> None:
