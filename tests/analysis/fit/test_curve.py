@@ -36,9 +36,9 @@ def test_no_number_is_negative() -> None:
 
 
 def test_intervals_cover_at_their_rate() -> None:
-    """Latency and rate of made-up curves lie in their 90 % intervals in at least 80 % of 40 trials each."""
+    """Latency and rate of made-up curves lie in their 90 % intervals in at least 80 % of 60 trials each."""
     covered = []
-    for seed in range(40):
+    for seed in range(60):
         found = fit(SIZES, samples(seed, 10e-6, 20e-9, 5e-12))
         for value, (low, high) in (
             (10e-6, found.latency_interval()),
@@ -51,7 +51,7 @@ def test_intervals_cover_at_their_rate() -> None:
 def test_a_size_that_was_left_out_is_covered_at_the_rate() -> None:
     """By the interval for predictions, and that interval is not idly wide."""
     covered, widths = [], []
-    for seed in range(40):
+    for seed in range(60):
         every, left = samples(seed, 10e-6, 20e-9, 5e-12, noise=0.1), seed % 11 + 1
         found = fit([*SIZES[:left], *SIZES[left + 1 :]], [*every[:left], *every[left + 1 :]])
         low, high = found.prediction_interval(SIZES[left])
@@ -84,7 +84,7 @@ def test_a_cache_that_ends_is_a_bend() -> None:
 
 def test_a_straight_curve_has_no_bend() -> None:
     """Noise of a few per cent is none."""
-    assert all(fit(SIZES, samples(seed, 1e-6, 0, 1e-10)).bend == math.inf for seed in range(10))
+    assert all(fit(SIZES, samples(seed, 1e-6, 0, 1e-10)).bend == math.inf for seed in range(20))
 
 
 def test_half_of_the_rate_is_reached_at_the_half_size() -> None:
