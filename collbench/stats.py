@@ -35,7 +35,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 def _tail_count(count: int, doubt: float) -> int:
     """How many samples may be cut from each end so that the median is outside with at most `doubt`; -1 if none."""
     if count > 1000:  # the normal approximation is off by less than one order statistic here
-        return max(0, math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1)
+        return math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1
     probability, total, below = 0.5**count, 0.0, -1
     for cut in range(count // 2):
         total += probability

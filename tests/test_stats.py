@@ -38,7 +38,7 @@ def test_the_interval_is_the_narrowest_that_covers_the_median_as_often_as_it_say
             continue
         assert high == count - 1 - low, count
         assert coverages(count)[int(low)] >= confidence, count
-        assert coverages(count)[int(low) + (1 if count <= 1000 else 3)] < confidence, count
+        assert coverages(count)[int(low) + (1 if count <= 1000 else 2)] < confidence, count
 
 
 def test_five_samples_have_no_interval() -> None:

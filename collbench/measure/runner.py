@@ -105,7 +105,7 @@ def _sample(contestants: Sequence[_Contestant], platform: Timing, sampling: Samp
             progress(contestant.implementation.name)
             platform.time(contestant.prepared, contestant.launches)
     spent = 0.0
-    while order and not _enough(order, sampling, spent):
+    while not _enough(order, sampling, spent):
         for contestant in order:
             progress(contestant.implementation.name)
             seconds = platform.time(contestant.prepared, contestant.launches)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
 from collbench.measurement import Measurement, Prediction
 from tests.conftest import case, measurement
 
@@ -21,6 +21,13 @@ def test_one_crossing_is_found_between_the_sizes() -> None:
     (contest,) = contests([*MPI, *ring], ["mpi"])
     assert contest.crossovers == [pytest.approx(8192)]
     assert in_words(contest) == "ring beats mpi up to about 8 KiB and loses above: 4x at 8 B, 0.5x at 64 KiB"
+
+
+def test_a_crossing_lies_nearer_to_the_size_with_the_closer_race() -> None:
+    """Sixteen times as fast at 8 B and half as fast at 256 B: four of the five doublings of size give it away."""
+    ring = curve("ring", {8: 1e-6, 256: 32e-6})
+    (contest,) = contests([*curve("mpi", {8: 16e-6, 256: 16e-6}), *ring], ["mpi"])
+    assert contest.crossovers == [pytest.approx(128)]
 
 
 def test_a_winner_everywhere_is_called_so() -> None:
@@ -75,6 +82,8 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
     ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
     ((_, ranges),) = winners([*MPI, *ring])
     assert ranges == [(8, 1024, "ring"), (65536, 65536, "mpi")]
+    ((_, ranges),) = winners(MPI)
+    assert ranges == [(8, 65536, "mpi")]
 
 
 def test_one_common_size_makes_no_contest() -> None:
@@ -159,3 +168,24 @@ def test_winners_are_of_the_kind_whose_largest_case_is_named() -> None:
 def test_an_implementation_that_nobody_knows_is_a_rival() -> None:
     """As in a run of another version."""
     assert rivals([measurement("ring"), measurement("auto")]) == [measurement("ring")]
+
+
+def test_a_result_is_compared_with_the_library_at_its_own_case() -> None:
+    """Measured with measured and predicted with predicted; of a case measured twice the later counts."""
+    twice = measurement("mpi", (9e-6,) * 7, nbytes=8)
+    (guess,) = expected("mpi", {8: 1e-6})
+    rows = [*MPI, twice, guess, measurement("ring", nbytes=8), measurement("mpi", nbytes=8, ranks=4)]
+    assert library_of(rows, ["mpi"], measurement("ring", nbytes=8)) is twice
+    assert library_of(rows, ["mpi"], measurement("ring", nbytes=1024)) is MPI[1]
+    assert library_of(rows, ["mpi"], expected("ring", {8: 2e-6})[0]) is guess
+    assert library_of(rows, ["mpi"], expected("ring", {1024: 2e-6})[0]) is None
+    assert library_of(rows, ["nccl"], measurement("ring", nbytes=8)) is None
+    assert library_of(rows, ["mpi"], measurement("ring", nbytes=64)) is None
+
+
+def test_of_two_libraries_the_first_that_has_a_time_is_compared_with() -> None:
+    """In the order of the libraries, not of the rows; one that was wrong has no time."""
+    mpi, nccl, wrong = measurement("mpi"), measurement("nccl"), measurement("nccl", ())
+    assert library_of([mpi, nccl], ["nccl", "mpi"], mpi) is nccl
+    assert library_of([nccl, mpi], ["mpi", "nccl"], nccl) is mpi
+    assert library_of([mpi, wrong], ["nccl", "mpi"], mpi) is mpi

@@ -119,6 +119,7 @@ def test_a_wrong_result_has_no_time() -> None:
     assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", MISMATCH, ())
     assert right.mismatch is None
     assert len(right.seconds) == 3
+    assert [launches for name, launches in platform.log if name == "a"] == [1], "what is wrong is not timed"
 
 
 def test_a_result_that_goes_wrong_while_timed_is_wrong() -> None:
@@ -245,7 +246,7 @@ def test_a_check_alone_takes_no_samples() -> None:
     """For `collbench verify`: right or wrong, and on to the next."""
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "b")
     right, wrong = run(platform, check_only=True)
-    assert (right.mismatch, right.seconds) == (None, ())
+    assert (right.mismatch, right.seconds, right.launches) == (None, (), 1)
     assert wrong.mismatch == MISMATCH
     assert len(platform.log) == 6
 
