@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from collbench.analysis.crossover import library_of
 from collbench.cli._table import (
     change_heading,
     change_row,
@@ -72,13 +71,6 @@ def test_the_title_has_what_rows_have_in_common() -> None:
     assert case(ranks=1).title == "allreduce, float, sum, 1 rank"
 
 
-def test_the_library_of_a_case_is_the_one_measured_on_that_case() -> None:
-    """Not on another size."""
-    small, large = measurement(nbytes=8), measurement(nbytes=64)
-    assert library_of([small, large], ["mpi"], small) is small
-    assert library_of([small, large], ["nccl"], small) is None
-
-
 def test_percentiles_stand_between_interval_and_bandwidth() -> None:
     """Fastest, 95 %, 99 % and slowest, on request."""
     samples = tuple(each * 1e-6 for each in range(1, 102))
@@ -102,13 +94,6 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
         assert line.index(value) + len(value) == names.index(name) + len(name), name
     assert names.index("algorithm") == line.index("ring/ll")
     assert row(expected("nccl", 1.0, note=Note.of("NICs at 50%")), None).endswith("  predicted, NICs at 50%")
-
-
-def test_a_library_that_is_predicted_is_compared_with_too() -> None:
-    """The same column."""
-    library = expected("nccl", 1e-6)
-    assert library_of([library, expected("ring-ll", 1e-6)], ["nccl"], library) is library
-    assert library_of([library], ["nccl"], measurement(nbytes=4096)) is None
 
 
 def test_a_change_stands_beside_what_it_changes() -> None:
