@@ -104,6 +104,15 @@ def test_samples_are_taken_in_turn_and_back() -> None:
     assert "".join(timed[6:14]) == "abbaabba"  # after a check and two calibrations of each
 
 
+def test_warm_up_comes_first_and_counts_for_nothing() -> None:
+    """Three rounds of samples as long as the others, and none of them in the result."""
+    platform = ToyPlatform({"a": in_turn(1e-3, 1e-3, 1e-3, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
+    (result, _) = run(platform, iters=2, warmup=3)
+    timed = [name for name, _ in platform.log if name in "ab"]
+    assert "".join(timed[6:]) == "ababab" + "ab" + "ab"
+    assert result.seconds == (1e-3, 1e-3)
+
+
 def test_the_last_sample_is_checked_with_fresh_data() -> None:
     """It is a launch that counts, on a refilled input and a poisoned output."""
     platform = ToyPlatform({"a": constant(1e-6)})
