@@ -205,11 +205,11 @@ class _Workers:
 
     def stop(self) -> None:
         """Let the ranks go home; they may leave nothing behind, so wait for them."""
+        assert self._channel
         with contextlib.suppress(link.Closed, subprocess.TimeoutExpired):
-            if self._channel:
-                self._channel.send({"stop": True})
-                self._process.wait(5)
-                self._pids, self._files = [], []  # gone in good order; their numbers may soon be others'
+            self._channel.send({"stop": True})
+            self._process.wait(5)
+            self._pids, self._files = [], []  # gone in good order; their numbers may soon be others'
         self.kill()
 
     def kill(self) -> None:
