@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,13 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.measurement import Measurement
 
 ROOT = Path(__file__).parents[1]
+
+# Users' Pythons keep what they compile of our modules: every command that a test starts would compile them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# A shell starts what it leaves in the background deaf to Ctrl-C, which would be handed on to every command.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def case(collective: str = "allreduce", nbytes: int = 1024, **changes: object) -> Case:
@@ -38,6 +46,11 @@ def measurement(
 @pytest.fixture
 def environment() -> dict[str, str]:
     """The environment of a user, without any launcher's variables."""
+    return of_a_user()
+
+
+def of_a_user() -> dict[str, str]:
+    """The same, for what several tests share."""
     prefixes = ("PMI", "OMPI", "MPI_", "SLURM", "RANK", "WORLD_SIZE", "COLUMNS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     return kept | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
@@ -51,22 +64,27 @@ def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
     """Run `collbench ...` to its end in an empty directory."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "collbench", *arguments],
-            cwd=tmp_path,
-            env=environment | variables,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        return carried_out(tmp_path, environment | variables, *arguments)
 
     return run
 
 
+def carried_out(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`collbench ...` in that folder, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "collbench", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
 @pytest.fixture
 def here(tmp_path: Path, environment: dict[str, str]) -> Command:
-    """The same within this process, for what starts no ranks: without an interpreter's start."""
+    """The same with the command in this process, and its ranks in theirs: without an interpreter's start."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         status, output, errors = 0, io.StringIO(), io.StringIO()
