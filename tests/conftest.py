@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -92,8 +93,8 @@ def here(tmp_path: Path, environment: dict[str, str]) -> Command:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", ["collbench", *arguments])
-            patch.setattr(os, "environ", environment | variables)
-            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            surroundings = mock.patch.dict(os.environ, environment | variables, clear=True)
+            with surroundings, contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
                 try:
                     main()
                 except SystemExit as end:
