@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.runs import History
 from collbench.runs.file import NAME, Writer
 from collbench.runs.header import Header
+from collbench.runs.listing import History
 from tests.conftest import Command, measurement
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
