@@ -57,11 +57,11 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return run
 
 
-def test_a_real_sweep_is_listed_tagged_and_a_baseline(collbench: Command, runs: Command, tmp_path: Path) -> None:
+def test_a_real_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command, tmp_path: Path) -> None:
     """From measuring to choosing, without a path but the ones that were printed."""
     arguments = ("--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--no-plot")
     for _ in range(2):
-        done = collbench("sweep", *arguments)
+        done = here("sweep", *arguments)
         assert done.returncode == 0, done.stderr
     listed = runs()
     assert (listed.returncode, listed.stderr) == (0, "")
