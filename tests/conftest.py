@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -18,6 +20,13 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.measurement import Measurement
 
 ROOT = Path(__file__).parents[1]
+
+# Users' Pythons keep what they compile of our modules: every command that a test starts would compile them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# A shell starts what it leaves in the background deaf to Ctrl-C, which would be handed on to every command.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def case(collective: str = "allreduce", nbytes: int = 1024, **changes: object) -> Case:
@@ -38,6 +47,11 @@ def measurement(
 @pytest.fixture
 def environment() -> dict[str, str]:
     """The environment of a user, without any launcher's variables."""
+    return of_a_user()
+
+
+def of_a_user() -> dict[str, str]:
+    """The same, for what several tests share."""
     prefixes = ("PMI", "OMPI", "MPI_", "SLURM", "RANK", "WORLD_SIZE", "COLUMNS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     return kept | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
@@ -51,22 +65,27 @@ def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
     """Run `collbench ...` to its end in an empty directory."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "collbench", *arguments],
-            cwd=tmp_path,
-            env=environment | variables,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        return carried_out(tmp_path, environment | variables, *arguments)
 
     return run
 
 
+def carried_out(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`collbench ...` in that folder, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "collbench", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
 @pytest.fixture
 def here(tmp_path: Path, environment: dict[str, str]) -> Command:
-    """The same within this process, for what starts no ranks: without an interpreter's start."""
+    """The same with the command in this process, and its ranks in theirs: without an interpreter's start."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         status, output, errors = 0, io.StringIO(), io.StringIO()
@@ -74,8 +93,8 @@ def here(tmp_path: Path, environment: dict[str, str]) -> Command:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", ["collbench", *arguments])
-            patch.setattr(os, "environ", environment | variables)
-            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            surroundings = mock.patch.dict(os.environ, environment | variables, clear=True)
+            with surroundings, contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
                 try:
                     main()
                 except SystemExit as end:

@@ -119,7 +119,7 @@ def _reasons(system: System, results: Iterable[Result], what_ifs: tuple[str, ...
 
 def _session(on: Modelled, sweep: Sweep, options: Mapping[str, Any]) -> Session:
     name = re.sub(r"[^a-z0-9]+", "-", f"{on.system.name} {on.system.ranks}".lower()).strip("-")
-    return Session(on, sweep, launched(), options["out"] or default_folder(sweep, name))
+    return Session(on, sweep, launched(), options["out"] or default_folder(sweep, name), modelled=True)
 
 
 def _given(context: click.Context, names: Iterable[str]) -> list[str]:

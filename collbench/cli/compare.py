@@ -82,7 +82,8 @@ def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, 
 
 
 def _picked(baseline: str, new: "Run", history: Path | None) -> "Run":
-    from collbench.runs import DEFAULT, file, pick
+    from collbench.runs import DEFAULT, file
+    from collbench.runs.baseline import pick
 
     return file.read(pick(baseline, new, history or DEFAULT))
 

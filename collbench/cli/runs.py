@@ -14,7 +14,7 @@ from collbench.errors import UsageError
 from collbench.platforms import platforms
 
 if TYPE_CHECKING:
-    from collbench.runs import Entry, Filter, History
+    from collbench.runs.listing import Entry, Filter, History
 
 SLOW = 500  # files to be read that are worth a word
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
@@ -76,13 +76,14 @@ def _tag(job: str, name: str, run: Path, folder: Path) -> None:
 
 
 def _baseline(job: str, word: str, run: Path, folder: Path) -> None:
-    from collbench.runs import file, pick
+    from collbench.runs import file
+    from collbench.runs.baseline import pick
 
     click.echo(os.fsencode(pick(word, file.read(run), folder, _Reading())))
 
 
 def _list(folder: Path, options: dict[str, Any]) -> None:
-    from collbench.runs import History
+    from collbench.runs.listing import History
 
     chosen, reading = _filter(options), _Reading()
     history = History(folder, reading)
@@ -99,8 +100,7 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
 def _filter(options: dict[str, Any]) -> "Filter":
     from collbench.collectives import find_collective
     from collbench.errors import unknown
-    from collbench.runs import Filter
-    from collbench.runs.listing import first_second, last_second
+    from collbench.runs.listing import Filter, first_second, last_second
 
     if options["on"] not in ("", *platforms(), PREDICTED):
         raise unknown("--on", options["on"], (*platforms(), PREDICTED))

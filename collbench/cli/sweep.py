@@ -57,7 +57,6 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
-    from collbench.cli._predict import find_system, predict
     from collbench.cli._sweep_table import carry_out
     from collbench.errors import UsageError
     from collbench.launcher import launched
@@ -68,8 +67,11 @@ def command(**options: Any) -> int:
 
         return carry_out_pair(options)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
-    if system := find_system(options["on"]):
-        return predict(system, options, MEASURING)
+    if options["on"] not in ("auto", *platforms()):
+        from collbench.cli._predict import find_system, predict  # a model, which takes as long to load as all the rest
+
+        if system := find_system(options["on"]):
+            return predict(system, options, MEASURING)
     if option := of_described(options):
         raise UsageError(f"{option} goes with a described system, and --on {options['on']} is none; leave it out")
     joined = launched()

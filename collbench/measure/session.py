@@ -10,7 +10,6 @@ from collbench import __version__
 from collbench.cases import Sweep
 from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
-from collbench.measure.predicted import Modelled
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result
 from collbench.runs.environment import describe
@@ -39,12 +38,19 @@ class Ranks(Opened, Protocol):
 class Session:
     """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
-    Without a folder nothing is stored.
+    Without a folder nothing is stored.  `modelled` says that nothing is measured.
     """
 
-    def __init__(self, on: str | Ranks, sweep: Sweep, launched: tuple[int, int] | None, folder: Path | None) -> None:
+    def __init__(
+        self,
+        on: str | Ranks,
+        sweep: Sweep,
+        launched: tuple[int, int] | None,
+        folder: Path | None,
+        modelled: bool = False,
+    ) -> None:
         self.sweep = sweep
-        self.modelled = isinstance(on, Modelled)  # whether nothing is measured
+        self.modelled = modelled
         self._ranks: Ranks = _ranks(on, sweep, launched) if isinstance(on, str) else on
         self.leader = launched is None or launched[0] == 0
         self._writer = Writer(folder) if self.leader and folder else None

@@ -14,10 +14,5 @@ baseline.py     the run to compare another one with
 
 from pathlib import Path
 
-from collbench.runs.baseline import pick
-from collbench.runs.listing import Entry, Filter, History
-
 DEFAULT = Path("results", "runs")
 """Where sweeps leave their runs."""
-
-__all__ = ["DEFAULT", "Entry", "Filter", "History", "pick"]

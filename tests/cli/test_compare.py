@@ -22,8 +22,12 @@ from collbench.runs import file
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.units import format_size
+from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT, Command, case
 
+__all__ = ["made_up_ranks"]
+
+NAMES = ("mpi", "ring-flags")
 SIZES = (1024, 4096, 65536, 2**20, 2**24)
 
 
@@ -52,7 +56,7 @@ def sweep(folder: Path, seed: int, factor: float = 1.0, **header: Any) -> Path:
         *(
             sampled(name, factor if name == "ring-flags" else 1.0, seed + 100 * place, nbytes=nbytes)
             for nbytes in SIZES
-            for place, name in enumerate(("mpi", "ring-flags"))
+            for place, name in enumerate(NAMES)
         ),
         **header,
     )
@@ -286,13 +290,41 @@ def test_a_foreign_header_may_hold_anything(base: Path, tmp_path: Path) -> None:
     assert "\x1b" not in outcome.stdout
 
 
-SLOW = "for (unsigned long long end = shared_clock() + 2000000; shared_clock() < end;) {\n  }"
+def swept_twice(here: Command, *words: str, **variables: str) -> tuple[int, Any]:
+    """`base` and then `new`, for which alone the variables are set: how the gate exits, and what was found."""
+    sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", "-b", "8", "-e", "64", "-f", "8", *words, "--no-plot")
+    for folder, changed in (("base", {}), ("new", variables)):
+        done = here(*sweep, "--out", folder, **changed)
+        assert done.returncode == 0, done.stderr
+    done = here("compare", "base", "new", "--gate", "--format", "json")
+    (found,) = json.loads(done.stdout)["comparisons"]
+    return done.returncode, found
 
 
-def test_a_kernel_slowed_on_purpose_does_not_pass(collbench: Command, tmp_path: Path) -> None:
-    """Two real sweeps, the second with a copy of the kernels in which one waits: exit 3, and it is that one.
+@pytest.mark.usefixtures("made_up_ranks")
+def test_two_sweeps_that_differ_in_one_way_are_told_apart_there(here: Command) -> None:
+    """From measuring to the gate, with times that nothing else on this machine changes."""
+    status, found = swept_twice(here, SLOW="1.2")
+    assert status == 3
+    verdicts = {name: {row["verdict"] for row in found["rows"] if row["implementation"] == name} for name in NAMES}
+    assert verdicts == {"mpi": {"same"}, "ring-flags": {"slower"}}
 
-    It waits 2 ms, longer than a busy machine lets the others wait.
+
+@pytest.mark.usefixtures("made_up_ranks")
+def test_two_sweeps_of_the_same_pass(here: Command) -> None:
+    """All their rows are the same."""
+    status, found = swept_twice(here)
+    assert status == 0
+    assert {row["verdict"] for row in found["rows"]} == {"same"}
+
+
+SLOW = "for (unsigned long long end = shared_clock() + 20000000; shared_clock() < end;) {\n  }"
+
+
+def test_a_kernel_slowed_on_purpose_does_not_pass(here: Command, tmp_path: Path) -> None:
+    """Two sweeps by real ranks, the second with a copy of the kernels in which one waits: exit 3, and it is slower.
+
+    It waits 20 ms, which no busy machine can hide: ranks that have their cores take microseconds.
     """
     kernels = tmp_path / "kernels"
     shutil.copytree(ROOT / "kernels", kernels)
@@ -300,16 +332,11 @@ def test_a_kernel_slowed_on_purpose_does_not_pass(collbench: Command, tmp_path: 
     start = "if (alone(world, source, target, count)) return;\n"
     assert start in source
     (kernels / "ring.cu").write_text(source.replace(start, f"{start}  {SLOW}\n", 1))
-    sizes = ("-b", "8", "-e", "64", "-f", "8", "--budget", "0.2")
-    words = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", *sizes, "--no-plot", "--out")
-    for folder, variables in (("base", {}), ("new", {"COLLBENCH_KERNELS": str(kernels)})):
-        done = collbench(*words, folder, **variables)
-        assert done.returncode == 0, done.stderr
-    done = collbench("compare", "base", "new", "--gate", "--format", "json")
-    assert done.returncode == 3, done.stdout + done.stderr
-    (found,) = json.loads(done.stdout)["comparisons"]
-    assert {row["verdict"] for row in found["rows"] if row["implementation"] == "ring-flags"} == {"slower"}
-    assert max(found["rows"], key=lambda row: row["ratio"])["implementation"] == "ring-flags"
+    status, found = swept_twice(here, "-n", "7", COLLBENCH_KERNELS=str(kernels))
+    assert status == 3, found
+    slowed = [row for row in found["rows"] if row["implementation"] == "ring-flags"]
+    assert [row["verdict"] for row in slowed] == ["slower"] * 2
+    assert all(row["new_seconds"] >= 0.02 for row in slowed)
     assert any("COLLBENCH_KERNELS" in each["name"] for each in found["differences"])
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.runs import History
 from collbench.runs.file import NAME, Writer
 from collbench.runs.header import Header
+from collbench.runs.listing import History
 from tests.conftest import Command, measurement
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
@@ -57,11 +57,11 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return run
 
 
-def test_a_real_sweep_is_listed_tagged_and_a_baseline(collbench: Command, runs: Command, tmp_path: Path) -> None:
+def test_a_real_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command, tmp_path: Path) -> None:
     """From measuring to choosing, without a path but the ones that were printed."""
     arguments = ("--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--no-plot")
     for _ in range(2):
-        done = collbench("sweep", *arguments)
+        done = here("sweep", *arguments)
         assert done.returncode == 0, done.stderr
     listed = runs()
     assert (listed.returncode, listed.stderr) == (0, "")

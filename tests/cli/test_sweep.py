@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,14 +20,14 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import choose, implementations
 from collbench.measurement import Failed, Measurement, Skipped
 from collbench.runs.file import TornLine, read
-from tests.conftest import ROOT, Command
+from tests.cli.held_ranks import go, held
+from tests.conftest import ROOT, Command, carried_out, of_a_user
 
 Start = Callable[..., subprocess.Popen[str]]
 QUICK = ("sweep", "--on", "cpu", "-n", "3", "--no-plot", "--out", "out")
 SIZES = ("-e", "512", "-f", "8")
-FEW = ("--impl", "mpi,two-shot,ring-flags", "--budget", "1.2")
-LONG = ("sweep", "--on", "cpu", "-b", "8", "-e", "512", "-i", "8", "--budget", "1", "--no-plot", "--out", "out")
-MEASURING = ("sweep", "--on", "cpu", *SIZES, *FEW, "--no-plot", "--out", "out")
+LONG = (*QUICK, "-b", "8", "-e", "512", "-i", "8", "--impl", "mpi,two-shot")
+MEASURING = (*QUICK, *SIZES, "--impl", "mpi,two-shot,ring-flags")
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -76,19 +77,35 @@ def measuring(process: subprocess.Popen[str], folder: Path, rows: int = 2) -> li
     return [pid for pid in ranks_of(process) if "hydra" not in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
-def test_a_sweep_measures_every_implementation_and_draws_it(collbench: Command, tmp_path: Path) -> None:
-    """Checked rows of all, a whole run file, two pictures, and where they are."""
-    done = collbench("sweep", "--on", "cpu", "-e", "32K", "-f", "64", "-n", "7")
+class Whole(NamedTuple):
+    """A sweep as most users start it, in an empty folder."""
+
+    done: subprocess.CompletedProcess[str]
+    start: Path
+    folder: Path  # the one that it made
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """Carried out once for all who look at what came of it."""
+    start = tmp_path_factory.mktemp("whole")
+    environment = of_a_user() | {"SECRET_TOKEN": "hush", "NCCL_ALGO": "Ring"}
+    done = carried_out(start, environment, "sweep", "--on", "cpu", "-e", "32K", "-f", "64", "-n", "7")
     assert done.returncode == 0, done.stderr
+    (folder,) = (start / "results" / "runs").iterdir()
+    return Whole(done, start, folder)
+
+
+def test_a_sweep_measures_every_implementation_and_draws_it(whole: Whole) -> None:
+    """Checked rows of all, a whole run file, two pictures, and where they are."""
     for name in choose("all", "cpu"):
-        assert re.search(rf"32 KiB +{name} .* ok", done.stdout)
-    (folder,) = (tmp_path / "results" / "runs").iterdir()
-    run = read(folder)
+        assert re.search(rf"32 KiB +{name} .* ok", whole.done.stdout)
+    run = read(whole.folder)
     assert run.complete
     assert all(isinstance(result, Measurement) and not result.mismatch for result in run.results)
-    assert {path.name for path in folder.iterdir()} == {"run.jsonl", "bandwidth.png", "latency.png"}
-    assert str(folder.relative_to(tmp_path)) in done.stdout
-    assert "fastest, allreduce, float, sum, 2 ranks:" in done.stdout
+    assert {path.name for path in whole.folder.iterdir()} == {"run.jsonl", "bandwidth.png", "latency.png"}
+    assert str(whole.folder.relative_to(whole.start)) in whole.done.stdout
+    assert "fastest, allreduce, float, sum, 2 ranks:" in whole.done.stdout
 
 
 def measured(folder: Path) -> Counter[tuple[str, str]]:
@@ -105,9 +122,9 @@ def of_records(names: Sequence[str], rows: int) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("ranks", ["1", "3"])
-def test_every_collective_works_at_odd_sizes(collbench: Command, tmp_path: Path, ranks: str) -> None:
+def test_every_collective_works_at_odd_sizes(here: Command, tmp_path: Path, ranks: str) -> None:
     """Sizes that divide neither by the ranks nor by 16 bytes; every record keeps what it claims."""
-    done = collbench(*QUICK, "--op", "all", "--ranks", ranks, "-b", "1", "-e", "199809", "-f", "447")
+    done = here(*QUICK, "--op", "all", "--ranks", ranks, "-b", "1", "-e", "199809", "-f", "447")
     assert done.returncode == 0, done.stderr
     assert measured(tmp_path) == of_records(choose("all", "cpu"), rows=3)
 
@@ -121,31 +138,31 @@ def test_every_collective_works_at_odd_sizes(collbench: Command, tmp_path: Path,
     ],
 )
 def test_types_reductions_and_roots_are_right(
-    collbench: Command, tmp_path: Path, changes: tuple[str, ...], kinds: int
+    here: Command, tmp_path: Path, changes: tuple[str, ...], kinds: int
 ) -> None:
     """Every one of them, on three ranks, against exactly known results."""
     few = ("mpi", "ring-host", "ring-flags", "two-shot")  # tests/platforms/gpu/test_properties.py has all
     sizes = ("-b", "24", "-e", "10008", "-f", "417")
-    done = collbench(*QUICK, "--impl", ",".join(few), "--ranks", "3", *sizes, "-n", "1", *changes)
+    done = here(*QUICK, "--impl", ",".join(few), "--ranks", "3", *sizes, "-n", "1", *changes)
     assert done.returncode == 0, done.stdout + done.stderr
     wanted = of_records(few, rows=2 * kinds)
     assert measured(tmp_path) == {key: wanted[key] for key in wanted if "--op" in changes or key[0] == "allreduce"}
 
 
-def test_in_place_is_right_or_refused(collbench: Command, tmp_path: Path) -> None:
+def test_in_place_is_right_or_refused(here: Command, tmp_path: Path) -> None:
     """Where a collective has no such form, and where MPI demands the input that it would overwrite, it is skipped."""
     few = ("mpi", "ring-host", "ring-flags", "two-shot")
     words = ("--impl", ",".join(few), "--ranks", "3", "-b", "10008", "-e", "10008", "-n", "1", "--op", "all")
-    done = collbench(*QUICK, *words, "--in-place")
+    done = here(*QUICK, *words, "--in-place")
     assert done.returncode == 0, done.stdout + done.stderr
     wanted = of_records(few, rows=1)
     del wanted["reducescatter", "mpi"]
     assert measured(tmp_path) == {key: wanted[key] for key in wanted if COLLECTIVES[key[0]].in_place}
 
 
-def test_auto_alone_says_what_it_picked(collbench: Command, tmp_path: Path) -> None:
+def test_auto_alone_says_what_it_picked(here: Command, tmp_path: Path) -> None:
     """One rung for a small message, another for a large one, each with its FIFO; every collective of a rung."""
-    done = collbench(*QUICK, "--impl", "auto", "--op", "all", "-b", "8", "-e", "1M", "-f", "131072")
+    done = here(*QUICK, "--impl", "auto", "--op", "all", "-b", "8", "-e", "1M", "-f", "131072")
     assert done.returncode == 0, done.stdout + done.stderr
     notes = {
         (result.case.collective.name, result.case.nbytes): result.note.picked
@@ -158,10 +175,9 @@ def test_auto_alone_says_what_it_picked(collbench: Command, tmp_path: Path) -> N
     assert "picked two-shot" in done.stdout
 
 
-def test_the_header_has_what_a_reader_needs_and_no_secrets(collbench: Command, tmp_path: Path) -> None:
+def test_the_header_has_what_a_reader_needs_and_no_secrets(whole: Whole) -> None:
     """Command, versions, hardware; of the environment only what changes measurements."""
-    collbench(*QUICK, "-e", "8", SECRET_TOKEN="hush", NCCL_ALGO="Ring")
-    text = (tmp_path / "out" / "run.jsonl").read_text()
+    text = (whole.folder / "run.jsonl").read_text()
     header = json.loads(text.splitlines()[0])
     assert header["command"][:2] == ["collbench", "sweep"]
     assert header["environment"]["versions"].keys() >= {"collbench", "python", "mpi", "mpi4py", "compiler"}
@@ -218,20 +234,21 @@ def test_a_missing_gpu_is_one_line_and_exit_2(collbench: Command, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_compiler_is_one_line_with_the_fix(collbench: Command, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_one_line_with_the_fix(here: Command) -> None:
     """Found when the kernels are needed, and said once."""
-    done = collbench("sweep", "--on", "cpu", "-e", "8", CXX="no-such-compiler")
+    done = here("sweep", "--on", "cpu", "-e", "8", CXX="no-such-compiler")
     assert done.returncode == 2
     assert "C++ compiler 'no-such-compiler' named by CXX is not on the path: unset CXX" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_the_same_folder_twice_is_refused(collbench: Command) -> None:
+def test_the_same_folder_twice_is_refused(whole: Whole, here: Command) -> None:
     """An earlier run is never overwritten."""
-    assert collbench(*QUICK, "-e", "8").returncode == 0
-    again = collbench(*QUICK, "-e", "8")
+    earlier = (whole.folder / "run.jsonl").read_bytes()
+    again = here(*QUICK, "-e", "8", "--out", str(whole.folder))
     assert again.returncode == 2
     assert "there is a run already; choose another --out" in again.stderr
+    assert (whole.folder / "run.jsonl").read_bytes() == earlier
 
 
 BUGS = {
@@ -251,7 +268,7 @@ BUGS = {
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_broken_kernel_is_wrong_and_located(collbench: Command, tmp_path: Path, bug: str) -> None:
+def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path, bug: str) -> None:
     """WRONG with rank, element, chunk, got and expected; no time is printed for it; exit status 1."""
     kernels = tmp_path / "kernels"
     shutil.copytree(ROOT / "kernels", kernels)
@@ -259,12 +276,15 @@ def test_a_broken_kernel_is_wrong_and_located(collbench: Command, tmp_path: Path
     text = (kernels / file).read_text()
     assert right in text
     (kernels / file).write_text(text.replace(right, broken, 1 if bug != "tail dropped" else -1))
-    done = collbench(*QUICK, "-b", "4020", "-e", "4020", COLLBENCH_KERNELS=str(kernels))
+    words = ("--impl", "mpi,ring-flags", "-b", "4020", "-e", "4020")
+    done = here(*QUICK, *words, COLLBENCH_KERNELS=str(kernels))
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(
         r"ring-flags +WRONG: rank \d+, element \d+ \(chunk \d+\): got \S+, expected \S+; \d+ wrong", done.stdout
     )
-    (wrong,) = (result for result in read(tmp_path / "out").results if result.implementation == "ring-flags")
+    right, wrong = sorted(read(tmp_path / "out").results, key=lambda result: result.implementation)
+    assert isinstance(right, Measurement)
+    assert right.right
     assert isinstance(wrong, Measurement)
     assert wrong.mismatch
     assert wrong.seconds == ()
@@ -272,9 +292,10 @@ def test_a_broken_kernel_is_wrong_and_located(collbench: Command, tmp_path: Path
 
 def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     """Fresh ranks take over, everything else is measured, the file is whole, the exit status 1."""
-    process = start(*MEASURING)
+    process = start(*MEASURING, **held(tmp_path, "out", rows=2))
     victim = measuring(process, tmp_path)[-1]
     os.kill(victim, signal.SIGKILL)
+    go(tmp_path)
     wait_for(lambda: '"kind": "failed"' in (tmp_path / "out" / "run.jsonl").read_text(), 20)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -287,8 +308,9 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
 
 def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
     """A stopped process makes no progress; after the timeout it is replaced."""
-    process = start(*MEASURING, "-T", "2")
-    os.kill(measuring(process, tmp_path)[-1], signal.SIGSTOP)
+    process = start(*QUICK, *SIZES, "--impl", "mpi", "-T", "2", **held(tmp_path, "out", rows=1))
+    os.kill(measuring(process, tmp_path, rows=1)[-1], signal.SIGSTOP)
+    go(tmp_path)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "FAILED: no progress for 2 s (--timeout)" in output
@@ -305,13 +327,10 @@ os.pidfd_open = pidfd_open
 
 
 @pytest.mark.parametrize("handles", [True, False])
-def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(
-    start: Start, tmp_path: Path, handles: bool, environment: dict[str, str]
-) -> None:
+def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(start: Start, tmp_path: Path, handles: bool) -> None:
     """After kill -9 on the command every rank notices, on old kernels too, and what was measured can be read."""
-    (tmp_path / "sitecustomize.py").write_text("" if handles else NO_HANDLES)
-    paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}", "ASKED": str(tmp_path / "asked")}
-    process = start(*LONG, **paths)
+    holding = held(tmp_path, "out", rows=1, more="" if handles else NO_HANDLES)
+    process = start(*LONG, **holding, ASKED=str(tmp_path / "asked"))
     pids = measuring(process, tmp_path, rows=1)
     files = shared_files(pids)
     assert pids
@@ -329,8 +348,8 @@ def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_at_once_with_what_was_measured(start: Start, tmp_path: Path, number: int) -> None:
-    """In order, with a minute's sizes left: whole file, no ranks, no traceback."""
-    process = start(*LONG)
+    """In order, with sizes left: whole file, no ranks, no traceback."""
+    process = start(*LONG, **held(tmp_path, "out", rows=1))
     pids = measuring(process, tmp_path, rows=1)
     process.send_signal(number)
     _, messages = process.communicate(timeout=20)
@@ -343,10 +362,11 @@ def test_an_interrupt_ends_at_once_with_what_was_measured(start: Start, tmp_path
 
 def test_a_closed_pipe_ends_quietly(start: Start, tmp_path: Path) -> None:
     """`collbench sweep | head` leaves no traceback and no ranks."""
-    process = start(*LONG)
+    process = start(*LONG, **held(tmp_path, "out", rows=1))
     pids = measuring(process, tmp_path, rows=1)
     assert process.stdout
     process.stdout.close()
+    go(tmp_path)
     process.wait(timeout=30)
     assert process.stderr
     assert "Traceback" not in process.stderr.read()
@@ -355,19 +375,19 @@ def test_a_closed_pipe_ends_quietly(start: Start, tmp_path: Path) -> None:
 
 def test_nothing_is_left_in_shared_memory(start: Start, tmp_path: Path) -> None:
     """Named files go with the ranks."""
-    process = start("sweep", "--on", "cpu", *SIZES, "--budget", "0.5", "--no-plot", "--out", "out")
+    process = start(*MEASURING, **held(tmp_path, "out", rows=1))
     files = shared_files(measuring(process, tmp_path, rows=1))
     assert files
+    go(tmp_path)
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert not any(path.exists() for path in files)
 
 
-def test_a_pipe_gets_plain_rows_and_a_terminal_is_not_needed(collbench: Command) -> None:
+def test_a_pipe_gets_plain_rows_and_a_terminal_is_not_needed(whole: Whole) -> None:
     """No colour codes and no carriage returns."""
-    done = collbench(*QUICK, "-e", "8")
-    assert "\x1b" not in done.stdout + done.stderr
-    assert "\r" not in done.stdout + done.stderr
+    assert "\x1b" not in whole.done.stdout + whole.done.stderr
+    assert "\r" not in whole.done.stdout + whole.done.stderr
 
 
 def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -414,9 +434,9 @@ SHELL_OF_ONE_TASK = {
 """What `srun --pty bash` gives a shell, on the first of two nodes."""
 
 
-def test_in_a_shell_of_one_task_ranks_are_started_here(collbench: Command, tmp_path: Path) -> None:
+def test_in_a_shell_of_one_task_ranks_are_started_here(here: Command, tmp_path: Path) -> None:
     """As many as were asked for; our mpiexec would ask Slurm for the nodes, and srun to start ranks there."""
-    done = collbench(*QUICK, "--ranks", "2", "--impl", "ladder", "-e", "8", **SHELL_OF_ONE_TASK)
+    done = here(*QUICK, "--ranks", "2", "--impl", "ladder", "-e", "8", **SHELL_OF_ONE_TASK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {result.case.ranks for result in read(tmp_path / "out").results} == {2}
 
@@ -428,10 +448,10 @@ def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> Non
     assert "world size 1 although 4 ranks were asked for" in done.stderr
 
 
-def test_waiting_ranks_that_never_yield_are_named(collbench: Command, tmp_path: Path) -> None:
+def test_waiting_ranks_that_never_yield_are_named(here: Command) -> None:
     """More ranks than cores: the row says so, and how they spin."""
     cores = len(os.sched_getaffinity(0))
-    done = collbench(*QUICK, "--ranks", str(cores + 1), "-e", "8", "--spin", "yield")
+    done = here(*QUICK, "--ranks", str(cores + 1), "-e", "8", "--spin", "yield")
     assert done.returncode == 0
     assert "ok, oversubscribed, --spin yield" in done.stdout
 

@@ -8,9 +8,9 @@ from collbench.implementations import choose
 from tests.conftest import ROOT, Command
 
 
-def test_every_combination_is_in_the_table(collbench: Command) -> None:
+def test_every_combination_is_in_the_table(here: Command) -> None:
     """Each implementation with each collective, passed or skipped with a reason."""
-    done = collbench("verify", "--on", "cpu", "--ranks", "3", "-d", "float,half", "-o", "sum")
+    done = here("verify", "--on", "cpu", "--ranks", "3", "-d", "float,half", "-o", "sum")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {
         tuple(line.split()[:2]): line.split()[2:] for line in done.stdout.splitlines() if "allreduce only" not in line
@@ -22,7 +22,7 @@ def test_every_combination_is_in_the_table(collbench: Command) -> None:
     assert "0 wrong, 0 failed" in done.stdout
 
 
-def test_a_broken_kernel_is_found(collbench: Command, tmp_path: Path) -> None:
+def test_a_broken_kernel_is_found(here: Command, tmp_path: Path) -> None:
     """Dropping what does not fill a pack is right for most sizes; exit status 1, with the place."""
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     file = tmp_path / "kernels" / "direct.cu"
@@ -30,15 +30,15 @@ def test_a_broken_kernel_is_found(collbench: Command, tmp_path: Path) -> None:
     assert right in file.read_text()
     file.write_text(file.read_text().replace(right, ""))
     options = ("--impl", "two-shot,one-shot", "--op", "allreduce", "-d", "float", "-o", "sum")
-    done = collbench("verify", "--on", "cpu", *options, COLLBENCH_KERNELS=str(tmp_path / "kernels"))
+    done = here("verify", "--on", "cpu", *options, COLLBENCH_KERNELS=str(tmp_path / "kernels"))
     assert done.returncode == 1
     assert "WRONG: rank 0, element" in done.stdout
     assert "two-shot         allreduce     WRONG" in done.stdout
 
 
-def test_many_cases_on_one_set_of_ranks_are_right(collbench: Command) -> None:
+def test_many_cases_on_one_set_of_ranks_are_right(here: Command) -> None:
     """What a case takes it gives back: MPI has room for a few user-defined operations, and bfloat16 needs them."""
     options = ("--impl", "mpi", "--op", "allreduce,reduce,reducescatter", "-d", "bfloat16")
-    done = collbench("verify", "--on", "cpu", *options)
+    done = here("verify", "--on", "cpu", *options)
     assert done.returncode == 0, done.stdout
     assert " 0 failed" in done.stdout

@@ -21,11 +21,12 @@ from collbench.cli._runs_table import lines
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
-from collbench.runs import Filter, History, pick, tags
+from collbench.runs import tags
+from collbench.runs.baseline import pick
 from collbench.runs.file import INTERRUPTED, NAME, Run, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.index import Index
-from collbench.runs.listing import first_second, last_second
+from collbench.runs.listing import Filter, History, first_second, last_second
 from collbench.runs.scan_folder import Facts, scan
 from tests.conftest import ROOT, case, measurement
 
@@ -397,7 +398,7 @@ def test_several_at_once_see_the_same(folder: Path, cache: Path) -> None:
         (folder / f"more{number}").mkdir()
         (folder / f"more{number}" / NAME).write_text(line)
     script = (
-        "import sys; from pathlib import Path; from collbench.runs import History\n"
+        "import sys; from pathlib import Path; from collbench.runs.listing import History\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for turn in range(5):\n"
         "    history = History(Path(sys.argv[1]))\n"

@@ -1,0 +1,61 @@
+"""Ranks in the supervisor's place whose times are made up: a sweep whose result no other work on this machine changes.
+
+What they say is that of a machine that becomes slower from one case or round to the next, scatters by 1 % and is
+disturbed now and then.  SLOW=1.1 in their environment makes ring-flags take 1.1 times as long.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+import pytest
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.measure import ab, session
+from collbench.measure.greeting import Greeting
+from collbench.measurement import Measurement, Result
+from collbench.runs.environment import UNCHANGED, Setting
+
+
+@dataclass
+class MadeUpRanks:
+    """What a Supervisor offers."""
+
+    platform: str
+    sweep: Sweep
+    setting: Setting = UNCHANGED
+    named: tuple[str, ...] = ()
+    pinned: bool = False
+    greeting: Greeting = field(default_factory=Greeting)
+    noise: ClassVar[np.random.Generator]
+    passed: ClassVar[int]  # cases or rounds, of all ranks of a test
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def run(self) -> Iterator[Result]:
+        for case in self.sweep.cases():
+            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling, {})
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
+    ) -> Iterator[Result]:
+        MadeUpRanks.passed += 1
+        slow = float(self.setting.applied(os.environ).get("SLOW", "1"))
+        for name in names:
+            usual = (1e-6 + case.nbytes / 1e9) * (1 + MadeUpRanks.passed / 100)
+            seconds = usual * (slow if name == "ring-flags" else 1) * np.exp(0.01 * MadeUpRanks.noise.normal(size=24))
+            seconds[0] *= 5  # something else wanted the core
+            yield Measurement(case, name, self.platform, 1, tuple(map(float, seconds)))
+
+
+@pytest.fixture
+def made_up_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For every sweep that is carried out in this process."""
+    MadeUpRanks.noise, MadeUpRanks.passed = np.random.default_rng(1), 0
+    for module in (ab, session):
+        monkeypatch.setattr(module, "Supervisor", MadeUpRanks)
