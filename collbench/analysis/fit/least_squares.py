@@ -47,7 +47,8 @@ def _nonnegative(columns: Floats, target: Floats) -> Floats:
     (negative,) = np.nonzero((answer < 0).any(axis=0))
     if len(negative):
         answer[:, negative] = _bounded(upper[..., negative], right[:, negative])
-    return answer / scale
+    coefficients: Floats = answer / scale
+    return coefficients
 
 
 def _triangular(columns: Floats, target: Floats) -> tuple[Floats, Floats]:
@@ -95,14 +96,15 @@ def _bounded(upper: Floats, right: Floats) -> Floats:
 
 
 def _best(upper: Floats, right: Floats) -> Floats:
-    """The same, by every choice of terms."""
-    best, least = np.zeros_like(right), (right**2).sum(axis=0)
-    for used in product((0.0, 1.0), repeat=len(right)):
-        answer = _plain(*_triangular(upper * np.array(used)[:, None, None], right))
-        squares = ((_product(upper, answer) - right) ** 2).sum(axis=0)
-        better = (answer >= 0).all(axis=0) & (squares < least)
-        best[:, better], least[better] = answer[:, better], squares[better]
-    return best
+    """The same, by every choice of terms for every curve."""
+    count, curves = right.shape
+    choices = np.array(list(product((0.0, 1.0), repeat=count)))
+    every, target = np.tile(upper, len(choices)), np.tile(right, len(choices))
+    answers = _plain(*_triangular(every * np.repeat(choices, curves, axis=0).T[:, None], target))
+    squares = ((_product(every, answers) - target) ** 2).sum(axis=0)
+    squares[(answers < 0).any(axis=0)] = np.inf  # no terms at all have an answer that may be
+    best = squares.reshape(len(choices), curves).argmin(axis=0)
+    return answers.reshape(count, len(choices), curves)[:, best, np.arange(curves)]
 
 
 def _product(columns: Floats, coefficients: Floats) -> Floats:
