@@ -46,4 +46,6 @@ def printable(text: str) -> str:
 
 def visible(text: str) -> str:
     """With a sign for each of them: controls, halves of a pair, changes of direction."""
+    if text.isprintable():
+        return text
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

@@ -31,9 +31,9 @@ def predictions(run: Run) -> list[Prediction]:
     return found
 
 
-def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(collbench: Command, tmp_path: Path) -> None:
+def test_a_predicted_sweep_leaves_what_a_measured_one_leaves(here: Command, tmp_path: Path) -> None:
     """Rows of every implementation, marked; a whole run file that says of what system; two pictures; where they are."""
-    done = collbench("sweep", "--on", "dgx-h100", "-b", "8", "-e", "16M", "-f", "512")
+    done = here("sweep", "--on", "dgx-h100", "-b", "8", "-e", "16M", "-f", "512")
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(files.load("dgx-h100").title)
     for name in choose("all", "gpu"):
@@ -145,10 +145,10 @@ def test_ranks_are_placed_as_they_were_asked_for(
     assert asked.ranks == place[0] * place[1]
 
 
-def test_some_ranks_of_every_node_are_predicted_as_such(collbench: Command, tmp_path: Path) -> None:
+def test_some_ranks_of_every_node_are_predicted_as_such(here: Command, tmp_path: Path) -> None:
     """Named in title and header; forty ranks on ten nodes are not forty on five."""
     for name, words in {"ten": ("--nodes", "10", "--ranks-per-node", "4"), "five": ("--nodes", "5")}.items():
-        done = collbench("predict", "dgx-h100", *words, "-b", "1M", "-e", "1M", "--no-plot", "--out", name)
+        done = here("predict", "dgx-h100", *words, "-b", "1M", "-e", "1M", "--no-plot", "--out", name)
         assert done.returncode == 0, done.stderr
         assert "40 ranks" in done.stdout
     ten, five = (read(tmp_path / name) for name in ("ten", "five"))
@@ -238,9 +238,9 @@ def test_what_says_how_to_measure_is_told_apart_from_what_says_which_cases() -> 
     assert not theirs & set(MEASURING)
 
 
-def test_the_help_has_every_what_if(collbench: Command) -> None:
+def test_the_help_has_every_what_if(here: Command) -> None:
     """With its meaning; nobody should have to provoke an error to see them."""
-    shown = " ".join(collbench("predict", "--help").stdout.split())
+    shown = " ".join(here("predict", "--help").stdout.split())
     assert all(each.form in shown and each.meaning in shown for each in WHAT_IFS.values())
 
 

@@ -63,8 +63,13 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
 
 
 def figure(kind: str, *runs: Run, apart: bool = False) -> Figure:
-    """That figure of these runs, laid out as it will be when written."""
-    drawn = dict(curves.figures(runs, curves.Wanted(apart=apart)))[kind]
+    """That figure of these runs; nothing has its place yet, and ticks have no labels."""
+    return dict(curves.figures(runs, curves.Wanted(apart=apart)))[kind]
+
+
+def laid_out(kind: str, *runs: Run) -> Figure:
+    """The same as it will be when written, which takes ten times as long."""
+    drawn = figure(kind, *runs)
     drawn.draw_without_rendering()
     return drawn
 
@@ -89,20 +94,42 @@ def ticks(axes: Axes, which: str) -> list[Any]:
     return [label for label in shown if label.get_visible() and label.get_text()]
 
 
-def test_run_of_one_collective_gives_a_bandwidth_and_a_latency_picture(tmp_path: Path) -> None:
+FORMATS = ("png", "svg", "pdf")
+
+
+def two_lines() -> list[Run]:
+    return [run(*sweep("nccl", "ring-ll", sizes=(64, 4096)))]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of one run of one collective."""
+    return curves.draw(two_lines(), tmp_path_factory.mktemp("figures") / "new", FORMATS)
+
+
+def test_run_of_one_collective_gives_a_bandwidth_and_a_latency_picture(written: list[Path]) -> None:
     """The file names are plain, and the PNGs can be read and are large enough to print."""
-    written = curves.draw([run(*sweep("nccl", "ring-flags"))], tmp_path / "new")
-    assert written == [tmp_path / "new" / "bandwidth.png", tmp_path / "new" / "latency.png"]
-    for path in written:
+    assert [path.name for path in written] == [
+        f"{kind}.{form}" for kind in ("bandwidth", "latency") for form in FORMATS
+    ]
+    assert sorted(written[0].parent.iterdir()) == sorted(written)
+    for path in written[::3]:
         with Image.open(path) as picture:
             picture.verify()
             assert picture.format == "PNG"
             assert min(picture.size) >= 700
 
 
-def test_svg_and_pdf_are_what_they_claim(tmp_path: Path) -> None:
+def test_without_a_word_a_figure_is_a_png(tmp_path: Path) -> None:
+    """In a folder that is made for it."""
+    (written,) = curves.draw(two_lines(), tmp_path / "new", wanted=curves.Wanted(["latency"]))
+    assert written == tmp_path / "new" / "latency.png"
+    assert written.exists()
+
+
+def test_svg_and_pdf_are_what_they_claim(written: list[Path]) -> None:
     """Each figure is written once for each format."""
-    svg, pdf = curves.draw([run(*sweep("nccl"))], tmp_path, ("svg", "pdf"))[:2]
+    _, svg, pdf = written[:3]
     assert b"<svg" in svg.read_bytes()[:1000]
     assert pdf.read_bytes().startswith(b"%PDF")
 
@@ -175,7 +202,7 @@ def test_runs_that_measured_the_same_stand_side_by_side_with_their_names() -> No
 @pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (3, (1, 3)), (5, (2, 3))])
 def test_panels_fill_a_grid_whose_columns_end_in_a_labelled_axis(count: int, shape: tuple[int, int]) -> None:
     """No empty panel is left over, and the lowest of each column says what x is."""
-    drawn = figure("latency", *(run(*sweep("mpi", sizes=(64, 4096)), topology=f"t{each}") for each in range(count)))
+    drawn = laid_out("latency", *(run(*sweep("mpi", sizes=(64, 4096)), topology=f"t{each}") for each in range(count)))
     assert len(drawn.axes) == count
     grid = drawn.axes[0].get_gridspec()
     assert grid is not None
@@ -280,7 +307,7 @@ def test_without_an_interval_there_is_no_band() -> None:
 @pytest.mark.parametrize("samples", [1, 9])
 def test_single_size_is_a_point_with_its_interval(samples: int) -> None:
     """The tick under it is the size; where there is an interval it is a bar."""
-    drawn = figure("latency", run(*sweep("nccl", sizes=(96,), samples=samples)))
+    drawn = laid_out("latency", run(*sweep("nccl", sizes=(96,), samples=samples)))
     axes = drawn.axes[0]
     bars = [bar for bar in axes.collections if isinstance(bar, LineCollection)]
     (result,) = sweep("nccl", sizes=(96,), samples=9)
@@ -336,7 +363,7 @@ def test_size_ticks_are_few_round_and_evenly_spaced(least: int, most: int, room:
 @pytest.mark.parametrize("sizes", [SIZES, (64,), (1000, 1900), (1, 2**36)], ids=["wide", "one", "near", "far"])
 def test_tick_labels_do_not_overlap(kind: str, count: int, sizes: tuple[int, ...]) -> None:
     """Nor does any axis stay without labels."""
-    drawn = figure(kind, *(run(*sweep("mpi", sizes=sizes), topology=f"t{each}") for each in range(count)))
+    drawn = laid_out(kind, *(run(*sweep("mpi", sizes=sizes), topology=f"t{each}") for each in range(count)))
     across = [text.get_window_extent() for text in ticks(drawn.axes[0], "x")]
     upwards = [text.get_window_extent() for text in ticks(drawn.axes[0], "y")]
     assert across
@@ -348,7 +375,7 @@ def test_tick_labels_do_not_overlap(kind: str, count: int, sizes: tuple[int, ...
 def test_ticks_are_written_in_units_for_people() -> None:
     """Sizes in binary units, times in us and ms, rates in GB/s."""
     results = run(*sweep("nccl"))
-    latency, bandwidth = figure("latency", results).axes[0], figure("bandwidth", results).axes[0]
+    latency, bandwidth = laid_out("latency", results).axes[0], laid_out("bandwidth", results).axes[0]
     assert [text.get_text() for text in ticks(latency, "x")] == [
         "16 B",
         "256 B",
@@ -365,22 +392,19 @@ def test_ticks_are_written_in_units_for_people() -> None:
 @pytest.mark.parametrize("name", ["nccl", "an-implementation-with-quite-a-long-name"])
 def test_legend_covers_no_panel(name: str) -> None:
     """It stands beside the axes."""
-    drawn = figure("bandwidth", run(*sweep(name, "mpi")), run(*sweep(name), topology="PCIe"))
+    drawn = laid_out("bandwidth", run(*sweep(name, "mpi")), run(*sweep(name), topology="PCIe"))
     legend = drawn.legends[0].get_window_extent()
     assert all(axes.get_window_extent().x1 <= legend.x0 for axes in drawn.axes)
 
 
-def test_same_runs_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_runs_give_the_same_bytes(written: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the user has configured Matplotlib otherwise."""
     import matplotlib
 
-    results = [run(*sweep("nccl", "ring-ll", sizes=(64, 4096)))]
-    formats = ("png", "svg", "pdf")
-    first = [path.read_bytes() for path in curves.draw(results, tmp_path / "first", formats)]
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 25.0)
     monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", "red")
-    again = [path.read_bytes() for path in curves.draw(results, tmp_path / "again", formats)]
-    assert first == again
+    again = curves.draw(two_lines(), tmp_path / "again", FORMATS)
+    assert [path.read_bytes() for path in written] == [path.read_bytes() for path in again]
     assert matplotlib.rcParams["font.size"] == 25
 
 

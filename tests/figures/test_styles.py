@@ -1,5 +1,6 @@
 """Styles of figures (`--style`): sizes, fonts, lines, and that nothing lies over anything else."""
 
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,12 @@ def figure(style: Style, runs: list[Run], view: str = "latency", **wanted: Any) 
     return drawn
 
 
+@cache
+def crowded(style: Style, count: int) -> Figure:
+    """So many topologies with all implementations, and remarks above each panel; laying it out takes a second."""
+    return figure(style, topologies(count, *LIBRARY_AND_LADDER))
+
+
 def texts(drawn: Figure, style: Style) -> list[Text]:
     """All that can be read; how many ticks there are depends on the size of letters."""
     with curves.style(style):
@@ -47,7 +54,7 @@ def texts(drawn: Figure, style: Style) -> list[Text]:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_no_text_lies_over_another_or_outside(style: Style, count: int) -> None:
     """Nor does the legend cover a panel; with all implementations and remarks above each panel."""
-    drawn = figure(style, topologies(count, *LIBRARY_AND_LADDER))
+    drawn = crowded(style, count)
     boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn, style)]
     for (one, first), (other, second) in combinations(boxes, 2):
         assert not first.overlaps(second), (one, other)
@@ -79,7 +86,7 @@ def test_a_figure_of_a_paper_is_as_wide_as_one_or_two_columns() -> None:
     """In 7 and 8 pt, without a title, which its caption is."""
     paper = STYLES["paper"]
     for count, width in ((1, 3.4), (2, 7.0), (4, 7.0)):
-        drawn = figure(paper, topologies(count, *LIBRARY_AND_LADDER))
+        drawn = crowded(paper, count)
         assert drawn.get_size_inches()[0] == width
         assert min(axes.get_window_extent().height for axes in drawn.axes) > 1.2 * drawn.dpi
         assert drawn.get_suptitle() == ""
@@ -90,7 +97,7 @@ def test_a_slide_is_wide_and_its_letters_are_large() -> None:
     """16:9, 18 pt at least, a title, few ticks, and lines and markers that are seen from afar."""
     slide = STYLES["slide"]
     for count in (1, 4):
-        drawn = figure(slide, topologies(count, *LIBRARY_AND_LADDER))
+        drawn = crowded(slide, count)
         width, height = drawn.get_size_inches()
         assert width / height == pytest.approx(16 / 9, rel=1e-3)
         assert min(text.get_fontsize() for text in texts(drawn, slide)) >= 18
@@ -115,7 +122,7 @@ def test_what_is_only_predicted_is_said_in_every_style(style: Style) -> None:
 @each_style
 def test_lines_are_told_apart_without_colours(style: Style) -> None:
     """No two have the same marker and dashes."""
-    axes = figure(style, topologies(1, *LIBRARY_AND_LADDER)).axes[0]
+    axes = crowded(style, 1).axes[0]
     assert set(lines(axes)) == set(LIBRARY_AND_LADDER)
     assert len({(line.get_marker(), line.get_linestyle()) for line in axes.lines}) == len(LIBRARY_AND_LADDER)
 

@@ -148,14 +148,25 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     straight = _terms(sizes)
     coefficients = np.pad(solve(straight, seconds), ((0, 0), (0, 1)))
     bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
-    goal = np.where(misfits > GOOD, misfits / 2, 0)
-    for place in _places(sizes[0]) if sizes.shape[1] >= FEWEST_TO_BEND and goal.any() else ():
-        terms = _terms(sizes, place)
-        trial = solve(terms, seconds)
-        off = _misfits(terms, trial, seconds)
-        better = off <= np.minimum(goal, misfits)
-        coefficients[better], bends[better], misfits[better] = trial[better], place, off[better]
+    (crooked,) = np.nonzero(misfits > GOOD)
+    if sizes.shape[1] >= FEWEST_TO_BEND and len(crooked):
+        places = np.array(_places(sizes[0]))
+        trials, off = _bent(sizes[crooked], seconds[crooked], places)
+        best = len(places) - 1 - off[::-1].argmin(axis=0)  # the last of equals
+        for curve, place, at in zip(crooked, best, range(len(crooked)), strict=True):
+            if off[place, at] <= misfits[curve] / 2:
+                coefficients[curve], bends[curve] = trials[place, at], places[place]
+                misfits[curve] = off[place, at]
     return coefficients, bends, misfits
+
+
+def _bent(sizes: Floats, seconds: Floats, places: Floats) -> tuple[Floats, Floats]:
+    """The same with a bend at each of the places: coefficients (places, curves, 4), and misfits (places, curves)."""
+    terms = np.concatenate([_terms(sizes, place) for place in places])
+    every = np.tile(seconds, (len(places), 1))
+    trials = solve(terms, every)
+    shape = len(places), len(seconds)
+    return trials.reshape(*shape, -1), _misfits(terms, trials, every).reshape(shape)
 
 
 def _places(sizes: Floats) -> list[float]:
