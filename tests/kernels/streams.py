@@ -46,6 +46,7 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     "nvls": "MULTIMEM",
     "": "DIRECT",
 }
+_OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
 _FLAGS = ("-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
 
 _HEADERS = ("host/cuda.hpp", "prelude.cuh", "world.cuh")  # all that the ranks' half knows of the kernels
@@ -94,7 +95,7 @@ class Run:
     def parts(self) -> tuple[str, ...]:
         """The parts of the harness that it needs."""
         found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
-        return tuple(sorted(found))
+        return tuple(sorted(found | ({_OTHERS} if set(OTHERS) & set(self.kernels) else set())))
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Bug:
 @cache
 def clean(run: Run) -> Outcome:
     """That run of the kernels as they are."""
-    return outcome(build(tuple(sorted(_PARTS.values()))), run)
+    return outcome(build(Run((*ALLREDUCES, *OTHERS), 2).parts()), run)
 
 
 def outcome(binary: Path, run: Run) -> Outcome:
@@ -214,12 +215,12 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
 
 
 def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
-    """From a copy of the kernels, in which entries have C++ names: one file may then be there twice."""
+    """From a copy of the kernels with static entries: a file may be there twice, and what is unused costs nothing."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         for name, text in texts.items():
             path = Path(scratch, name)
             path.parent.mkdir(exist_ok=True)
-            path.write_text(re.sub(r'^extern "C" (?=__global__)', "", text, flags=re.MULTILINE))
+            path.write_text(re.sub(r'^extern "C" (?=__global__)', "static ", text, flags=re.MULTILINE))
         product = Path(scratch, "product")
         done = subprocess.run(
             [*command, "-I", scratch, "-o", str(product)], capture_output=True, text=True, check=False
