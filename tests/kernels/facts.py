@@ -1,12 +1,11 @@
 """What kernels become, as the tables of docs/kernels.md: `python -m tests.kernels.facts` prints them."""
 
 from dataclasses import dataclass
-from functools import cache
 from importlib import metadata
 
 from collbench.platforms import kernels
-from tests.kernels import nvrtc, sass
-from tests.kernels.test_nvrtc import ARCHITECTURES, PROGRAMS, STANDARD, compiled
+from tests.kernels import sass
+from tests.kernels.test_nvrtc import ARCHITECTURES, PROGRAMS, compiled
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
@@ -63,13 +62,10 @@ PRIMITIVES = {
 }
 
 
-@cache
-def primitives(arch: int) -> dict[str, tuple[str, ...]]:
-    """The instructions of each, as compiled."""
-    headers = kernels.source("packets.cuh")
-    probes = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
-    found = sass.memory_instructions(nvrtc.compile_source(headers + "".join(probes), arch, (STANDARD,)).binary)
-    return {name.removeprefix("call_"): words for name, words in found.items()}
+def probes() -> str:
+    """A source whose kernels call one of them each."""
+    calls = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
+    return kernels.source("packets.cuh") + "".join(calls)
 
 
 def version() -> str:

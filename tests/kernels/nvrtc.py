@@ -1,6 +1,7 @@
 """NVIDIA's runtime compiler through ctypes: it compiles for any GPU without one, and needs no CuPy."""
 
 import ctypes
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -17,6 +18,7 @@ class CompileError(Exception):
     """What the compiler had to say."""
 
 
+_FORM = Path(__file__).read_text()  # with another text of this file, what is kept may be of another form
 _RESOURCES = re.compile(  # as ptxas -v says it
     r"Function properties for (\w+)\n"
     r".*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\n"
@@ -39,6 +41,7 @@ class Resources:
 class Compiled:
     """A kernel file compiled for one architecture."""
 
+    arch: int
     log: str  # warnings
     ptx: str
     binary: bytes  # what the GPU loads: the assembler accepted it
@@ -65,21 +68,14 @@ def library() -> ctypes.CDLL:
 
 
 def compile_source(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
-    """As CuPy compiles a RawModule; CompileError with the compiler's log if it refuses.
+    """As CuPy compiles a RawModule; CompileError with the compiler's log if it refuses."""
+    verbose = "--ptxas-options=-v"  # CuPy does not ask for this; it changes the log only
+    return _compile(source, arch, (f"--gpu-architecture=sm_{arch}", verbose, *options))
 
-    Kept on disk, since tests that run side by side want the same.
-    """
-    pieces = (source, str(arch), *options, str(library_path()), str(version()))
-    kept = cache_folder() / f"nvrtc-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
-    if kept.exists():
-        compiled: Compiled = pickle.loads(kept.read_bytes())
-        return compiled
-    compiled = _compile(source, arch, options)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    scratch = kept.with_suffix(f".{os.getpid()}")  # nobody reads half a file
-    scratch.write_bytes(pickle.dumps(compiled))
-    scratch.replace(kept)
-    return compiled
+
+def ptx(source: str, arch: int, options: tuple[str, ...]) -> str:
+    """The same PTX as there, at half the price: nothing is assembled."""
+    return _compile(source, arch, (f"--gpu-architecture=compute_{arch}", *options)).ptx
 
 
 def version() -> tuple[int, int]:
@@ -90,21 +86,30 @@ def version() -> tuple[int, int]:
 
 
 def _compile(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
+    """Once, since tests that run side by side want the same: kept on disk, but for what is refused."""
+    pieces = (source, *options, str(library_path()), str(version()), _FORM)
+    kept = cache_folder() / f"nvrtc-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            scratch = kept.with_suffix(f".{os.getpid()}")  # nobody reads half a file after a crash
+            scratch.write_bytes(pickle.dumps(_compiled(source, arch, options)))
+            scratch.replace(kept)
+    compiled: Compiled = pickle.loads(kept.read_bytes())
+    return compiled
+
+
+def _compiled(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
     program = ctypes.c_void_p()
     _check(library().nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
-    words = (
-        f"--gpu-architecture=sm_{arch}",
-        "-ftz=true",
-        "--device-as-default-execution-space",
-        "--ptxas-options=-v",  # CuPy does not ask for this; it changes the log only
-        *options,
-    )
+    words = ("-ftz=true", "--device-as-default-execution-space", *options)
     encoded = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
     failed = library().nvrtcCompileProgram(program, len(words), encoded)
     log = _text(program, "ProgramLog")
     if failed:
         raise CompileError(log)
-    compiled = Compiled(log, _text(program, "PTX"), _bytes(program, "CUBIN"))
+    compiled = Compiled(arch, log, _text(program, "PTX"), _bytes(program, "CUBIN"))
     _check(library().nvrtcDestroyProgram(ctypes.byref(program)))
     return compiled
 

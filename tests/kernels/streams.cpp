@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <memory>
 #include <cstring>
@@ -18,90 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "host/cuda.hpp"
-
-// ---- stalls: at the start of a thread, round a barrier, within two packets, and before packets are received ----
-
-enum Place { NOWHERE, START, BARRIER, PACKETS, RECEIVE };
-
-inline unsigned long long mixed(unsigned long long x) {  // splitmix64
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
-  return x ^ x >> 31;
-}
-
-struct Luck {
-  unsigned long long state = 0;
-  Place long_stall = NOWHERE;  // taken once
-  unsigned milliseconds = 0;
-
-  unsigned draw(unsigned sides) { return unsigned(mixed(state += 0x9e3779b97f4a7c15ULL) % sides); }
-};
-inline thread_local Luck luck;
-
-inline void stall(Place place) {
-  if (luck.long_stall == place) {
-    luck.long_stall = NOWHERE;
-    usleep(luck.milliseconds * 1000);
-  } else if (luck.draw(16) == 0) {
-    usleep(luck.draw(50));
-  } else if (luck.draw(4) == 0) {
-    sched_yield();
-  }
-}
-
-inline void stalling_barrier() {
-  stall(BARRIER);
-  __syncthreads();
-  stall(BARRIER);
-}
-#define __syncthreads stalling_barrier
-
-template <class E> inline void plain_store(E* target, const E& value) { *target = value; }
-#define stream plain_store  // ThreadSanitizer does not see the intrinsics of the real one
-
-inline void patiently(unsigned long long tries, unsigned) {  // many threads wait for few cores
-  if (tries < 20) sched_yield();
-  else usleep(20);
-}
-#define relax patiently
-
-// ---- the kernels ----
-
-#include "packets.cuh"
-#define receive_packets(...) (stall(RECEIVE), receive_packets(__VA_ARGS__))
-
-#if defined(WITH_RING)
-namespace flags {
-#include "ring.cu"
-}
-#endif
-#if defined(WITH_PIPELINED)
-#undef SLOTS
-#undef IN_FLIGHT
-#define SLOTS 2  // the fewest that any device gets: with as many as ranks, most waits for room would be idle
-#define IN_FLIGHT 2
-#define MERGED
-namespace pipelined {
-#include "ring.cu"
-}
-#undef IN_FLIGHT
-#endif
-#if defined(WITH_RING_LL)
-namespace packets {
-#include "ring_ll.cu"
-}
-#endif
-#if defined(WITH_DIRECT)
-#include "direct.cu"
-#endif
-#if defined(WITH_ONE_SHOT_LL)
-#define TOGETHER 3  // not all ranks at once, nor one by one
-#include "one_shot_ll.cu"
-#endif
-#if defined(WITH_MULTIMEM)
-#include "multimem.cu"
-#endif
+#include "streams.hpp"
 
 // ---- what is run ----
 
@@ -152,14 +68,14 @@ struct Plan {
         kernels(options.names("kernels")) {}
 
   unsigned most() const { return *std::max_element(counts.begin(), counts.end()); }
-  u64 room() const { return (most() * sizeof(T) + PAYLOAD - 1) / PAYLOAD; }  // pairs of packets in an inbox
+  u64 room() const { return (most() * sizeof(T) + PAIR_DATA - 1) / PAIR_DATA; }  // pairs of packets in an inbox
 
   // Where each kernel's FIFO starts behind the flags, and where they end.
   u64 flags_fifo() const { return 0; }
   u64 pipelined_fifo() const { return flags_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 one_shot_ll_fifo() const { return ring_ll_fifo() + MOST_BLOCKS * slots * 2 * SLOT_BYTES; }
-  u64 end() const { return one_shot_ll_fifo() + 2 * ranks * room() * sizeof(Packets); }
+  u64 end() const { return one_shot_ll_fifo() + 2 * ranks * room() * PAIR_BYTES; }
 };
 
 // One call as one rank sees it; all but `rank` is the same everywhere.
@@ -171,6 +87,12 @@ struct Job {
   // Elements that a block sends at once: another number in every call, while slots stay where they are.
   u64 piece() const { return SLOT >> call % 3; }
   u64 chunk() const { return ((count + plan.ranks - 1) / plan.ranks + Pack::LANES - 1) / Pack::LANES * Pack::LANES; }
+
+  Arguments arguments() const {
+    return {plan.flags_fifo(), plan.pipelined_fifo(), plan.ring_ll_fifo(), plan.one_shot_ll_fifo(),
+            SLOT,              SLOT_BYTES,            piece(),             chunk(),
+            plan.room(),       plan.slots,            count,               root};
+  }
 };
 
 T value(unsigned call, unsigned rank, unsigned index) {  // small and whole, so that sums are exact
@@ -183,64 +105,25 @@ T sum(const Job& job, unsigned index) {
   return total;
 }
 
-struct Collective {
+struct Results {
   bool gathers, scatters;  // whether results, or inputs, hold a part for every rank
   T (*wanted)(const Job& job, unsigned index);
 };
-const Collective ALLREDUCE{false, false, sum};
-const Collective BROADCAST{false, false, [](const Job& job, unsigned i) { return value(job.call, job.root, i); }};
-const Collective ALLGATHER{
-    true, false, [](const Job& job, unsigned i) { return value(job.call, i / job.count, i % job.count); }};
-const Collective REDUCESCATTER{
-    false, true, [](const Job& job, unsigned i) { return sum(job, job.rank * job.count + i); }};
-
-struct Kernel {
-  const Collective& collective;
-  void (*run)(const World& world, const Job& job);
-  bool in_place = true;
+const std::map<Collective, Results> RESULTS = {
+    {ALLREDUCE, {false, false, sum}},
+    {BROADCAST, {false, false, [](const Job& job, unsigned i) { return value(job.call, job.root, i); }}},
+    {ALLGATHER, {true, false, [](const Job& job, unsigned i) { return value(job.call, i / job.count, i % job.count); }}},
+    {REDUCESCATTER,
+     {false, true, [](const Job& job, unsigned i) { return sum(job, job.rank * job.count + i); }}},
 };
 
-#define RUN [](const World& world, const Job& job)
-const std::map<std::string, Kernel> KERNELS = {
-#if defined(WITH_RING)
-    {"ring-flags", {ALLREDUCE, RUN {
-       flags::ring_allreduce(world, job.plan.flags_fifo(), SLOT, SLOT, job.count, job.chunk()); }}},
-    {"ring-flags-broadcast", {BROADCAST, RUN {
-       flags::ring_broadcast(world, job.plan.flags_fifo(), SLOT, SLOT, job.count, job.root); }}},
-    {"ring-flags-allgather", {ALLGATHER, RUN {
-       flags::ring_allgather(world, job.plan.flags_fifo(), SLOT, SLOT, job.count); }}},
-    {"ring-flags-reducescatter", {REDUCESCATTER, RUN {
-       flags::ring_reducescatter(world, job.plan.flags_fifo(), SLOT, SLOT, job.count); }}},
-#endif
-#if defined(WITH_PIPELINED)
-    {"ring-pipelined", {ALLREDUCE, RUN {
-       pipelined::ring_allreduce(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count, job.chunk()); }}},
-    {"ring-pipelined-broadcast", {BROADCAST, RUN {
-       pipelined::ring_broadcast(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count, job.root); }}},
-    {"ring-pipelined-allgather", {ALLGATHER, RUN {
-       pipelined::ring_allgather(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count); }}},
-    {"ring-pipelined-reducescatter", {REDUCESCATTER, RUN {
-       pipelined::ring_reducescatter(world, job.plan.pipelined_fifo(), SLOT, job.piece(), job.count); }}},
-#endif
-#if defined(WITH_RING_LL)
-    {"ring-ll", {ALLREDUCE, RUN {
-       packets::ring_ll_allreduce(world, job.plan.ring_ll_fifo(), SLOT_BYTES, job.plan.slots, job.count * sizeof(T),
-                                  job.chunk() * sizeof(T)); }}},
-#endif
-#if defined(WITH_DIRECT)
-    {"one-shot", {ALLREDUCE, RUN { one_shot(world, job.count); }, false}},
-    {"two-shot", {ALLREDUCE, RUN { two_shot(world, job.count, job.chunk()); }}},
-    {"parameter-server", {ALLREDUCE, RUN { parameter_server(world, job.count); }}},
-#endif
-#if defined(WITH_ONE_SHOT_LL)
-    {"one-shot-ll", {ALLREDUCE, RUN {
-       one_shot_ll(world, job.plan.one_shot_ll_fifo(), job.plan.room(), job.count * sizeof(T)); }}},
-#endif
-#if defined(WITH_MULTIMEM)
-    {"nvls", {ALLREDUCE, RUN {  // no addresses are multicast; those of the first rank are aligned as they would be
-       nvls(world, u64(world.send[0]), u64(world.receive[0]), job.count, job.chunk()); }}},
-#endif
-};
+const Kernel& kernel_named(const std::string& name) {
+  const Kernel* found = KERNELS;
+  while (found->name && name != found->name) found++;
+  if (found->name) return *found;
+  std::fprintf(stderr, "no kernel %s in this program\n", name.c_str());
+  std::exit(1);
+}
 
 // ---- the ranks ----
 
@@ -282,7 +165,7 @@ struct Rank {
 
   void run() {
     for (unsigned call = 0; call < plan.calls; call++) {
-      const Kernel& kernel = KERNELS.at(plan.kernels[call % plan.kernels.size()]);
+      const Kernel& kernel = kernel_named(plan.kernels[call % plan.kernels.size()]);
       const Job job{plan,
                     call,
                     rank,
@@ -292,40 +175,43 @@ struct Rank {
                     call % plan.ranks,
                     kernel.in_place && chosen<bool>({false, true}, call, 4)};
       const auto began = std::chrono::steady_clock::now();
-      fill(job, kernel.collective);
+      const Results& results = RESULTS.at(kernel.collective);
+      fill(job, results);
       launch(job, kernel);
-      check(job, kernel.collective);
+      check(job, results);
       seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       done.fetch_add(1, std::memory_order_relaxed);
     }
   }
 
   // A rank's buffers; in place, the smaller one is its part of the larger one, as in NCCL.
-  T* receive_of(const Job& job, const Collective& collective, unsigned at) const {
-    return memory[at].receive + (job.in_place && collective.scatters ? at * job.count : 0);
+  T* receive_of(const Job& job, const Results& results, unsigned at) const {
+    return memory[at].receive + (job.in_place && results.scatters ? at * job.count : 0);
   }
-  T* send_of(const Job& job, const Collective& collective, unsigned at) const {
+  T* send_of(const Job& job, const Results& results, unsigned at) const {
     if (!job.in_place) return memory[at].send;
-    return memory[at].receive + (collective.gathers ? at * job.count : 0);
+    return memory[at].receive + (results.gathers ? at * job.count : 0);
   }
 
-  void fill(const Job& job, const Collective& collective) const {
-    if (!job.in_place) std::fill_n(memory[rank].receive, job.count * (collective.gathers ? plan.ranks : 1), T(-1));
-    T* const input = send_of(job, collective, rank);
-    for (unsigned i = 0; i < job.count * (collective.scatters ? plan.ranks : 1); i++)
+  void fill(const Job& job, const Results& results) const {
+    if (!job.in_place) std::fill_n(memory[rank].receive, job.count * (results.gathers ? plan.ranks : 1), T(-1));
+    T* const input = send_of(job, results, rank);
+    for (unsigned i = 0; i < job.count * (results.scatters ? plan.ranks : 1); i++)
       input[i] = value(job.call, rank, i);
   }
 
   void launch(const Job& job, const Kernel& kernel) const {
+    const Results& results = RESULTS.at(kernel.collective);
     World world{};
     for (unsigned at = 0; at < plan.ranks; at++) {
       world.window[at] = reinterpret_cast<unsigned char*>(memory[at].window);
-      world.send[at] = reinterpret_cast<unsigned char*>(send_of(job, kernel.collective, at));
-      world.receive[at] = reinterpret_cast<unsigned char*>(receive_of(job, kernel.collective, at));
+      world.send[at] = reinterpret_cast<unsigned char*>(send_of(job, results, at));
+      world.receive[at] = reinterpret_cast<unsigned char*>(receive_of(job, results, at));
     }
     world.spins = ~0ULL;
     world.ranks = plan.ranks, world.first = rank, world.stride = 1, world.blocks = job.blocks, world.yield_after = 1;
 
+    const Arguments arguments = job.arguments();
     std::vector<pthread_barrier_t> barriers(job.blocks);
     for (auto& barrier : barriers) pthread_barrier_init(&barrier, nullptr, job.threads);
     std::vector<std::thread> grid;
@@ -336,7 +222,7 @@ struct Rank {
         block_barrier = &barriers[blockIdx.x];
         luck = luck_of(job, index);
         stall(START);
-        kernel.run(world, job);
+        kernel.run(world, arguments);
       });
     for (auto& thread : grid) thread.join();
     for (auto& barrier : barriers) pthread_barrier_destroy(&barrier);
@@ -353,10 +239,10 @@ struct Rank {
     return luck;
   }
 
-  void check(const Job& job, const Collective& collective) {
-    const T* const result = receive_of(job, collective, rank);
-    for (unsigned i = 0; i < job.count * (collective.gathers ? plan.ranks : 1); i++) {
-      const T wanted = collective.wanted(job, i);
+  void check(const Job& job, const Results& results) {
+    const T* const result = receive_of(job, results, rank);
+    for (unsigned i = 0; i < job.count * (results.gathers ? plan.ranks : 1); i++) {
+      const T wanted = results.wanted(job, i);
       if (result[i] == wanted) continue;
       if (wrong.fetch_add(1, std::memory_order_relaxed) == 0)
         std::fprintf(stderr, "rank %u, call %u of %u elements: element %u is %g, not %g\n", rank, job.call, job.count,

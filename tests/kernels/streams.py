@@ -1,4 +1,4 @@
-"""Builds and runs tests/kernels/streams.cpp, and knows the bugs that it must catch; docs/kernels.md is the table.
+"""Builds and runs the harness of streams.cpp, and knows the bugs that it must catch; docs/kernels.md is the table.
 
 A bug is a change of the kernels' text, made in a copy.
 """
@@ -19,7 +19,7 @@ from collbench.cache import cache_folder
 from collbench.implementations.ring_ll import slots
 from collbench.platforms import kernels
 
-HARNESS = Path(__file__).with_name("streams.cpp")
+RANKS, KERNELS, BETWEEN = (Path(__file__).with_name(f"streams{end}") for end in (".cpp", "_kernels.cpp", ".hpp"))
 RACE, WRONG, GAVE_UP = "race", "wrong result", "gave up"  # what catches a bug
 START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4  # where a long stall may be, as in streams.cpp
 
@@ -46,7 +46,10 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     "nvls": "MULTIMEM",
     "": "DIRECT",
 }
+_OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
 _FLAGS = ("-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
+
+_HEADERS = ("host/cuda.hpp", "prelude.cuh", "world.cuh")  # all that the ranks' half knows of the kernels
 
 Change = tuple[str, str, str]  # of a file of the kernels: an old text, which stands there once, and a new one
 
@@ -92,7 +95,7 @@ class Run:
     def parts(self) -> tuple[str, ...]:
         """The parts of the harness that it needs."""
         found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
-        return tuple(sorted(found))
+        return tuple(sorted(found | ({_OTHERS} if set(OTHERS) & set(self.kernels) else set())))
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class Bug:
 @cache
 def clean(run: Run) -> Outcome:
     """That run of the kernels as they are."""
-    return outcome(build(tuple(sorted(_PARTS.values()))), run)
+    return outcome(build(Run((*ALLREDUCES, *OTHERS), 2).parts()), run)
 
 
 def outcome(binary: Path, run: Run) -> Outcome:
@@ -182,15 +185,21 @@ def launcher() -> tuple[str, ...]:
 def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = ()) -> Path:
     """The harness with those kernels, changed; compiled once per text, options and compiler."""
     texts = changed((*_FOR_TESTS, *changes))
-    command = [*kernels.compiler(), *_FLAGS, *(f"-DWITH_{part}" for part in parts), *options]
-    pieces = (HARNESS.read_text(), *texts.values(), *command, kernels.compiler_version())
+    ranks = _compiled((RANKS, BETWEEN), {name: texts[name] for name in _HEADERS}, ("-c",))
+    defines = (*(f"-DWITH_{part}" for part in parts), *options)
+    return _compiled((KERNELS, BETWEEN), texts, (*defines, str(ranks)))
+
+
+def _compiled(sources: tuple[Path, ...], texts: dict[str, str], options: tuple[str, ...]) -> Path:
+    command = [*kernels.compiler(), *_FLAGS, *options]
+    pieces = (*(path.read_text() for path in sources), *texts.values(), *command, kernels.compiler_version())
     folder = cache_folder()
-    target = folder / f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
+    target = folder / f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}.o"
     folder.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests in parallel want the same one
         if not target.exists():
-            _compile(command, texts, target)
+            _compile([*command, str(sources[0])], texts, target)
     return target
 
 
@@ -205,37 +214,17 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
     return texts
 
 
-_STANDARD = re.compile(r"^#include <.*>$", re.MULTILINE)
-
-
-@cache
-def _parsed() -> Path:
-    """The standard headers of all files, compiled in advance: they are most of what a compiler reads here."""
-    command = [*kernels.compiler(), *_FLAGS]
-    texts = [HARNESS.read_text(), *(path.read_text() for path in sorted(kernels.folder().rglob("*.hpp")))]
-    lines = sorted({line for text in texts for line in _STANDARD.findall(text) if "intrin" not in line})  # not on ARM
-    pieces = (*lines, *command, kernels.compiler_version())
-    folder = cache_folder() / f"headers-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    header, product = folder / "standard.hpp", folder / "standard.hpp.gch"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not product.exists():
-            header.write_text("\n".join(lines) + "\n")
-            subprocess.run([*command, "-x", "c++-header", header, "-o", product], capture_output=True, check=False)
-    return header
-
-
 def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
-    """From a copy of the kernels, in which entries have C++ names: one file may then be there twice."""
+    """From a copy of the kernels with static entries: a file may be there twice, and what is unused costs nothing."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         for name, text in texts.items():
             path = Path(scratch, name)
             path.parent.mkdir(exist_ok=True)
-            path.write_text(re.sub(r'^extern "C" (?=__global__)', "", text, flags=re.MULTILINE))
-        product = Path(scratch, "streams")
-        command = [*command, "-include", str(_parsed()), "-I", scratch, "-o", str(product), str(HARNESS)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+            path.write_text(re.sub(r'^extern "C" (?=__global__)', "static ", text, flags=re.MULTILINE))
+        product = Path(scratch, "product")
+        done = subprocess.run(
+            [*command, "-I", scratch, "-o", str(product)], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise ValueError(done.stderr)
         product.replace(target)

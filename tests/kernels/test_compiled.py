@@ -17,13 +17,27 @@ from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels import facts, sass
 from tests.kernels.facts import ARRAY, PRIMITIVES, VECTORS
+from tests.kernels.reading import (
+    DTYPES,
+    LOCAL,
+    PAIRS,
+    RANKS,
+    READ,
+    RINGS,
+    direct,
+    listing,
+    local,
+    memory_instructions,
+    packets,
+    primitives,
+    ring,
+)
 from tests.kernels.test_nvrtc import (
     ARCHITECTURES,
     ONE_DEVICE,
     PIPELINED,
     PROGRAMS,
     RANKS_MEET,
-    STANDARD,
     compiled,
     each,
 )
@@ -32,18 +46,12 @@ REGISTERS = 65536  # of a multiprocessor, on every one of these architectures
 SHARED = 48 << 10  # bytes that a block may have without asking
 BOUNDS = re.compile(r"__launch_bounds__\((\d+), 1\)\s+(\w+)\(")
 UNBOUNDED = 1024  # threads that a kernel without bounds may be launched with
-PAIRS = [  # most of them compiled for test_nvrtc.py too; integers of one byte take most registers
-    *(("float", "sum", arch) for arch in ARCHITECTURES),
-    *((dtype, "avg", 90) for dtype in ("double", "half", "bfloat16", "int8", "uint64")),
-    *(("int8", "avg", arch) for arch in (70, 100)),
-]
 FEW = [pair for pair in PAIRS if pair[0] in ("float", "int8")]  # for kernels that know their ranks besides
 SPILLS = [
     (file, more, *pair)
     for file, more in PROGRAMS
     for pair in (FEW if more[-len(ONE_DEVICE) :] == ONE_DEVICE else PAIRS)
 ]
-READ = (80, 90, 100)
 STRONG = {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS"}
 OWN = {"MEMBAR.ALL.GPU", "ATOM.E.ADD.STRONG.GPU"}  # of the blocks of one rank, which are counted
 
@@ -67,14 +75,14 @@ def test_nothing_is_spilled_and_a_whole_block_finds_its_registers(
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_a_primitive_becomes_these_instructions(name: str, arch: int) -> None:
     """All that reach memory, in this order."""
-    assert facts.primitives(arch)[name] == PRIMITIVES[name].instructions(arch)
+    assert memory_instructions(primitives(arch))[f"call_{name}"] == PRIMITIVES[name].instructions(arch)
 
 
 @each(RANKS_MEET)
 @pytest.mark.parametrize("arch", READ)
 def test_kernels_reach_memory_by_the_primitives_alone(file: str, more: tuple[str, ...], arch: int) -> None:
     """Never through the cache for constants, nor to local memory; and arrays or packets by sixteen bytes."""
-    found = sass.memory_instructions(compiled(file, more, arch=arch).binary)
+    found = memory_instructions(compiled(file, more, arch=arch))
     packets, scope = "packets.cuh" in (kernels.folder() / file).read_text(), scope_of(more)
     for name in kernels.entries(file):
         words = set(found[name])
@@ -115,7 +123,7 @@ FENCES = {  # by kernel, of the form with merged publications: one a hop; elsewh
 @pytest.mark.parametrize("arch", READ)
 def test_a_kernel_has_no_more_fences_than_it_publishes(file: str, more: tuple[str, ...], arch: int) -> None:
     """A ring with merged publications has one a hop; who gives up, or counts the own blocks, has none of these."""
-    for name, words in sass.memory_instructions(compiled(file, more, arch=arch).binary).items():
+    for name, words in memory_instructions(compiled(file, more, arch=arch)).items():
         assert words.count("MEMBAR.ALL.SYS") == FENCES[name]["-DMERGED" not in more], name
 
 
@@ -131,7 +139,7 @@ BARRIERS = {  # one before each publication and one behind each wait, merged or 
 @pytest.mark.parametrize("arch", READ)
 def test_a_hop_of_the_pipelined_ring_waits_once(more: tuple[str, ...], arch: int) -> None:
     """For data and room together, as it publishes both together."""
-    for name, words in sass.memory_instructions(compiled("ring.cu", more, arch=arch).binary).items():
+    for name, words in memory_instructions(compiled("ring.cu", more, arch=arch)).items():
         assert words.count(sass.BARRIER) == BARRIERS[name]["-DMERGED" not in more], name
 
 
@@ -141,7 +149,7 @@ def test_every_flag_is_stored_behind_a_fence(file: str, more: tuple[str, ...], a
     """The merged publication, and it alone, has one for two flags; the error word, known by its look before, none."""
     scope = scope_of(more)
     fence, store, look = f"MEMBAR.ALL.{scope}", f"ST.E.STRONG.{scope}", f"LD.E.STRONG.{scope}"
-    for name, words in sass.memory_instructions(compiled(file, more, arch=arch).binary).items():
+    for name, words in memory_instructions(compiled(file, more, arch=arch)).items():
         order = [word for word in words if word != "CCTL.IVALL"]
         before = [order[i - 1] for i, word in enumerate(order) if word == store]
         assert set(before) <= {fence, look, *([store] if "-DMERGED" in more else [])}, name
@@ -156,7 +164,7 @@ def test_a_wait_looks_at_its_flag_first_and_at_the_error_word_when_that_is_late(
     """Between a look at a flag or packet and the next one at the error word a branch leaves the wait."""
     look = f"LD.E.STRONG.{scope_of(more)}"
     packet = look.replace(".E.", ".E.128.")
-    for name, code in sass.listing(compiled(file, more, arch=arch).binary).items():
+    for name, code in listing(compiled(file, more, arch=arch)).items():
         words = [word for word, _ in code if re.match(r"LD\.|CCTL|BRA", word)]
         errors = [i for i, word in enumerate(words) if word == look and words[i + 1] != "CCTL.IVALL"]
         waits = [i for i, word in enumerate(words) if word in (look, packet) and i not in errors]
@@ -166,25 +174,30 @@ def test_a_wait_looks_at_its_flag_first_and_at_the_error_word_when_that_is_late(
 
 
 @pytest.mark.parametrize("arch", READ)
-@pytest.mark.parametrize("dtype", ["float", "half", "bfloat16", "double", "int8"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_pipelined_ring_has_its_loads_on_the_way_together(dtype: str, arch: int) -> None:
     """Of the FIFO and of the own input, before the first store; without that, the two of one sum."""
-    redop = "avg" if dtype != "float" else "sum"
-    for more, loads in (((), 2), (PIPELINED, 2 * ring_pipelined.IN_FLIGHT)):
-        code = sass.listing(compiled("ring.cu", more, dtype, redop, arch).binary)["ring_allreduce"]
+    for more, loads in zip(RINGS, (2, 2 * ring_pipelined.IN_FLIGHT), strict=True):
+        code = listing(ring(more, dtype, arch))["ring_allreduce"]
         assert sass.loads_in_flight(code, "LDG.E.128") == loads
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize(("dtype", "redop", "arch"), [("float", "sum", 90), ("int8", "avg", 100)])
+def test_a_kernel_has_the_same_code_without_the_others_of_its_file(dtype: str, redop: str, arch: int) -> None:
+    """So it may be looked at alone."""
+    alone = compiled("ring.cu", PIPELINED, dtype, redop, arch, ("ring_allreduce",))
+    assert alone.resources.keys() == {"ring_allreduce"}
+    assert listing(alone)["ring_allreduce"] == listing(ring(PIPELINED, dtype, arch))["ring_allreduce"]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("arch", READ)
 def test_a_direct_kernel_that_knows_its_ranks_asks_all_of_them_at_once(ranks: int, arch: int) -> None:
     """Sixteen loads of sixteen bytes, whatever their number, less two where registers are short; packets of all."""
-    more = launch.defines(ranks, one_device=False)
-    direct = sass.listing(compiled("direct.cu", more, arch=arch).binary)
     for name in ("one_shot", "two_shot"):
-        assert 14 <= sass.loads_in_flight(direct[name], "LDG.E.128") <= 16, name
-    packets = sass.listing(compiled("one_shot_ll.cu", more, arch=arch).binary)["one_shot_ll"]
-    assert sass.loads_in_flight(packets, "LD.E.128.STRONG.SYS") == ranks
+        assert 14 <= sass.loads_in_flight(listing(direct(ranks, arch))[name], "LDG.E.128") <= 16, name
+    code = listing(packets(ranks, arch))["one_shot_ll"]
+    assert sass.loads_in_flight(code, "LD.E.128.STRONG.SYS") == ranks
 
 
 @pytest.mark.parametrize("ranks", [2, 8])
@@ -200,7 +213,7 @@ def test_nothing_is_spilled_for_any_number_of_ranks_that_is_known(ranks: int, dt
 @pytest.mark.parametrize("arch", READ)
 def test_nothing_of_stores_past_the_caches_is_left_on_a_gpu(arch: int) -> None:
     """A piece is moved by one loop, not by one of two that do the same: a load for each part that a hop takes."""
-    words = sass.memory_instructions(compiled("ring.cu", arch=arch).binary)["ring_allreduce"]
+    words = memory_instructions(compiled("ring.cu", arch=arch))["ring_allreduce"]
     assert words.count("LDG.E.128") == 7, "1 to send, 2 to add and send, 2 to add and keep, 1 to pass on, 1 to keep"
 
 
@@ -225,24 +238,14 @@ def test_the_page_has_these_facts() -> None:
             assert all(f"| `{name}` |" in page for name in kernels.entries(file)), (file, more)
 
 
-SPILLING = """extern "C" __global__ void __launch_bounds__(1024, 2) f(float* x) {
-  float y[64];
-  for (int i = 0; i < 64; i++) y[i] = x[i * 1024 + threadIdx.x];
-  __syncthreads();
-  for (int i = 0; i < 64; i++) x[i * 1024 + threadIdx.x] = y[i] * y[63 - i] + y[(i + 7) % 64];
-}"""
-INDEXED = """struct S { float* of[64]; };
-extern "C" __global__ void f(S s, int i) { s.of[i] += 1; *s.of[i + threadIdx.x] = 1; }"""
-
-
-@pytest.mark.parametrize("source", [SPILLING, INDEXED], ids=["too few registers", "a parameter that is indexed"])
+@pytest.mark.parametrize("name", LOCAL)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_local_memory_is_seen_where_there_is_some(source: str, arch: int) -> None:
+def test_local_memory_is_seen_where_there_is_some(name: str, arch: int) -> None:
     """The tests above can fail."""
-    result = facts.nvrtc.compile_source(source, arch, (STANDARD,))
+    result = local(name, arch)
     assert result.resources["f"].stack > 0
     if arch in READ:
-        assert {word.partition(".")[0] for word in sass.memory_instructions(result.binary)["f"]} >= {"STL", "LDL"}
+        assert {word.partition(".")[0] for word in memory_instructions(result)["f"]} >= {"STL", "LDL"}
 
 
 @each(RANKS_MEET)
@@ -252,10 +255,7 @@ def test_keeping_a_log_spills_nothing_and_orders_nothing(file: str, more: tuple[
     for name, taken in traced.resources.items():
         assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), name
         assert taken.registers * 512 <= REGISTERS, name
-        strong = [
-            [word for word in sass.memory_instructions(each.binary)[name] if "STRONG" in word]
-            for each in (plain, traced)
-        ]
+        strong = [[word for word in memory_instructions(each)[name] if "STRONG" in word] for each in (plain, traced)]
         assert set(strong[0]) == set(strong[1]), name
     assert "%globaltimer" in traced.ptx
     assert "%clock64" in traced.ptx

@@ -11,7 +11,7 @@ from collbench.implementations.nvls import REDUCES
 from collbench.platforms import kernels
 from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from tests.conftest import case
-from tests.kernels import nvrtc, sass
+from tests.kernels import nvrtc, reading
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain
 
 FILE = "multimem.cu"
@@ -109,7 +109,7 @@ PAST_A_FENCE = re.compile(
 def test_a_proxy_fence_is_one_threads_business(arch: int) -> None:
     """It is a fence of the GPU and one of the system, and a branch leads all threads but the first past it."""
     result = compiled(FILE, arch=arch)
-    (code,) = sass.listing(result.binary).values()
+    (code,) = reading.listing(result).values()
     words = [word for word, _ in code]
     assert words.count("MEMBAR.SC.SYS") == words.count("MEMBAR.SC.GPU") == 2
     guards = PAST_A_FENCE.findall(result.ptx)

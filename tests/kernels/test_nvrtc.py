@@ -30,16 +30,40 @@ FLAGS = {"st.release.sys.u32", "ld.acquire.sys.u32", "fence.acq_rel.sys", "st.re
 ERRORS = {"st.relaxed.sys.u32", "ld.relaxed.sys.u32"}  # the error word orders nothing
 PACKETS = {"st.relaxed.sys.v2.b64", "ld.relaxed.sys.v2.b64"}
 OWN_COUNTER = "atom.acq_rel.gpu.add.u32"  # of the blocks of one rank, which share a GPU
+ENTRY = re.compile(r'^extern "C" __global__ void\s+(?:__launch_bounds__\(.*?\)\s+)?(?P<name>\w+)\(.*?^}\n', re.M | re.S)
+MOVED = [("float", "sum"), ("bfloat16", "avg"), ("int8", "avg")]  # elements of four, two and one bytes
 MEMORY = re.compile(r"\b(?:ld|st|atom|red|fence|membar)\b[.\w]*")
 
 
 @cache
 def compiled(
-    file: str, more: tuple[str, ...] = (), dtype: str = "float", redop: str = "sum", arch: int = 90
+    file: str,
+    more: tuple[str, ...] = (),
+    dtype: str = "float",
+    redop: str = "sum",
+    arch: int = 90,
+    only: tuple[str, ...] = (),
 ) -> nvrtc.Compiled:
+    """A kernel file; with `only`, no more of its kernels than those."""
+    return nvrtc.compile_source(source(file, only), arch, options(more, dtype, redop))
+
+
+def options(more: tuple[str, ...], dtype: str, redop: str) -> tuple[str, ...]:
     reduction = NONE if redop == "none" else REDUCTIONS[redop]
-    options = (*kernels.defines(DATATYPES[dtype], reduction), *more, STANDARD)
-    return nvrtc.compile_source(kernels.source(file), arch, options)
+    return (*kernels.defines(DATATYPES[dtype], reduction), *more, STANDARD)
+
+
+def source(file: str, only: tuple[str, ...] = ()) -> str:
+    """The text of a kernel file without its other kernels, if some are named."""
+    return ENTRY.sub(lambda entry: entry[0] if not only or entry["name"] in only else "", kernels.source(file))
+
+
+@cache
+def ptx(file: str, more: tuple[str, ...], dtype: str, redop: str) -> str:
+    """Without the assembler's work, where that is not needed for another test."""
+    if more[-len(ONE_DEVICE) :] != ONE_DEVICE or dtype in ("float", "int8"):
+        return compiled(file, more, dtype, redop).ptx
+    return nvrtc.ptx(kernels.source(file), 90, options(more, dtype, redop))
 
 
 def each(programs: list[tuple[str, tuple[str, ...]]]) -> pytest.MarkDecorator:
@@ -87,12 +111,12 @@ def plain(word: str) -> bool:
 
 
 @each(RANKS_MEET)
-@pytest.mark.parametrize("dtype", ["float", "bfloat16", "uint8"])
+@pytest.mark.parametrize(("dtype", "redop"), MOVED)
 def test_what_a_peer_writes_is_never_read_through_the_constant_cache(
-    file: str, more: tuple[str, ...], dtype: str
+    file: str, more: tuple[str, ...], dtype: str, redop: str
 ) -> None:
     """`.nc` loads may return what was there before the kernel started."""
-    assert ".nc" not in compiled(file, more, dtype).ptx
+    assert ".nc" not in ptx(file, more, dtype, redop)
 
 
 @each(RANKS_MEET)
@@ -102,12 +126,18 @@ def test_nothing_is_kept_in_local_memory(file: str, more: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("file", ["ring.cu", "direct.cu", "steps.cu"])
-@pytest.mark.parametrize("dtype", ["float", "bfloat16", "uint8"])
-def test_arrays_are_moved_sixteen_bytes_at_a_time(file: str, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "redop"), MOVED)
+def test_arrays_are_moved_sixteen_bytes_at_a_time(file: str, dtype: str, redop: str) -> None:
     """Loads and stores alike; single elements are for what does not fill a pack."""
-    ptx = compiled(file, (), dtype).ptx
-    assert re.search(r"ld\.global\.v4\.[fu]32", ptx)
-    assert re.search(r"st\.global\.v4\.[fu]32", ptx)
+    text = ptx(file, (), dtype, redop)
+    assert re.search(r"ld\.global\.v4\.[fu]32", text)
+    assert re.search(r"st\.global\.v4\.[fu]32", text)
+
+
+def test_ptx_is_the_same_without_the_assembler() -> None:
+    """So it may be looked at without."""
+    whole = compiled("one_shot_ll.cu", ONE_DEVICE, "int8", "avg").ptx
+    assert nvrtc.ptx(kernels.source("one_shot_ll.cu"), 90, options(ONE_DEVICE, "int8", "avg")) == whole
 
 
 def test_what_is_wrong_is_refused() -> None:
