@@ -25,8 +25,7 @@ from typing import NoReturn
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from tests.gpu import bounded, page, said, scale
-from tests.gpu.compile_all import CACHE
-from tests.gpu.stages import STAGES, Stage, choose
+from tests.gpu.stages import CACHE, STAGES, Stage, choose
 
 RUNS = Path("results", "runs")
 BUDGET = 540.0  # seconds, of the ten minutes that a command on a lent machine has
@@ -147,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     names = [word.strip() for word in chosen.stage.split(",") if word.strip()]
     try:
-        scale.chosen()
+        scale.name()
         stages = choose(names) if names else list(STAGES)
         if not probe.available():
             return said.no_gpu("run")

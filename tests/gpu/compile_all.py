@@ -27,8 +27,7 @@ from collbench.platforms.gpu import probe
 from tests.gpu import refusals, said, scale
 from tests.gpu.checks import KINDS, ODD, case
 from tests.gpu.places import ON_GPU, Place, opened
-
-CACHE = "CUPY_CACHE_DIR"
+from tests.gpu.stages import CACHE
 
 
 @dataclass(frozen=True)

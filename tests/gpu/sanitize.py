@@ -18,8 +18,8 @@ from collbench.platforms.gpu import probe
 from tests.gpu import refusals, said
 from tests.gpu.checks import SMALL, case, expect_right
 from tests.gpu.places import ON_GPU, SCALE, Place, opened
+from tests.gpu.stages import TOOLS
 
-TOOLS = ("memcheck", "racecheck", "synccheck")
 RANKS = (2, 4, 8)
 SIZES = (SMALL, SCALE.sanitized)
 FOLDERS = ("/usr/local/cuda/bin", "/opt/cuda/bin")  # where toolkits put it, should it not be on the path

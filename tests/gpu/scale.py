@@ -1,17 +1,40 @@
-"""How much the programs of this folder do: FULL on a GPU; SMALL on the machine that tests make up.
+"""How much the programs of this folder do: all of it on a GPU, little on the machine that tests make up.
 
-COLLBENCH_GPU_SCALE=small chooses SMALL.  Every program runs all of its parts in both; only counts and sizes differ.
+COLLBENCH_GPU_SCALE=small chooses little.  Every program runs all of its parts in both; only counts and sizes differ.
+What the numbers are taken from is imported when they are asked for: the campaign itself only wants the name checked.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
-from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import unknown
-from collbench.implementations import implementations
-from collbench.platforms.gpu import launch
 
 VARIABLE = "COLLBENCH_GPU_SCALE"
+
+
+def _on_gpus() -> tuple[str, ...]:
+    from collbench.implementations import implementations
+
+    return tuple(name for name, each in implementations().items() if "gpu" in each.platforms)
+
+
+def _dtypes() -> tuple[str, ...]:
+    from collbench.datatypes import DATATYPES
+
+    return tuple(DATATYPES)
+
+
+def _redops() -> tuple[str, ...]:
+    from collbench.datatypes import REDUCTIONS
+
+    return tuple(REDUCTIONS)
+
+
+def _spins() -> int:
+    from collbench.platforms.gpu import launch
+
+    return launch.SPINS
 
 
 @dataclass(frozen=True)
@@ -19,15 +42,13 @@ class Scale:
     """Sizes in bytes, times in seconds."""
 
     most_ranks: int = 8
-    implementations: tuple[str, ...] = tuple(
-        name for name, each in implementations().items() if "gpu" in each.platforms
-    )
+    implementations: tuple[str, ...] = field(default_factory=_on_gpus)
     swept: str = "allreduce,broadcast,allgather"
     calls: int = 200  # with changing data, of a small message
     launches: int = 20  # back to back, in a sample
     large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
-    dtypes: tuple[str, ...] = tuple(DATATYPES)
-    redops: tuple[str, ...] = tuple(REDUCTIONS)
+    dtypes: tuple[str, ...] = field(default_factory=_dtypes)
+    redops: tuple[str, ...] = field(default_factory=_redops)
     sweep: tuple[str, ...] = ("-b", "8", "-e", "256M", "-f", "4")
     few: tuple[str, ...] = ("-b", "4K", "-e", "64M", "-f", "128")  # sizes where two runs are compared
     tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
@@ -52,7 +73,7 @@ class Scale:
     accounted: float = 0.2  # the least share of an operation's time that its log must account for
     longest: float = 1.5  # of the traced operation's time, the most that a rank's track may take
     slowest: float = 0.1  # an operation of some hundred bytes
-    spins: int = launch.SPINS  # tries of a wait that is in vain
+    spins: int = field(default_factory=_spins)  # tries of a wait that is in vain
     in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
     agreement: float = 0.1  # relative difference of two medians of one thing in two runs
     agreement_of_tools: float = 0.02  # the same between nccl-tests and `nccl`
@@ -63,47 +84,56 @@ class Scale:
         return min(wanted, self.most_ranks)
 
 
-FULL = Scale()
-SMALL = Scale(
-    most_ranks=3,
-    implementations=(
-        "nccl",
-        "ring-host",
-        "ring-flags",
-        "one-shot-ll",
-        "nvls",
-    ),  # a library, each kind of rung, a refusal
-    swept="allreduce",
-    calls=2,
-    launches=2,
-    large=1244,
-    dtypes=("float",),
-    redops=("sum",),
-    sweep=("-b", "64", "-e", "64", "-n", "2"),
-    few=("-b", "64", "-e", "64", "-n", "2"),
-    tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
-    explained=("-b", "4K", "-e", "4K", "--impl", "ring-flags"),  # a picture for every rung takes seconds
-    processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "2"),
-    bench=(4096, 64),
-    budget=0.0,
-    iters=2,
-    copied=2**16,
-    sanitized=64,
-    accounted=0.0,
-    longest=1e3,
-    slowest=10.0,
-    spins=500,
-    in_vain=(0.0, 25.0),
-    agreement=1e3,  # times of a made-up machine are those of threads that are made for a launch
-    agreement_of_tools=1e3,
-    compilers=2,
-)
-SCALES = {"full": FULL, "small": SMALL}
+@cache
+def full() -> Scale:
+    """On a GPU."""
+    return Scale()
+
+
+@cache
+def small() -> Scale:
+    """On the machine that tests make up."""
+    return Scale(
+        most_ranks=3,
+        implementations=("nccl", "ring-host", "ring-flags", "one-shot-ll", "nvls"),  # a library, each kind, a refusal
+        swept="allreduce",
+        calls=2,
+        launches=2,
+        large=1244,
+        dtypes=("float",),
+        redops=("sum",),
+        sweep=("-b", "64", "-e", "64", "-n", "2"),
+        few=("-b", "64", "-e", "64", "-n", "2"),
+        tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
+        explained=("-b", "4K", "-e", "4K", "--impl", "ring-flags"),  # a picture for every rung takes seconds
+        processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "2"),
+        bench=(4096, 64),
+        budget=0.0,
+        iters=2,
+        copied=2**16,
+        sanitized=64,
+        accounted=0.0,
+        longest=1e3,
+        slowest=10.0,
+        spins=500,
+        in_vain=(0.0, 25.0),
+        agreement=1e3,  # times of a made-up machine are those of threads that are made for a launch
+        agreement_of_tools=1e3,
+        compilers=2,
+    )
+
+
+SCALES = {"full": full, "small": small}
+
+
+def name() -> str:
+    """Of the one that the environment names; UsageError with the choices if there is none of that name."""
+    wanted = os.environ.get(VARIABLE, "full")
+    if wanted not in SCALES:
+        raise unknown(VARIABLE, wanted, SCALES)
+    return wanted
 
 
 def chosen() -> Scale:
-    """The one that the environment names; UsageError with the choices if there is none of that name."""
-    name = os.environ.get(VARIABLE, "full")
-    if name not in SCALES:
-        raise unknown(VARIABLE, name, SCALES)
-    return SCALES[name]
+    """That one; UsageError as from `name`."""
+    return SCALES[name()]()

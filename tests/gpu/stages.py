@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collbench.errors import unknown
-from tests.gpu.sanitize import TOOLS
 
+CACHE = "CUPY_CACHE_DIR"  # the variable that names the folder of compiled kernels, which stages share
 MOST = 240  # seconds that a stage may take
+TOOLS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def test_stages_are_chosen_by_name_and_by_part_in_their_own_order() -> None:
 
 def test_a_gpu_is_measured_in_full_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(scale.VARIABLE, raising=False)
-    assert scale.chosen() is scale.FULL
+    assert scale.chosen() is scale.full()
     monkeypatch.setenv(scale.VARIABLE, "tiny")
     with pytest.raises(UsageError, match="unknown COLLBENCH_GPU_SCALE 'tiny'; choose from: full, small"):
         scale.chosen()
