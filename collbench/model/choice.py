@@ -1,9 +1,10 @@
 """The option that NCCL's own table chooses at every size, and the parts of the equation that follow from it."""
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from collbench.model import direct
 from collbench.model.constants import CONSTANTS, Constants, alpha_net, issue, launch, shape
@@ -24,7 +25,22 @@ class Chosen:
 
     def spread(self, values: list[float]) -> Floats:
         """The chosen option's value at every one of SIZES, from one value an option."""
-        return np.array(values, np.float64)[list(self.which)]
+        spread: Floats = np.array(values, np.float64)[self._places]
+        return spread
+
+    @cached_property
+    def algorithms(self) -> tuple[str, ...]:
+        """At each of SIZES."""
+        return tuple(self.options[index].algorithm for index in self.which)
+
+    @cached_property
+    def protocols(self) -> tuple[str, ...]:
+        """At each of SIZES."""
+        return tuple(self.options[index].protocol for index in self.which)
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.intp]:
+        return np.array(self.which)
 
 
 @lru_cache(maxsize=256)
@@ -57,8 +73,8 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
         kappa=chosen.spread([kappa for kappa, _ in shapes]),
         rate=chosen.spread([_rate(system, collective, option) * eta for option, (_, eta) in pairs]),
         limit=chosen.spread([limit(system, collective, option.algorithm) for option in every]),
-        algorithms=tuple(every[index].algorithm for index in chosen.which),
-        protocols=tuple(every[index].protocol for index in chosen.which),
+        algorithms=chosen.algorithms,
+        protocols=chosen.protocols,
     )
 
 

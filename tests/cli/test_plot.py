@@ -60,8 +60,8 @@ def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path, nam
 def test_folder_and_formats_can_be_chosen(tmp_path: Path) -> None:
     """The folder is made; a format named twice is written once."""
     run, out = write_run(tmp_path / "run"), tmp_path / "new" / "figures"
-    result = plot(run, "--out", out, "--format", "svg", "--format", "pdf", "--format", "svg")
-    names = ["bandwidth.svg", "bandwidth.pdf", "latency.svg", "latency.pdf"]
+    result = plot(run, "--view", "latency", "--out", out, "--format", "svg", "--format", "pdf", "--format", "svg")
+    names = ["latency.svg", "latency.pdf"]
     assert [Path(line) for line in result.stdout.splitlines()] == [out / name for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
     assert [path.name for path in run.parent.iterdir()] == ["run.jsonl"]
@@ -70,8 +70,8 @@ def test_folder_and_formats_can_be_chosen(tmp_path: Path) -> None:
 def test_several_runs_become_panels_of_one_figure(tmp_path: Path) -> None:
     """Beside the first run, and nothing beside the second."""
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b", topology="NVSwitch")
-    result = plot(first, second)
-    assert [Path(line).parent for line in result.stdout.splitlines()] == [first.parent] * 2
+    result = plot(first, second, "--view", "latency")
+    assert [Path(line) for line in result.stdout.splitlines()] == [first.parent / "latency.png"]
     assert list(second.parent.iterdir()) == [second]
 
 
@@ -157,12 +157,19 @@ def test_unknown_words_are_refused_with_the_choices(tmp_path: Path, option: str,
     assert not (tmp_path / "new").exists()
 
 
+@pytest.fixture(scope="module")
+def of_both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The picture of a run of two implementations, beside the run."""
+    run = write_run(tmp_path_factory.mktemp("both") / "run", implementations=("mpi", "ring-flags"))
+    (path,) = plot(run, "--view", "bandwidth").stdout.splitlines()
+    return Path(path)
+
+
 @pytest.mark.parametrize("names", ["ring-flags", "ladder", " ring-flags,ring-flags"])
-def test_implementations_can_be_chosen(tmp_path: Path, names: str) -> None:
+def test_implementations_can_be_chosen(tmp_path: Path, of_both: Path, names: str) -> None:
     """By name or as a group; their pictures differ from those of all."""
-    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
-    some, every = (plot(run, *words).stdout.splitlines()[0] for words in (["--impl", names, "-o", tmp_path / "b"], []))
-    assert Path(some).read_bytes() != Path(every).read_bytes()
+    (some,) = plot(of_both.parent, "--view", "bandwidth", "--impl", names, "-o", tmp_path).stdout.splitlines()
+    assert Path(some).read_bytes() != of_both.read_bytes()
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
@@ -176,9 +183,8 @@ def test_every_style_has_its_size(tmp_path: Path, style: Style) -> None:
 def test_an_overlay_is_one_file_of_all_runs(tmp_path: Path) -> None:
     """Under a name that does not hide the panels'."""
     first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b", topology="NVSwitch")
-    result = plot(first, second, "--overlay")
-    names = ["overlay-bandwidth.png", "overlay-latency.png"]
-    assert [Path(line) for line in result.stdout.splitlines()] == [first.parent / name for name in names]
+    result = plot(first, second, "--view", "latency", "--overlay")
+    assert [Path(line) for line in result.stdout.splitlines()] == [first.parent / "overlay-latency.png"]
 
 
 def test_the_help_names_every_view_and_style() -> None:

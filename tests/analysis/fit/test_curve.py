@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collbench.analysis.fit.crossing import _rises, crossings
-from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, Unfit, fit
+from collbench.analysis.fit.curve import CONFIDENCE, GOOD, CurveFit, Unfit, fit
 
 SIZES = [float(8 * 4**k) for k in range(13)]  # 8 B to 128 MiB
 
@@ -85,6 +85,15 @@ def test_a_cache_that_ends_is_a_bend() -> None:
 def test_a_straight_curve_has_no_bend() -> None:
     """Noise of a few per cent is none."""
     assert all(fit(SIZES, samples(seed, 1e-6, 0, 1e-10)).bend == math.inf for seed in range(20))
+
+
+def test_a_bend_that_does_not_halve_the_misfit_is_none() -> None:
+    """A fourth number always fits a little better; 15 % of noise at each size bends nothing."""
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        found = fit(SIZES, [[(1e-5 + 1e-10 * size) * math.exp(0.15 * random.standard_normal())] for size in SIZES])
+        assert np.percentile(np.abs(found.residuals), 90) > GOOD
+        assert found.bend == math.inf
 
 
 def test_half_of_the_rate_is_reached_at_the_half_size() -> None:
