@@ -131,13 +131,15 @@ AXIOMS: dict[str, Callable[[Execution, Pairs], bool]] = {
 }
 
 
-def reachable(threads: Iterable[str], outcome: str, initially: Mapping[str, int] | None = None) -> bool:
+def reachable(threads: Iterable[str] | Program, outcome: str, initially: Mapping[str, int] | None = None) -> bool:
     """Whether the model allows an execution that ends with the outcome.
 
     The outcome is an expression of registers, and of scalar locations for the value of their last write (all others
-    then precede it in coherence order).  Memory is `initially` zero.  Raises ValueError for what is not understood.
+    then precede it in coherence order).  Memory is `initially` zero.  One Program may be asked often.
+    Raises ValueError for what is not understood.
     """
-    program, code = Program(threads, initially), compile(outcome, "outcome", "eval")
+    program = threads if isinstance(threads, Program) else Program(threads, initially)
+    code = compile(outcome, "outcome", "eval")
     observed = sorted(set(code.co_names) & set(program.writes))
     lanes = [(op, lane) for op in program.reads for lane in range(len(op.operands))]
     fences = [op.number for op in program.ops if op.kind == "fence" and op.order == "sc"]

@@ -174,7 +174,7 @@ def allowed(threads: list[str]) -> set[tuple[int, ...]]:
     outcomes = set()
     for values in product(range(5), repeat=len(names)):
         claim = " and ".join(f"{name} == {value}" for name, value in zip(names, values, strict=True))
-        if ptx.reachable(threads, claim or "True"):
+        if ptx.reachable(program, claim or "True"):
             outcomes.add(values)
     return outcomes
 
