@@ -135,7 +135,7 @@ def reachable(threads: Iterable[str] | Program, outcome: str, initially: Mapping
     """Whether the model allows an execution that ends with the outcome.
 
     The outcome is an expression of registers, and of scalar locations for the value of their last write (all others
-    then precede it in coherence order).  Memory is `initially` zero; a Program knows that itself, and may be asked again.
+    then precede it in coherence order).  Memory is `initially` zero.  One Program may be asked often.
     Raises ValueError for what is not understood.
     """
     program = threads if isinstance(threads, Program) else Program(threads, initially)
