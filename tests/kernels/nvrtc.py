@@ -79,15 +79,20 @@ def ptx(source: str, arch: int, options: tuple[str, ...]) -> str:
 
 
 def version() -> tuple[int, int]:
-    """Of the compiler, as it says itself; the path of its wheel has the rest."""
+    """Of the compiler, as it says itself."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
 
 
 def _compile(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
-    """Once, since tests that run side by side want the same: kept on disk, but for what is refused."""
-    pieces = (source, *options, str(library_path()), str(version()), _FORM)
+    """Once, since tests that run side by side want the same: kept on disk, but for what is refused.
+
+    By the size of the compiler rather than by its place: another checkout has the same one.
+    """
+    path = library_path()
+    assert path is not None
+    pieces = (source, *options, path.name, str(path.stat().st_size), str(version()), _FORM)
     kept = cache_folder() / f"nvrtc-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     kept.parent.mkdir(parents=True, exist_ok=True)
     with kept.with_suffix(".lock").open("w") as lock:
