@@ -23,7 +23,7 @@ def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
 
 def test_sizes_are_whole_elements_and_appear_once() -> None:
     """1, 4 and 7 bytes of float are all one element."""
-    assert [each.nbytes for each in sweep(1, 4, 7, 49).cases()] == [4, 48]
+    assert [one.nbytes for one in sweep(1, 4, 7, 49).cases()] == [4, 48]
 
 
 def test_a_sharded_size_is_whole_elements_for_every_rank() -> None:
@@ -35,30 +35,30 @@ def test_a_sharded_size_is_whole_elements_for_every_rank() -> None:
 def test_a_collective_that_reduces_nothing_has_one_case_for_all_reductions() -> None:
     """The reduction of a broadcast is none."""
     both = Sweep((COLLECTIVES["broadcast"],), (8,), (DATATYPES["float"],), tuple(REDUCTIONS.values()), 2, ("mpi",))
-    assert [each.redop for each in both.cases()] == [NONE]
+    assert [one.redop for one in both.cases()] == [NONE]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_case_computed_by_hand_is_what_it_expects(name: str, ranks: int) -> None:
     """Carrying the moves out on its own inputs gives what `expected` says, element by element."""
-    each = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
-    sent = [each.input(rank, seed=9) for rank in range(ranks)]
+    one = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
+    sent = [one.input(rank, seed=9) for rank in range(ranks)]
     for rank in range(ranks):
-        for first, wanted in each.expected(rank, seed=9):
+        for first, wanted in one.expected(rank, seed=9):
             block, source, origin = next(
-                move for move in each.collective.moves(rank, ranks, each.root) if move[0] * each.block == first
+                move for move in one.collective.moves(rank, ranks, one.root) if move[0] * one.block == first
             )
-            assert block * each.block == first
-            part = slice(origin * each.block, (origin + 1) * each.block)
+            assert block * one.block == first
+            part = slice(origin * one.block, (origin + 1) * one.block)
             got = sent[source][part] if source >= 0 else np.sum([buffer[part] for buffer in sent], axis=0)
             assert np.array_equal(got.astype(wanted.dtype), wanted)
 
 
 def test_in_place_buffers_start_where_nccl_puts_them() -> None:
     """An all-gather sends from the rank's own block of what it receives into."""
-    each = case("allgather", nbytes=96, ranks=3, in_place=True)
-    assert [each.places(rank) for rank in range(3)] == [(0, 0), (8, 0), (16, 0)]
+    one = case("allgather", nbytes=96, ranks=3, in_place=True)
+    assert [one.places(rank) for rank in range(3)] == [(0, 0), (8, 0), (16, 0)]
 
 
 def test_a_case_is_a_value() -> None:

@@ -28,7 +28,7 @@ MEASURED = [
     if isinstance(result, Measurement) and implementations()[result.implementation].cost
 ]
 CPU = cpus(crowded=False)
-SIZES = sorted({each.case.nbytes for each in MEASURED})
+SIZES = sorted({row.case.nbytes for row in MEASURED})
 RUNGS = [implementation for implementation in implementations().values() if implementation.cost]
 PLACES = [
     CPU,
@@ -54,11 +54,11 @@ def fitted(measured: list[Measurement]) -> Hardware:
     """The constants with the least squares of relative errors; packets set the pace where there are any."""
     names = [wait for wait in Wait if wait is not Wait.EVENT]
     rows = []
-    for each in measured:
-        cost = implementations()[each.implementation].cost(each.case)  # type: ignore[misc]
+    for sample in measured:
+        cost = implementations()[sample.implementation].cost(sample.case)  # type: ignore[misc]
         row = [cost.steps * (cost.wait is name) for name in names]
-        row += [0, each.case.nbytes * cost.packets] if cost.packets else [each.case.nbytes * cost.memory, 0]
-        rows.append([value / each.typical for value in row])
+        row += [0, sample.case.nbytes * cost.packets] if cost.packets else [sample.case.nbytes * cost.memory, 0]
+        rows.append([value / sample.typical for value in row])
     *waits, memory, packets = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0].tolist()
     return Hardware(0.0, dict(zip(names, waits, strict=True)), memory=1 / memory, packets=1 / packets)
 
@@ -72,7 +72,7 @@ def test_the_constants_of_a_cpu_are_those_of_the_committed_run() -> None:
 def test_the_model_is_near_what_it_was_fitted_to() -> None:
     """Within 14 % of half of the rows, and never off by more than 2.3: caches are not in it."""
     modelled = [CPU.seconds(implementations()[m.implementation].cost(m.case), m.case.nbytes) for m in MEASURED]  # type: ignore[misc]
-    factors = np.exp(np.abs(np.log(modelled) - np.log([each.typical for each in MEASURED])))
+    factors = np.exp(np.abs(np.log(modelled) - np.log([row.typical for row in MEASURED])))
     assert np.median(factors) < 1.14
     assert max(factors) < 2.3
 
@@ -93,7 +93,7 @@ def test_waits_are_longer_where_ranks_share_cores_as_in_the_committed_run() -> N
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_the_choice_is_within_three_per_cent_of_the_fastest_rung_of_the_committed_run(nbytes: int) -> None:
     """Worst: 2.3 % at 512 B, where three rungs with two barriers are alike."""
-    times = {each.implementation: each.typical for each in MEASURED if each.case.nbytes == nbytes}
+    times = {row.implementation: row.typical for row in MEASURED if row.case.nbytes == nbytes}
     assert times[picked(Place(CPU, "cpu"), nbytes)] <= 1.03 * min(times.values())
 
 
@@ -123,7 +123,7 @@ def test_the_choice_is_the_least_of_all_expected_times() -> None:
     for nbytes in SIZES:
         times = auto.expected(case(nbytes=nbytes), Place(CPU, "cpu"))  # type: ignore[arg-type]
         assert list(times.values()) == sorted(times.values())
-        assert set(times) <= {each.name for each in RUNGS if "cpu" in each.platforms}
+        assert set(times) <= {rung.name for rung in RUNGS if "cpu" in rung.platforms}
 
 
 def test_what_refuses_the_case_is_not_chosen() -> None:
@@ -162,7 +162,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, unable: tuple[str, ...]) -> None:
 
         return prepared
 
-    made = {each.name: replace(each, prepare=prepare(each.name)) for each in RUNGS}
+    made = {rung.name: replace(rung, prepare=prepare(rung.name)) for rung in RUNGS}
     monkeypatch.setattr(auto, "implementations", lambda: made)
 
 
@@ -176,20 +176,20 @@ def test_the_row_says_what_was_picked_and_the_next_best_steps_in(monkeypatch: py
 
 
 def test_where_no_rung_can_the_best_ones_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    fakes(monkeypatch, tuple(each.name for each in RUNGS))
+    fakes(monkeypatch, tuple(rung.name for rung in RUNGS))
     with pytest.raises(Unsupported, match="two-shot: no two-shot here"):
         auto.IMPLEMENTATION.prepare(case(nbytes=2**20), Place(CPU, "cpu"))  # type: ignore[arg-type]
 
 
 def test_it_takes_every_collective_of_a_rung_and_windows_with_room_for_all() -> None:
-    assert set(auto.IMPLEMENTATION.collectives) == {name for each in RUNGS for name in each.collectives}
+    assert set(auto.IMPLEMENTATION.collectives) == {name for one in RUNGS for name in one.collectives}
     alone, rungs = needs(["auto"], 4, "gpu"), needs([rung.name for rung in RUNGS], 4, "gpu")
     assert {name: alone.fifos[name] for name in rungs.fifos} == rungs.fifos
     assert alone.multicast == rungs.multicast == ("nvls",)
     assert needs(["auto", "ring-ll"], 4, "gpu") == alone
 
 
-@pytest.mark.parametrize("implementation", RUNGS, ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", RUNGS, ids=lambda record: record.name)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_no_cost_is_below_what_the_collective_needs(implementation: Implementation, ranks: int) -> None:
     """No fewer bytes on a link than the bus factor says, but where a switch adds; and every result is written."""

@@ -93,7 +93,9 @@ def test_one_common_size_makes_no_contest() -> None:
 
 def expected(name: str, times: dict[int, float]) -> list[Prediction]:
     """The same, predicted."""
-    return [Prediction(case(nbytes=nbytes), name, each, each / 2, each * 2) for nbytes, each in times.items()]
+    return [
+        Prediction(case(nbytes=nbytes), name, seconds, seconds / 2, seconds * 2) for nbytes, seconds in times.items()
+    ]
 
 
 def test_predictions_are_compared_as_measurements_are() -> None:

@@ -66,9 +66,9 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
     name = f"{MPI}=ring,without-NCCL_ALGO,WORD=two_words"
     runs = both(tmp_path, "as-is", name)
     assert all(run.complete for run in runs)
-    for run, each in zip(runs, times(*runs), strict=True):
-        assert list(each) == ["mpi", "two-shot"]
-        for result in each.values():
+    for run, measured in zip(runs, times(*runs), strict=True):
+        assert list(measured) == ["mpi", "two-shot"]
+        for result in measured.values():
             assert LEAST <= len(result.rounds) <= ROUNDS
             assert sum(result.rounds) == len(result.seconds)
             assert not result.mismatch
@@ -149,7 +149,7 @@ def test_kernels_that_wait_under_one_setting_are_slower_there(other_kernels: Oth
     (name,) = (path.name for path in (folder / "out").iterdir() if path.name != "as-is")
     base, slower = times(*both(folder, "as-is", name))
     assert fastest(slower["two-shot"]) >= WAIT
-    assert all(fastest(each) < WAIT for each in (base["two-shot"], base["mpi"], slower["mpi"]))
+    assert all(fastest(samples) < WAIT for samples in (base["two-shot"], base["mpi"], slower["mpi"]))
     assert min(ratios(base["two-shot"], slower["two-shot"])) > 1
 
 

@@ -200,13 +200,13 @@ def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path)
     path = tmp_path / "made" / "junit.xml"
     assert compare(base, new, "--gate", "--junit", path).return_value == 3
     (suite,) = ElementTree.parse(path).getroot()
-    kinds = {each.get("name"): [child.tag for child in each] for each in suite}
+    kinds = {test.get("name"): [child.tag for child in test] for test in suite}
     assert suite.get("tests") == str(len(suite))
     assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
     assert kinds["allreduce, float, sum, 2 ranks, 4 KiB, ring-flags"] == ["failure"]
     assert kinds["allreduce, float, sum, 2 ranks, 4 KiB, mpi"] == ["system-out"]
     assert kinds["allreduce, float, sum, 2 ranks, 64 KiB, mpi"] == ["skipped"]
-    assert [each.get("message") for each in suite.iter("failure") if "a < b" in each.get("message", "")]
+    assert [failure.get("message") for failure in suite.iter("failure") if "a < b" in failure.get("message", "")]
 
 
 def test_summary_is_appended_with_nothing_that_is_markup(base: Path, tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_kernel_slowed_on_purpose_does_not_pass(here: Command, tmp_path: Path)
     slowed = [row for row in found["rows"] if row["implementation"] == "ring-flags"]
     assert [row["verdict"] for row in slowed] == ["slower"] * 2
     assert all(row["new_seconds"] >= 0.02 for row in slowed)
-    assert any("COLLBENCH_KERNELS" in each["name"] for each in found["differences"])
+    assert any("COLLBENCH_KERNELS" in difference["name"] for difference in found["differences"])
 
 
 def test_a_baseline_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

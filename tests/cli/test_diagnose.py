@@ -24,8 +24,8 @@ def run_file(folder: Path, system: System, header: dict[str, Any], samples: int 
     """What a machine like this one measures, by the model; a header with nothing else than what is given."""
     with Writer(folder) as writer:
         writer.header(Header.from_json(header))
-        for each in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
-            writer.append(Measurement(each.case, "nccl", "gpu", 1, (each.seconds,) * samples))
+        for expectation in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
+            writer.append(Measurement(expectation.case, "nccl", "gpu", 1, (expectation.seconds,) * samples))
     return folder
 
 

@@ -37,10 +37,10 @@ def test_every_rung_is_explained(here: Command, tmp_path: Path) -> None:
 def events(folder: Path) -> list[dict[str, object]]:
     """What Perfetto would read, as its format wants it."""
     found = json.loads((folder / "out" / "trace.json").read_text())["traceEvents"]
-    for each in found:
-        assert isinstance(each["pid"], int)
-        assert isinstance(each["tid"], int)
-        assert each["ph"] == "M" or (each["ts"] >= 0 and each["dur"] >= 0)
+    for row in found:
+        assert isinstance(row["pid"], int)
+        assert isinstance(row["tid"], int)
+        assert row["ph"] == "M" or (row["ts"] >= 0 and row["dur"] >= 0)
     return found  # type: ignore[no-any-return]
 
 

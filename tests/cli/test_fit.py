@@ -25,8 +25,8 @@ def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 
         writer.header(Header.from_json({"topology": {"name": topology}}))
         for place in range(sizes):
             nbytes = 8 * 4**place
-            for name, start, each in (("mpi", 10e-6, slope), ("one-shot", 1e-6, 4 * slope)):
-                exact = start + each * nbytes
+            for name, start, per_byte in (("mpi", 10e-6, slope), ("one-shot", 1e-6, 4 * slope)):
+                exact = start + per_byte * nbytes
                 spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
                 writer.append(Measurement(case(nbytes=nbytes), name, "cpu", 1, spread))
     return folder
@@ -47,7 +47,7 @@ def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
     """The rung and the library cross at (10 us - 1 us) / 3 ns = 3 kB."""
     done = fit(run_file(tmp_path / "run"), "--json")
     said = json.loads(done.stdout)
-    mpi = next(each for each in said["curves"] if each["implementation"] == "mpi")
+    mpi = next(curve for curve in said["curves"] if curve["implementation"] == "mpi")
     assert mpi["latency"] == pytest.approx(10e-6, rel=0.03)
     assert mpi["rate"] == pytest.approx(1e9, rel=0.03)
     (crossing,) = said["crossings"]

@@ -114,7 +114,7 @@ def test_unknown_format_is_a_usage_error(tmp_path: Path) -> None:
     assert all(choice in result.stderr for choice in ("png", "svg", "pdf"))
 
 
-@pytest.mark.parametrize("view", [each.name for each in QUANTITIES if each.name != "bound"])
+@pytest.mark.parametrize("view", [quantity.name for quantity in QUANTITIES if quantity.name != "bound"])
 def test_views_are_chosen_by_name(tmp_path: Path, view: str) -> None:
     """One file each, and no other."""
     run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
@@ -142,7 +142,7 @@ def test_a_named_machine_gives_a_bound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "word", "choices"),
     [
-        ("--view", "speed", [each.name for each in QUANTITIES]),
+        ("--view", "speed", [quantity.name for quantity in QUANTITIES]),
         ("--style", "poster", list(STYLES)),
         ("--impl", "nccl", ["library", "ladder", "mpi", "ring-flags"]),
         ("--impl", "mpi,", ["library", "ladder", "mpi", "ring-flags"]),
@@ -190,4 +190,4 @@ def test_an_overlay_is_one_file_of_all_runs(tmp_path: Path) -> None:
 def test_the_help_names_every_view_and_style() -> None:
     """And needs no Matplotlib (tests/test_layers.py)."""
     told = plot("--help").stdout
-    assert all(word in told for word in (*STYLES, *(each.name for each in QUANTITIES)))
+    assert all(word in told for word in (*STYLES, *(quantity.name for quantity in QUANTITIES)))

@@ -82,7 +82,7 @@ def test_predict_is_the_same_sweep_for_the_library_alone(here: Command, tmp_path
     done = here("predict", "dgx-a100", "--nodes", "2", *few, "--out", "b")
     assert done.returncode == 0, done.stderr
     everything, library = predictions(read(tmp_path / "a")), predictions(read(tmp_path / "b"))
-    assert library == [each for each in everything if each.implementation == "nccl"]
+    assert library == [row for row in everything if row.implementation == "nccl"]
     assert len(done.stdout.splitlines()) < 20
 
 
@@ -232,7 +232,7 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
 
 def test_what_says_how_to_measure_is_told_apart_from_what_says_which_cases() -> None:
     """A new option of `sweep` is an option of `predict` too, or named as one of measuring."""
-    mine, theirs = ({param.name for param in each.params} for each in (sweep, predict))
+    mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
     assert mine >= set(MEASURING)
     assert theirs >= mine - {"on", *MEASURING}
     assert not theirs & set(MEASURING)
@@ -241,7 +241,7 @@ def test_what_says_how_to_measure_is_told_apart_from_what_says_which_cases() -> 
 def test_the_help_has_every_what_if(here: Command) -> None:
     """With its meaning; nobody should have to provoke an error to see them."""
     shown = " ".join(here("predict", "--help").stdout.split())
-    assert all(each.form in shown and each.meaning in shown for each in WHAT_IFS.values())
+    assert all(what_if.form in shown and what_if.meaning in shown for what_if in WHAT_IFS.values())
 
 
 def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_several_what_ifs_hold_together(here: Command, tmp_path: Path) -> None:
     """And a spelling that says the same twice changes nothing."""
     few = ("predict", "dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
     for name, words in {"one": ["ecmp"], "two": ["ecmp", "oversubscription=8"], "none": ["adaptive"]}.items():
-        assert here(*few, "--out", name, *(each for word in words for each in ("--what-if", word))).returncode == 0
+        assert here(*few, "--out", name, *(option for word in words for option in ("--what-if", word))).returncode == 0
     (one,), (two,), (none,) = (predictions(read(tmp_path / name)) for name in ("one", "two", "none"))
     assert none.seconds < one.seconds < two.seconds
     assert str(none.note) == ""

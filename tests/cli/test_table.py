@@ -73,7 +73,7 @@ def test_the_title_has_what_rows_have_in_common() -> None:
 
 def test_percentiles_stand_between_interval_and_bandwidth() -> None:
     """Fastest, 95 %, 99 % and slowest, on request."""
-    samples = tuple(each * 1e-6 for each in range(1, 102))
+    samples = tuple(microseconds * 1e-6 for microseconds in range(1, 102))
     fields = row(measurement(seconds=samples), None, spread=True).split()
     assert fields[6:14] == ["1", "us", "96", "us", "100", "us", "101", "us"]
     names = heading("", spread=True).split()

@@ -149,7 +149,7 @@ def test_svg_and_pdf_are_what_they_claim(written: list[Path]) -> None:
 )
 def test_file_names_say_what_tells_the_figures_apart(cases: list[Case], stems: list[str]) -> None:
     """And nothing else; no two figures share a name."""
-    drawn = [stem for stem, _ in curves.figures([run(*(measured("mpi", each) for each in cases))])]
+    drawn = [stem for stem, _ in curves.figures([run(*(measured("mpi", one) for one in cases))])]
     assert [stem for stem in drawn if stem.endswith("bandwidth")] == stems
     assert len(set(drawn)) == len(drawn)
 
@@ -167,10 +167,10 @@ def test_lines_are_the_medians_against_size() -> None:
     results = sweep("nccl", "ring-flags")
     nccl = [result for result in results if result.implementation == "nccl"]
     shuffled = run(*reversed(results))
-    assert lines(figure("latency", shuffled).axes[0])["nccl"] == (list(SIZES), [each.typical for each in nccl])
+    assert lines(figure("latency", shuffled).axes[0])["nccl"] == (list(SIZES), [row.typical for row in nccl])
     assert lines(figure("bandwidth", shuffled).axes[0])["nccl"] == (
         list(SIZES),
-        pytest.approx([each.busbw for each in nccl]),
+        pytest.approx([row.busbw for row in nccl]),
     )
 
 
@@ -202,18 +202,22 @@ def test_runs_that_measured_the_same_stand_side_by_side_with_their_names() -> No
 @pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (3, (1, 3)), (5, (2, 3))])
 def test_panels_fill_a_grid_whose_columns_end_in_a_labelled_axis(count: int, shape: tuple[int, int]) -> None:
     """No empty panel is left over, and the lowest of each column says what x is."""
-    drawn = laid_out("latency", *(run(*sweep("mpi", sizes=(64, 4096)), topology=f"t{each}") for each in range(count)))
+    drawn = laid_out(
+        "latency", *(run(*sweep("mpi", sizes=(64, 4096)), topology=f"t{number}") for number in range(count))
+    )
     assert len(drawn.axes) == count
     grid = drawn.axes[0].get_gridspec()
     assert grid is not None
     assert (grid.nrows, grid.ncols) == shape
     labelled = [bool(axes.get_xlabel()) and bool(ticks(axes, "x")) for axes in drawn.axes]
-    assert labelled == [each + shape[1] >= count for each in range(count)]
+    assert labelled == [number + shape[1] >= count for number in range(count)]
 
 
 def test_far_slower_topology_keeps_its_own_bandwidth_scale() -> None:
     """On a linear axis it would be a line along the bottom; comparable ones share their axis."""
-    slow = [Measurement(each.case, "mpi", "cpu", 1, tuple(s * 100 for s in each.seconds)) for each in sweep("mpi")]
+    slow = [
+        Measurement(result.case, "mpi", "cpu", 1, tuple(s * 100 for s in result.seconds)) for result in sweep("mpi")
+    ]
     fast = run(*sweep("nccl"), topology="NVSwitch")
     apart = figure("bandwidth", fast, run(*slow, topology="network")).axes
     alike = figure("bandwidth", fast, run(*sweep("mpi"), topology="network")).axes
@@ -363,7 +367,7 @@ def test_size_ticks_are_few_round_and_evenly_spaced(least: int, most: int, room:
 @pytest.mark.parametrize("sizes", [SIZES, (64,), (1000, 1900), (1, 2**36)], ids=["wide", "one", "near", "far"])
 def test_tick_labels_do_not_overlap(kind: str, count: int, sizes: tuple[int, ...]) -> None:
     """Nor does any axis stay without labels."""
-    drawn = laid_out(kind, *(run(*sweep("mpi", sizes=sizes), topology=f"t{each}") for each in range(count)))
+    drawn = laid_out(kind, *(run(*sweep("mpi", sizes=sizes), topology=f"t{number}") for number in range(count)))
     across = [text.get_window_extent() for text in ticks(drawn.axes[0], "x")]
     upwards = [text.get_window_extent() for text in ticks(drawn.axes[0], "y")]
     assert across
@@ -419,7 +423,7 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
     band, _ = bands(drawn.axes[0])
     corners = {(round(x), y) for x, y in band.get_paths()[0].vertices.tolist()}  # type: ignore[union-attr]
     nccl = [result for result in predicted("nccl").results if isinstance(result, Prediction)]
-    assert corners == {(each.case.nbytes, end) for each in nccl for end in (each.low, each.high)}
+    assert corners == {(row.case.nbytes, end) for row in nccl for end in (row.low, row.high)}
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -433,7 +437,7 @@ def test_an_expectation_lies_over_what_was_measured_on_as_many_ranks(order: int)
     assert len({line.get_color() for line in axes.lines if "nccl" in str(line.get_label())}) == 1
     assert axes.get_title(loc="left") == "2 sockets, 4 ranks\npredicted: DGX"
     assert drawn.get_suptitle() == "Latency of allreduce (float, sum)"
-    measured_ones = [each.typical for each in sweep("nccl")]
+    measured_ones = [result.typical for result in sweep("nccl")]
     assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * measured_one for measured_one in measured_ones])
     assert lines(axes)["nccl"][1] == measured_ones
 

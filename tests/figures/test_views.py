@@ -53,7 +53,7 @@ def discovered(ranks: int, gpus: int = 8) -> Run:
     return Run(Path("runs/a/run.jsonl"), Header.from_json({"topology": topology.to_json()}), results, True)
 
 
-@pytest.mark.parametrize("quantity", views.QUANTITIES, ids=lambda each: each.name)
+@pytest.mark.parametrize("quantity", views.QUANTITIES, ids=lambda record: record.name)
 def test_every_view_is_a_figure_of_its_own_name(quantity: views.Quantity) -> None:
     """With an axis that says what it is; the default ones need not be asked for."""
     runs = [on("dgx-h100", 8), predicted("nccl", "ring-ll", ranks=8)]
@@ -67,16 +67,16 @@ def test_every_view_is_a_figure_of_its_own_name(quantity: views.Quantity) -> Non
 
 def test_views_are_chosen_by_name_in_one_order() -> None:
     """All of them by a word; another word is an error that lists them."""
-    every = [each.name for each in views.QUANTITIES]
-    assert [each.name for each in views.chosen(["ratio", "bandwidth"])] == ["bandwidth", "ratio"]
-    assert [each.name for each in views.chosen(["all"])] == every
+    every = [quantity.name for quantity in views.QUANTITIES]
+    assert [quantity.name for quantity in views.chosen(["ratio", "bandwidth"])] == ["bandwidth", "ratio"]
+    assert [quantity.name for quantity in views.chosen(["all"])] == every
     with pytest.raises(UsageError, match=f"unknown --view 'speed'; choose from: all, {', '.join(every)}"):
         views.chosen(["speed"])
 
 
 def test_a_ratio_above_one_is_faster_than_the_library() -> None:
     """The library's time over the implementation's, on a log axis with a line at one that is the library."""
-    fast = [replace(each, seconds=tuple(s / 3 for s in each.seconds)) for each in sweep("ring-flags")]
+    fast = [replace(result, seconds=tuple(s / 3 for s in result.seconds)) for result in sweep("ring-flags")]
     axes = drawn("ratio", run(*sweep("nccl", "ring-ll"), *fast)).axes[0]
     found = lines(axes)
     assert found["ring-ll"] == (list(SIZES), pytest.approx([0.5] * len(SIZES)))
@@ -157,7 +157,7 @@ def test_the_bound_is_what_the_line_rate_allows(results: Run, per_byte: float, l
     """All bytes that the thriftiest algorithm sends, in the measured time, over the line rate."""
     axes = drawn("bound", results).axes[0]
     timed = [result for result in results.results if isinstance(result, Measurement | Prediction)]
-    expected = [each.case.nbytes * per_byte / each.typical / line for each in timed]
+    expected = [row.case.nbytes * per_byte / row.typical / line for row in timed]
     assert lines(axes)["nccl"][1] == pytest.approx(expected)
     assert f"bound: {line / 1e9:.4g} GB/s" in axes.get_title(loc="left")
     assert axes.get_ylim()[0] == 0
@@ -240,12 +240,12 @@ def test_an_overlay_shows_one_kind_of_bandwidth() -> None:
     axes = drawn("overlay-bandwidth", run(*sweep("nccl"), topology="NVSwitch"), shared, overlay=True).axes[0]
     assert axes.get_ylabel() == "algorithm bandwidth (GB/s)"
     for line in axes.lines:
-        assert list(line.get_ydata()) == pytest.approx([each.algbw for each in sweep("nccl")])
+        assert list(line.get_ydata()) == pytest.approx([result.algbw for result in sweep("nccl")])
 
 
 def test_an_overlay_of_more_topologies_than_colours_is_refused() -> None:
     """Rather than two in one colour."""
-    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{each}") for each in range(len(styles.COLORS) + 1)]
+    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{number}") for number in range(len(styles.COLORS) + 1)]
     assert len(drawn("overlay-latency", *runs[:-1], overlay=True).axes[0].lines) == len(styles.COLORS)
     with pytest.raises(UsageError, match="give fewer runs"):
         drawn("overlay-latency", *runs, overlay=True)
@@ -283,7 +283,7 @@ def test_what_auto_picked_is_no_remark_but_what_else_it_says_is() -> None:
 def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], remark: str) -> None:
     """By which tool, and of which lines where others were measured here."""
     words = "mean of 20 operations"
-    rows = tuple(Reported(each.case, "nccl", "gpu", each.typical, words) for each in sweep("nccl"))
+    rows = tuple(Reported(result.case, "nccl", "gpu", result.typical, words) for result in sweep("nccl"))
     imported = Run(
         Path("log.jsonl"), Header.from_json({"topology": {"name": "DGX", "platform": "gpu"}, **header}), rows, True
     )
@@ -304,7 +304,7 @@ def test_the_bound_of_every_collective_is_finite(collective: str) -> None:
 
 def test_layers_look_like_their_implementation_but_for_the_colour() -> None:
     """Without a colour, in an ordinary panel, nothing changes."""
-    (panel,) = (each for row in curves.panels([run(*sweep("mpi"))]).values() for each in row)
+    (panel,) = (drawn for row in curves.panels([run(*sweep("mpi"))]).values() for drawn in row)
     look = styles.LOOKS["mpi"]
     assert overlay.Layer(panel).look(look) == look
     assert overlay.Layer(panel, "a", "#123456").look(look) == look._replace(color="#123456")

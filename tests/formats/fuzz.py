@@ -69,7 +69,7 @@ def broken(draw: st.DrawFn) -> tuple[str, bytes, int | None]:
     for _ in range(draw(st.integers(1, 5))):
         separator = draw(st.sampled_from(SEPARATORS))
         change = CHANGES[draw(st.sampled_from(sorted(CHANGES)))]
-        parts = data.split(separator) if separator else [bytes([each]) for each in data]
+        parts = data.split(separator) if separator else [bytes([byte]) for byte in data]
         place, other = draw(st.integers(0, 2**16)), draw(st.integers(0, 2**16))
         data = separator.join(change(parts, place % max(1, len(parts)), other, draw(st.sampled_from(WORDS))))
     return draw(st.sampled_from((name, "log"))), data, draw(st.sampled_from((None, 1, 4)))
@@ -80,7 +80,7 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
     try:
         tests = read_tests(decode(name, data), Hints(ranks))
         assert all("\n" not in remark for remark in remarks(tests))
-        runs = [as_run(each.header(["collbench", "import"]), each.results) for each in grouped(tests)]
+        runs = [as_run(group.header(["collbench", "import"]), group.results) for group in grouped(tests)]
     except CollbenchError as error:
         return type(error).__name__
     for run in runs:
@@ -97,7 +97,7 @@ def as_run(header: Header, results: list[object]) -> Run:
     lines = [json.dumps(to_line(result), allow_nan=False) for result in results]  # type: ignore[arg-type]
     read = [to_result(json.loads(line)) for line in lines]
     stored = Header.from_json(json.loads(json.dumps(header.to_json(), allow_nan=False)))
-    return Run(Path("run.jsonl"), stored, tuple(each for each in read if each), True)
+    return Run(Path("run.jsonl"), stored, tuple(one for one in read if one), True)
 
 
 def _exported(run: Run, name: str) -> None:

@@ -60,7 +60,7 @@ def test_an_import_is_a_run_file_again(name: str, golden: Golden) -> None:
     """Every row survives the way through JSON, and the header says what it was."""
     tests = golden_tests(name)
     run = run_of(tests)
-    assert [result.seconds for result in run.results] == [each.seconds for each in reported(tests)]  # type: ignore[union-attr]
+    assert [result.seconds for result in run.results] == [row.seconds for row in reported(tests)]  # type: ignore[union-attr]
     assert run.header.topology.ranks == golden.ranks
     assert run.header.imported.complete is golden.complete
 

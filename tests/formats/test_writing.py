@@ -109,14 +109,16 @@ def test_tidy_rows_go_back_byte_for_byte() -> None:
 @FORMATS
 def test_what_is_written_reads_back_to_the_same_values(name: str) -> None:
     """Cases, implementation, platform and times of our own measurements, as far as a format can hold them."""
-    held = [each for each in OWN if name != "nccl-tests-json" or each.case.collective.name == "allreduce"]
-    held = [each for each in held if name != "osu" or not (each.case.in_place or each.case.root)]
+    held = [result for result in OWN if name != "nccl-tests-json" or result.case.collective.name == "allreduce"]
+    held = [result for result in held if name != "osu" or not (result.case.in_place or result.case.root)]
     text, left = export(own_run(*(held if name == "nccl-tests-json" else OWN)), name)
     read = reported(parsed(text, name=name))
     assert {(row.case, row.implementation, row.platform) for row in read} == {
-        (each.case, each.implementation, each.platform) for each in held
+        (result.case, result.implementation, result.platform) for result in held
     }
-    expected = {each.case: each.typical if name == "csv" else sum(each.seconds) / len(each.seconds) for each in held}
+    expected = {
+        result.case: result.typical if name == "csv" else sum(result.seconds) / len(result.seconds) for result in held
+    }
     for row in read:
         assert row.seconds == pytest.approx(expected[row.case], rel=0, abs=0.0051e-6)
         assert row.wrong_elements in (0, None)

@@ -96,9 +96,9 @@ def copy_bandwidth(platform: Platform, nbytes: int) -> float:
     return 2 * nbytes / min(platform.time(prepared, 10) for _ in range(7))
 
 
-def sampled(platform: Platform, each: Case, sampling: Sampling) -> Iterator[Result]:
+def sampled(platform: Platform, one: Case, sampling: Sampling) -> Iterator[Result]:
     """What came of a case, all implementations taking turns; those that do no such collective are left out."""
-    yield from measure(each, [way for way in ON_GPU if each.collective.name in way.collectives], platform, sampling)
+    yield from measure(one, [way for way in ON_GPU if one.collective.name in way.collectives], platform, sampling)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Campaign:
         """What was never begun, then what did not pass: what hangs must not take the others' time again."""
         known = page.load(self.folder, self.stages)
         wanted = [stage for stage in self.stages if self.named or _outcome(known, stage) != page.PASSED]
-        return sorted(wanted, key=lambda each: each.name in known)
+        return sorted(wanted, key=lambda one: one.name in known)
 
     def _limit(self, stage: Stage) -> float:
         return min(stage.limit, self.limit)
@@ -94,7 +94,7 @@ class Campaign:
     def page(self) -> str:
         """What came of the stages that were asked for, now or before, as far as they have come."""
         known, asked = page.load(self.folder, STAGES), {stage.name for stage in self.stages}
-        stages = [each for each in STAGES if each.name in asked or each.name in known]
+        stages = [one for one in STAGES if one.name in asked or one.name in known]
         return page.page(stages, known, self.why_left)
 
     def status(self) -> int:
@@ -130,8 +130,8 @@ def _outcome(known: Mapping[str, page.Outcome], stage: Stage) -> str:
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # once is enough: what is under way is being ended
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)  # once is enough: what is under way is being ended
     raise Stopped(number)
 
 
@@ -160,8 +160,8 @@ def carried_out(campaign: Campaign) -> int:
     """Run it, and show its page however it ends."""
     status = None
     try:
-        for each in SIGNALS:
-            signal.signal(each, _stop)
+        for number in SIGNALS:
+            signal.signal(number, _stop)
         campaign.run()
     except Stopped as stopped:
         status = 128 + stopped.args[0]

@@ -45,20 +45,20 @@ def expect_right(platform: Platform, implementation: Implementation, wanted: Ite
     carried_out, reason = 0, Unsupported(f"{implementation.name} carries out nothing of the kind")
     assert isinstance(platform, gpu.GpuPlatform)
     here = refusals.here_of(platform)
-    for each in wanted:
+    for one in wanted:
         try:
-            implementation.refuse(each)
-            prepared = implementation.prepare(each, platform)
+            implementation.refuse(one)
+            prepared = implementation.prepare(one, platform)
         except Unsupported as refusal:
             reason, defect = refusal, refusals.unjust(implementation.name, str(refusal), here)
-            assert not defect, f"{each.collective.name} {each.nbytes} B: {defect}"
+            assert not defect, f"{one.collective.name} {one.nbytes} B: {defect}"
             continue
         carried_out += 1
         for seed in range(calls):
-            platform.fill(each, seed)
+            platform.fill(one, seed)
             platform.time(prepared, 1)
-            mismatch = platform.check(each, seed)
-            assert mismatch is None, f"{each.collective.name} {each.nbytes} B, call {seed}: {mismatch}"
+            mismatch = platform.check(one, seed)
+            assert mismatch is None, f"{one.collective.name} {one.nbytes} B, call {seed}: {mismatch}"
     if not carried_out:
         raise reason
 

@@ -61,12 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def wanted() -> Iterator[Work]:
     """Kind after kind, so that what all implementations of a kind share is compiled by the first of them."""
-    ladder = [each for each in ON_GPU if not each.library]
-    for each in ladder:
-        yield from (Work(each.name, dtype=dtype.name, redop=redop.name) for dtype, redop in KINDS)
-    for each in ladder:
-        yield from (Work(each.name, collective) for collective in each.collectives if collective != "allreduce")
-        yield Work(each.name, traced=True)
+    ladder = [way for way in ON_GPU if not way.library]
+    for rung in ladder:
+        yield from (Work(rung.name, dtype=dtype.name, redop=redop.name) for dtype, redop in KINDS)
+    for rung in ladder:
+        yield from (Work(rung.name, collective) for collective in rung.collectives if collective != "allreduce")
+        yield Work(rung.name, traced=True)
     yield from (Work("", collective) for collective in COLLECTIVES)  # inputs and checks of the libraries' own
 
 

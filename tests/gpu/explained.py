@@ -27,10 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CollbenchError as error:
         return said.wrong(str(error))
     explained = sweeps.explanations(found)
-    for each in explained:
-        most = max(PARTS, key=each.share)
-        took = f"{each.seconds * 1e6:.2f} us, {each.overhead:+.0%} with a log"
-        said.key(f"{each.implementation}, {format_size(each.case.nbytes)}: {took}; {each.share(most):.0%} {most}")
+    for result in explained:
+        most = max(PARTS, key=result.share)
+        took = f"{result.seconds * 1e6:.2f} us, {result.overhead:+.0%} with a log"
+        said.key(f"{result.implementation}, {format_size(result.case.nbytes)}: {took}; {result.share(most):.0%} {most}")
     defects = sweeps.defects(found, ranks) or ([] if explained else ["nothing was explained"])
     return said.wrong("; ".join(defects)) if defects else said.GOOD
 

@@ -62,7 +62,7 @@ def best(found: Run) -> Iterator[str]:
     for name in dict.fromkeys(row.case.collective.name for row in rows):
         of_it = [row for row in rows if row.case.collective.name == name]
         for nbytes in dict.fromkeys((of_it[0].case.nbytes, of_it[-1].case.nbytes)):
-            first = min((each for each in of_it if each.case.nbytes == nbytes), key=lambda each: each.typical)
+            first = min((one for one in of_it if one.case.nbytes == nbytes), key=lambda one: one.typical)
             took = f"{first.typical * 1e6:.2f} us, algbw {format_rate(first.algbw)} GB/s"
             yield f"{name} of {format_size(nbytes)}, {first.case.ranks} ranks: {first.implementation} is first, {took}"
 

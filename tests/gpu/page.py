@@ -66,10 +66,10 @@ def page(stages: Sequence[Stage], outcomes: Mapping[str, Outcome], why_left: Map
     for outcome, heading in _HEADINGS.items():
         of_it = [stage for stage in stages if _is(stage, outcomes, outcome)]
         lines += ["", f"## {heading}", ""] if of_it else []
-        for each in of_it:
-            lines += _item(each, outcomes[each.name])
+        for one in of_it:
+            lines += _item(one, outcomes[one.name])
     lines += ["", "## Left", ""] if left else []
-    lines += [f"- **{each.name}**: {why_left.get(each.name, 'not begun')} ({each.shows})" for each in left]
+    lines += [f"- **{ready.name}**: {why_left.get(ready.name, 'not begun')} ({ready.shows})" for ready in left]
     return "\n".join(lines) + "\n"
 
 

@@ -61,7 +61,7 @@ def opened(place: Place, largest: int = SCALE.large) -> Iterator[gpu.GpuPlatform
         dtypes=(DATATYPES["double"],),
         redops=(REDUCTIONS["sum"],),
         ranks=ranks,
-        implementations=tuple(each.name for each in ON_GPU),
+        implementations=tuple(way.name for way in ON_GPU),
         sampling=Sampling(graph=place.graph, traced=True),
     )
     platform = gpu.GpuPlatform(cuda, sweep, Layout.of(sweep, needs(sweep.implementations, ranks, "gpu")), Alone())

@@ -69,9 +69,7 @@ def outcomes(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:
             return {"collbench sweep": f"{said.WRONG}exit status {status}, and no run file: the lines above say why"}
         run = read(folder)
     here = here_of(run, gpus=1 if ranks else count, processes=count)
-    return {
-        each.name: _verdict([row for row in run.results if row.implementation == each.name], here) for each in ON_GPU
-    }
+    return {way.name: _verdict([row for row in run.results if row.implementation == way.name], here) for way in ON_GPU}
 
 
 def launcher(processes: int) -> list[str]:

@@ -64,8 +64,8 @@ ALLOWED = (
 
 def unjust(implementation: str, reason: str, here: Here) -> str:
     """What is wrong with a refusal; empty where a record allows it here."""
-    for each in ALLOWED:
-        if each.implementation in ("", implementation) and re.search(each.reason, reason) and each.just(here):
+    for refusal in ALLOWED:
+        if refusal.implementation in ("", implementation) and re.search(refusal.reason, reason) and refusal.just(here):
             return ""
     return f"{implementation} must work here and refuses: {reason}"
 
@@ -73,7 +73,7 @@ def unjust(implementation: str, reason: str, here: Here) -> str:
 def unjust_of(results: Iterable[Result], here: Here) -> list[str]:
     """The same of a run's rows, each once."""
     skipped = [result for result in results if isinstance(result, Skipped)]
-    said = (unjust(each.implementation, each.reason, here) for each in skipped)
+    said = (unjust(row.implementation, row.reason, here) for row in skipped)
     return list(dict.fromkeys(filter(None, said)))
 
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not probe.available():
         return said.no_gpu("tested")
     places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
-    ways = [each for each in ON_GPU if each.name in choose(chosen.impl, "gpu")]
+    ways = [way for way in ON_GPU if way.name in choose(chosen.impl, "gpu")]
     try:
         return worst([run_place(place, ways) for place in places])
     except PlatformError as error:

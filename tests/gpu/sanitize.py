@@ -61,7 +61,7 @@ def _under(prefix: list[str], tool: str, ranks: int) -> int:
 def inside(ranks: int) -> int:
     """What the tools watch: every rung, a few sizes."""
     failures = 0
-    for implementation in (each for each in ON_GPU if not each.library):
+    for implementation in (way for way in ON_GPU if not way.library):
         try:
             with opened(Place(1, ranks, graph=False)) as platform:
                 here = refusals.here_of(platform)

@@ -16,7 +16,7 @@ VARIABLE = "COLLBENCH_GPU_SCALE"
 def _on_gpus() -> tuple[str, ...]:
     from collbench.implementations import implementations
 
-    return tuple(name for name, each in implementations().items() if "gpu" in each.platforms)
+    return tuple(name for name, way in implementations().items() if "gpu" in way.platforms)
 
 
 def _dtypes() -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def _rungs(ranks: int, how: str) -> Stage:
 
 
 def _processes(ranks: int, *more: str) -> Stage:
-    words = [each.removeprefix("--") for each in more]
+    words = [part.removeprefix("--") for part in more]
     shows = f"{ranks} processes on one GPU are right{''.join(f', through {word.upper()}' for word in words)}"
     return Stage("-".join(["processes", str(ranks), *words]), shows, ("processes", "--ranks", str(ranks), *more))
 

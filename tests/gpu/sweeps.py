@@ -56,7 +56,7 @@ def defects(found: Run, ranks: int = 0, processes: int = 1) -> list[str]:
 
 def names(library: bool = True) -> str:
     """For --impl: all that run on a GPU, with libraries or without."""
-    return ",".join(each.name for each in ON_GPU if library or not each.library)
+    return ",".join(way.name for way in ON_GPU if library or not way.library)
 
 
 def require_right(found: Run, processes: int = 1) -> None:
@@ -77,7 +77,7 @@ def medians(found: Run, implementation: str) -> Times:
 
 def mean(runs: Sequence[Times]) -> Times:
     """Of the cases that all runs have."""
-    return {each: sum(run[each] for run in runs) / len(runs) for each in runs[0] if all(each in run for run in runs)}
+    return {key: sum(run[key] for run in runs) / len(runs) for key in runs[0] if all(key in run for run in runs)}
 
 
 def explanations(found: Run) -> list[Explanation]:

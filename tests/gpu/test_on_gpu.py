@@ -13,7 +13,7 @@ from tests.gpu.stages import MOST, STAGES, Stage
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(MOST + 30)]
 
 
-@pytest.mark.parametrize("stage", [each for each in STAGES if each.part == "tests"], ids=lambda each: each.name)
+@pytest.mark.parametrize("stage", [one for one in STAGES if one.part == "tests"], ids=lambda record: record.name)
 def test_on_a_gpu(stage: Stage, tmp_path: Path) -> None:
     if not probe.available():
         pytest.skip("no GPU here")

@@ -42,19 +42,19 @@ REASONS = [  # who says what, where that is just, and where it is not
 ]
 
 
-@pytest.mark.parametrize(("who", "reason", "just", "not_just"), REASONS, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("who", "reason", "just", "not_just"), REASONS, ids=lambda value: str(value)[:40])
 def test_a_refusal_is_just_where_its_record_says(who: str, reason: str, just: Here, not_just: Here | None) -> None:
     assert unjust(who, reason, just) == ""
     if not_just:
         assert unjust(who, reason, not_just) == f"{who} must work here and refuses: {reason}"
 
 
-@pytest.mark.parametrize("record", ALLOWED, ids=lambda each: each.reason[:40])
+@pytest.mark.parametrize("record", ALLOWED, ids=lambda refusal: refusal.reason[:40])
 def test_every_record_allows_a_reason_that_no_other_does(
     record: refusals.Refusal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record that nothing needs would hide a defect."""
-    monkeypatch.setattr(refusals, "ALLOWED", [each for each in ALLOWED if each is not record])
+    monkeypatch.setattr(refusals, "ALLOWED", [refusal for refusal in ALLOWED if refusal is not record])
     assert any(unjust(who, reason, just) for who, reason, just, _ in REASONS)
 
 

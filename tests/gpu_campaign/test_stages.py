@@ -117,18 +117,18 @@ def test_a_signal_that_ends_a_command_is_its_status_as_a_shell_counts_it(tmp_pat
 
 
 def test_stages_have_names_of_their_own_and_bounds_that_fit_a_command(tmp_path: Path) -> None:
-    assert len({each.name for each in STAGES}) == len(STAGES)
-    assert not {each.name for each in STAGES} & {each.part for each in STAGES}
-    assert not {each.name for each in STAGES} & {each.part for each in STAGES}
-    assert all(0 < each.limit <= MOST for each in STAGES)
+    assert len({stage.name for stage in STAGES}) == len(STAGES)
+    assert not {stage.name for stage in STAGES} & {stage.part for stage in STAGES}
+    assert not {stage.name for stage in STAGES} & {stage.part for stage in STAGES}
+    assert all(0 < stage.limit <= MOST for stage in STAGES)
     assert campaign.BUDGET + campaign.RESERVE < 600, "seconds that a command on a lent machine has"
     programs = Path(campaign.__file__).parent
-    assert all((programs / f"{each.command[0]}.py").is_file() for each in STAGES)
+    assert all((programs / f"{stage.command[0]}.py").is_file() for stage in STAGES)
 
 
 def test_stages_are_chosen_by_name_and_by_part_in_their_own_order() -> None:
-    assert [each.name for each in choose(["bench", "facts"])][:2] == ["facts", "targets"]
-    assert {each.part for each in choose(["sweeps"])} == {"sweeps"}
+    assert [stage.name for stage in choose(["bench", "facts"])][:2] == ["facts", "targets"]
+    assert {stage.part for stage in choose(["sweeps"])} == {"sweeps"}
 
 
 def test_a_gpu_is_measured_in_full_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_what_hangs_and_what_fails_stands_on_the_page_and_can_be_done_again(mach
     assert "3 passed, 0 left" in machine.page()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda record: record.name)
 def test_a_campaign_that_is_killed_leaves_a_whole_folder_and_no_process(
     number: signal.Signals, machine: MadeUp
 ) -> None:

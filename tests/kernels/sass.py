@@ -79,17 +79,17 @@ def _disassemble(programs: list[Compiled]) -> list[Listing]:
         return []
     kernels = [_kernels(program.binary) for program in programs]
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
-        file.write(b"".join(code for each in kernels for code in each.values()))
+        file.write(b"".join(code for kernel in kernels for code in kernel.values()))
         file.flush()
         command = [disassembler(), "-b", f"SM{programs[0].arch}", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = [code for line in done.stdout.splitlines() if (code := _LINE.match(line))]
-    assert len(lines) == sum(len(code) for each in kernels for code in each.values()) // INSTRUCTION
+    assert len(lines) == sum(len(code) for kernel in kernels for code in kernel.values()) // INSTRUCTION
     first, found = 0, []
-    for each in kernels:
+    for kernel in kernels:
         listed = {}
-        for name, code in each.items():
+        for name, code in kernel.items():
             count = len(code) // INSTRUCTION
             listed[name] = _labelled(lines[first : first + count], first * INSTRUCTION)
             first += count
@@ -105,12 +105,12 @@ def _labelled(lines: list[re.Match[str]], start: int) -> tuple[tuple[str, str], 
         else line["operands"].strip()
         for line in lines
     ]
-    targets = {label for each in operands for label in re.findall(r"\.L_\w+", each)}
+    targets = {label for operand in operands for label in re.findall(r"\.L_\w+", operand)}
     code = []
-    for line, each in zip(lines, operands, strict=True):
+    for line, operand in zip(lines, operands, strict=True):
         label = f".L_{int(line['at'], 16) - start:x}"
         code += [("", label)] if label in targets else []
-        code.append((line["word"], each))
+        code.append((line["word"], operand))
     return tuple(code)
 
 

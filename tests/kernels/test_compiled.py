@@ -255,7 +255,9 @@ def test_keeping_a_log_spills_nothing_and_orders_nothing(file: str, more: tuple[
     for name, taken in traced.resources.items():
         assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), name
         assert taken.registers * 512 <= REGISTERS, name
-        strong = [[word for word in memory_instructions(each)[name] if "STRONG" in word] for each in (plain, traced)]
+        strong = [
+            [word for word in memory_instructions(program)[name] if "STRONG" in word] for program in (plain, traced)
+        ]
         assert set(strong[0]) == set(strong[1]), name
     assert "%globaltimer" in traced.ptx
     assert "%clock64" in traced.ptx

@@ -19,17 +19,17 @@ SLOT = 64  # elements: small, so that a chunk takes several laps
 class Ranks:
     """Memory of all ranks in this process, as kernels see it."""
 
-    def __init__(self, each: Case, blocks: int = 1, spins: int = 2**40, start: int = 0) -> None:
-        self.case, self.blocks, self.spins = each, blocks, spins
-        fifo = blocks * 2 * SLOT * each.dtype.itemsize
-        self.windows = [_aligned(WINDOW_HEAD + fifo) for _ in range(each.ranks)]
+    def __init__(self, of: Case, blocks: int = 1, spins: int = 2**40, start: int = 0) -> None:
+        self.case, self.blocks, self.spins = of, blocks, spins
+        fifo = blocks * 2 * SLOT * of.dtype.itemsize
+        self.windows = [_aligned(WINDOW_HEAD + fifo) for _ in range(of.ranks)]
         for window in self.windows:
             words = window[:WINDOW_HEAD].view(np.uint32)
             for block in range(blocks):
                 first = CHANNELS + block * CHANNEL  # arrived, room, then the rank's own two counters
                 words[[first, first + LINE, first + 2 * LINE, first + 2 * LINE + 1]] = start
-        self.sends = [_aligned(each.nbytes) for _ in range(each.ranks)]
-        self.receives = self.sends if each.in_place else [_aligned(each.nbytes) for _ in range(each.ranks)]
+        self.sends = [_aligned(of.nbytes) for _ in range(of.ranks)]
+        self.receives = self.sends if of.in_place else [_aligned(of.nbytes) for _ in range(of.ranks)]
 
     def world(self) -> Array:
         """The structure that the kernel gets."""

@@ -71,7 +71,7 @@ def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
 def test_the_settings_take_turns_and_each_is_first_as_often() -> None:
     """A B, B A, B A, A B and so on: once in each round, and ever another pattern."""
     _, ranks = carried_out()
-    assert "".join(each for each in ranks[0].log if each in "ab") == "abbabaabbaababba"
+    assert "".join(step for step in ranks[0].log if step in "ab") == "abbabaabbaababba"
     firsts = [first for first, _ in order(64)]
     assert all(firsts[place] != firsts[place + 1] for place in range(0, 64, 2))
 
@@ -85,7 +85,7 @@ def test_a_case_is_measured_once_for_both() -> None:
         second = pair.results(case(), 1)
         assert len(log) == count
         pair.results(case(nbytes=64), 0)
-    assert [each.implementation for each in first] == [each.implementation for each in second] == list(NAMES)
+    assert [result.implementation for result in first] == [result.implementation for result in second] == list(NAMES)
     assert len(log) == 2 * count
 
 
@@ -152,7 +152,9 @@ def test_a_case_ends_once_its_budget_is_spent(share: float, rounds: int) -> None
         return measured(asked, name, 1.001 * share * budget / len(NAMES), launches=1)
 
     results, _ = carried_out(a=answer, b=answer)
-    assert [len(each.rounds) for side in results for each in side if isinstance(each, Measurement)] == [rounds] * 4
+    assert [len(result.rounds) for side in results for result in side if isinstance(result, Measurement)] == [
+        rounds
+    ] * 4
 
 
 def test_how_long_a_sample_is_is_found_out_once() -> None:

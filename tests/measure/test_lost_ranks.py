@@ -79,7 +79,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
 def told(results: list[Result]) -> list[tuple[str, str]]:
     """Implementations and what became of them, in order."""
-    return [(each.implementation, "right" if isinstance(each, Skipped) else each.reason) for each in results]  # type: ignore[attr-defined]
+    return [(result.implementation, "right" if isinstance(result, Skipped) else result.reason) for result in results]  # type: ignore[attr-defined]
 
 
 def measure(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
@@ -98,7 +98,7 @@ def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
         assert os.getsid(pid) == pid
         (result,) = one.measure(case(), ["a"], Sampling(iters=5), {"a": 64})
         assert result == Skipped(case(), "a", "cpu", "{'a': 64} 5 ['a']")
-        assert [each.implementation for each in one.run()] == ["mpi"]
+        assert [row.implementation for row in one.run()] == ["mpi"]
         assert alive([pid])
     assert not alive([pid])
 

@@ -74,8 +74,8 @@ def test_a_checker_without_single_copy_atomicity_would_blame_packets(monkeypatch
 def test_a_checker_blind_to_scopes_would_miss_weakenings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those at a scope too narrow, and only those."""
     monkeypatch.setattr(Operation, "reaches", lambda *_: True)
-    missed = {each.name for each in WEAKENINGS if not goes_wrong(each.of(NAMED[each.fragment]))}
-    assert missed == {each.name for each in WEAKENINGS if re.search(r"\b(gpu|cta)\b", each.name)}
+    missed = {weakening.name for weakening in WEAKENINGS if not goes_wrong(weakening.of(NAMED[weakening.fragment]))}
+    assert missed == {weakening.name for weakening in WEAKENINGS if re.search(r"\b(gpu|cta)\b", weakening.name)}
 
 
 def test_the_protocols_use_the_instructions_of_the_kernels() -> None:
@@ -88,18 +88,18 @@ def test_the_protocols_use_the_instructions_of_the_kernels() -> None:
     for instruction in instructions:
         assert re.sub(r"\.(global|u32)\b", "", instruction) in proved, instruction
     multimem = set(re.findall(r"\bmultimem\.\w+\.\w+\.\w+", kernels))
-    assert {each.split(".")[1] for each in multimem} == {"ld_reduce", "st"}
+    assert {word.split(".")[1] for word in multimem} == {"ld_reduce", "st"}
     for instruction in multimem:
         assert instruction in proved, instruction
 
 
-@pytest.mark.parametrize("each", [*FRAGMENTS, *WEAKENINGS], ids=lambda each: each.name)
-def test_the_page_lists_every_verdict(each: Fragment | Weakening) -> None:
+@pytest.mark.parametrize("record", [*FRAGMENTS, *WEAKENINGS], ids=lambda record: record.name)
+def test_the_page_lists_every_verdict(record: Fragment | Weakening) -> None:
     """docs/kernels.md has a row for it; one row for a protocol on one device with its narrower scope."""
-    page, name = (ROOT / "docs" / "kernels.md").read_text(), each.name.removesuffix(", cta scope")
+    page, name = (ROOT / "docs" / "kernels.md").read_text(), record.name.removesuffix(", cta scope")
     if name in ("on one device: packets, a slow receiver", "on one device: one buffer"):
         assert '"packets, a slow receiver" holds at any scope' in page
     elif name.startswith(ON_ONE_DEVICE):
         assert f"| {name.removeprefix(ON_ONE_DEVICE)} | never | goes wrong |" in page
     else:
-        assert f"| {each.name} |" in page
+        assert f"| {record.name} |" in page

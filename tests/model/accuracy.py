@@ -55,7 +55,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
         return np.concatenate(parts)
 
     first = np.array([math.log(getattr(start or PRIOR, name)) for name in names])
-    return Constants(*(float(each) for each in np.exp(least(residuals, first, rounds))))
+    return Constants(*(float(value) for value in np.exp(least(residuals, first, rounds))))
 
 
 PRIOR = Constants(
@@ -115,7 +115,7 @@ def errors(sweep: Published, known: Constants, chosen: Iterable[int] = ()) -> Er
 def _probe(sweep: Published, index: int) -> tuple[float, float]:
     """A row as one would calibrate with it: in place or not, whichever is less, since a warm-up only adds."""
     nbytes, seconds = sweep.rows[index]
-    return nbytes, min([seconds, *(each for size, each in sweep.in_place if size == nbytes)])
+    return nbytes, min([seconds, *(other for size, other in sweep.in_place if size == nbytes)])
 
 
 def smallest(sweep: Published) -> list[int]:
@@ -128,7 +128,7 @@ def probes(sweep: Published) -> list[int]:
     sizes = np.log([nbytes for nbytes, _ in sweep.rows])
     found = {int(np.abs(sizes - math.log(probe)).argmin()) for probe in PROBES}
     if len(found) < 5:
-        found = {round(each) for each in np.linspace(0, len(sizes) - 1, 5)}
+        found = {round(place) for place in np.linspace(0, len(sizes) - 1, 5)}
     return sorted(found)
 
 

@@ -27,21 +27,21 @@ MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and
 }
 Part = Callable[[Errors], Floats]
 PARTS: dict[str, Part] = {
-    "all": lambda each: np.ones(len(each.nbytes), bool),
-    "one NVSwitch node": lambda each: _all(each, each.sweep.system.nodes == 1 and _switched(each)),
-    "InfiniBand, above 64 MiB": lambda each: (
-        _all(each, regime(each.sweep.system) == "nodes over InfiniBand") & (each.nbytes > LARGE)
+    "all": lambda misses: np.ones(len(misses.nbytes), bool),
+    "one NVSwitch node": lambda misses: _all(misses, misses.sweep.system.nodes == 1 and _switched(misses)),
+    "InfiniBand, above 64 MiB": lambda misses: (
+        _all(misses, regime(misses.sweep.system) == "nodes over InfiniBand") & (misses.nbytes > LARGE)
     ),
-    "64 KiB to 64 MiB": lambda each: (each.nbytes >= SMALL) & (each.nbytes <= LARGE),
+    "64 KiB to 64 MiB": lambda misses: (misses.nbytes >= SMALL) & (misses.nbytes <= LARGE),
 }
 
 
-def _all(each: Errors, wanted: bool) -> Floats:
-    return np.full(len(each.nbytes), wanted)
+def _all(misses: Errors, wanted: bool) -> Floats:
+    return np.full(len(misses.nbytes), wanted)
 
 
-def _switched(each: Errors) -> bool:
-    return each.sweep.system.fabric == "nvswitch"
+def _switched(misses: Errors) -> bool:
+    return misses.sweep.system.fabric == "nvswitch"
 
 
 def held_out() -> dict[str, Constants]:
@@ -59,7 +59,7 @@ def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[s
 
 def together(found: Sequence[Errors], part: Part) -> Floats:
     """Relative errors of all rows of a part."""
-    return np.concatenate([each.relative[np.asarray(part(each), bool)] for each in found])
+    return np.concatenate([row.relative[np.asarray(part(row), bool)] for row in found])
 
 
 def percent(share: float) -> str:
@@ -74,7 +74,7 @@ def summary(found: dict[str, list[Errors]]) -> Iterable[str]:
     for name, every in found.items():
         for part, rows in PARTS.items():
             wrong = together(every, rows)
-            sweeps = sum(bool(np.any(rows(each))) for each in every)
+            sweeps = sum(bool(np.any(rows(prediction))) for prediction in every)
             low, high = percent(float(np.median(wrong))), percent(float(np.quantile(wrong, 0.9)))
             yield f"| {name} | {part} | {low} | {high} | {sweeps} | {len(wrong)} |"
 
@@ -84,9 +84,9 @@ def worst(found: dict[str, list[Errors]]) -> Iterable[str]:
     yield "| measured before | sweep | median, % | p90, % |"
     yield "|---|---|---|---|"
     for name, every in found.items():
-        for each in sorted(every, key=lambda each: -float(np.median(each.relative)))[:5]:
-            middle, high = np.median(each.relative), np.quantile(each.relative, 0.9)
-            yield f"| {name} | `{each.sweep.name}` | {percent(float(middle))} | {percent(float(high))} |"
+        for off in sorted(every, key=lambda one: -float(np.median(one.relative)))[:5]:
+            middle, high = np.median(off.relative), np.quantile(off.relative, 0.9)
+            yield f"| {name} | `{off.sweep.name}` | {percent(float(middle))} | {percent(float(high))} |"
 
 
 def bands(every: Sequence[Errors]) -> dict[str, list[tuple[float, float]]]:
@@ -94,9 +94,9 @@ def bands(every: Sequence[Errors]) -> dict[str, list[tuple[float, float]]]:
     found: dict[str, list[tuple[float, float]]] = {}
     for name in BANDS:
         sizes = [[], [], []]  # type: list[list[float]]
-        for each in every:
-            if regime(each.sweep.system) == name:
-                for nbytes, ratio in zip(each.nbytes, each.measured / each.predicted, strict=True):
+        for prediction in every:
+            if regime(prediction.sweep.system) == name:
+                for nbytes, ratio in zip(prediction.nbytes, prediction.measured / prediction.predicted, strict=True):
                     sizes[int(nbytes >= SMALL) + int(nbytes > LARGE)].append(float(ratio))
         found[name] = [_quantiles(ratios) for ratios in sizes]
     return found
@@ -130,7 +130,7 @@ def main() -> None:
     sweeps = healthy()
     known = fitted(sweeps)
     without = left_out(sweeps, known)
-    HELD_OUT.write_text(json.dumps({name: _short(each) for name, each in without.items()}, indent=0) + "\n")
+    HELD_OUT.write_text(json.dumps({name: _short(constants) for name, constants in without.items()}, indent=0) + "\n")
     found = tables(held_out(), sweeps)
     for name, lines in (
         ("constants", constants_table(known)),

@@ -74,7 +74,7 @@ def test_no_sweep_that_is_degraded_takes_part_in_a_fit() -> None:
 
 
 def test_old_records_of_gathered_bytes_are_read_by_their_time() -> None:
-    sweep = next(each for each in published() if each.name == "v100sxm3_dgx2_12gpu_1n_allgather_wohlbier")
+    sweep = next(known for known in published() if known.name == "v100sxm3_dgx2_12gpu_1n_allgather_wohlbier")
     nbytes, seconds = sweep.rows[-1]
     assert nbytes * 11 / 12 / seconds == pytest.approx(73.75e9, rel=0.01)
 

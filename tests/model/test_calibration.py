@@ -28,8 +28,8 @@ def run_of(system: System, how: Calibration | None, collectives: tuple[str, ...]
     for name in collectives:
         cases = [case(name, size, ranks=system.ranks) for size in SIZES]
         rows += [
-            Measurement(each.case, "nccl", "gpu", 1, (each.seconds,) * 7)
-            for each in curve(system, cases, calibration=how)
+            Measurement(expectation.case, "nccl", "gpu", 1, (expectation.seconds,) * 7)
+            for expectation in curve(system, cases, calibration=how)
         ]
     return Run(Path("run.jsonl"), Header(), tuple(rows), complete=True)
 

@@ -18,11 +18,11 @@ SIZES = [1 << power for power in range(4, 33, 2)]
 def test_every_rung_is_predicted_and_no_faster_than_its_link(rung: str) -> None:
     sizes = [nbytes for nbytes in SIZES if rung != "one-shot-ll" or nbytes <= 1 << 18]
     found = curve(load("dgx-h100"), [case(8, nbytes) for nbytes in sizes], rung)
-    times = [each.seconds for each in found]
+    times = [row.seconds for row in found]
     assert times == sorted(times)
-    for nbytes, each in zip(sizes, found, strict=True):
-        assert each.seconds > nbytes * (1 + 1 / 8) / 370.8e9
-        assert each.low < each.seconds < each.high
+    for nbytes, expectation in zip(sizes, found, strict=True):
+        assert expectation.seconds > nbytes * (1 + 1 / 8) / 370.8e9
+        assert expectation.low < expectation.seconds < expectation.high
 
 
 def test_auto_is_the_best_rung_and_says_which() -> None:
@@ -50,8 +50,8 @@ def test_a_rung_refuses_what_it_cannot_do_there() -> None:
 
 def test_a_rung_uses_the_links_it_can_reach() -> None:
     switch, mesh = load("dgx-a100").part(4), replace(load("dgx-a100").part(4), fabric="mesh")
-    ring = [predict(each, case(4, 1 << 30), "ring-pipelined").seconds for each in (switch, mesh)]
-    both = [predict(each, case(4, 1 << 30), "two-shot").seconds for each in (switch, mesh)]
+    ring = [predict(system, case(4, 1 << 30), "ring-pipelined").seconds for system in (switch, mesh)]
+    both = [predict(system, case(4, 1 << 30), "two-shot").seconds for system in (switch, mesh)]
     assert ring[1] > 2 * ring[0]
     assert both[1] == both[0]
     slot = predict(load("pcie4-4090-p2p"), case(load("pcie4-4090-p2p").ranks, 1 << 30), "two-shot").seconds

@@ -147,7 +147,7 @@ def test_the_same_runs_give_the_same_text(tmp_path: Path) -> None:
 
 def test_the_policy_names_exactly_the_scripts_of_the_page(measured: str) -> None:
     """Nothing may be fetched, and no script may run but those whose hashes the policy has."""
-    policy = next(each["content"] for name, each in Text(measured).elements if "http-equiv" in each)
+    policy = next(attributes["content"] for name, attributes in Text(measured).elements if "http-equiv" in attributes)
     scripts = re.findall(r"<script>(.*?)</script>", measured, re.DOTALL)
     hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
     assert len(scripts) == 2
@@ -197,7 +197,7 @@ def test_predictions_have_the_picture_of_their_system(tmp_path: Path, collbench:
         collbench("sweep", "--on", name, "--impl", "library", "--no-plot", "--out", name)
         for name in ("dgx-h100", "dgx-a100")
     ]  # type: ignore[operator]
-    assert [each.returncode for each in done] == [0, 0]
+    assert [process.returncode for process in done] == [0, 0]
     page = built(tmp_path / "dgx-h100", tmp_path / "dgx-a100")
     assert without_library(page).split("const data =")[0].count("<svg") == 2
     assert "8 x InfiniBand, 50 GB/s each way" in Text(page).text
@@ -336,7 +336,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=[json.dumps(each)[:40] for each in ODD])
+@pytest.mark.parametrize("odd", ODD, ids=[json.dumps(value)[:40] for value in ODD])
 def test_an_impossible_number_is_named_and_left_out(tmp_path: Path, odd: dict[str, object]) -> None:
     """Of no time, of no size, of no ranks: its row says so, and the others are reckoned with."""
     line = {
@@ -403,9 +403,9 @@ def test_colours_can_be_seen_at_night(name: str) -> None:
 
 def test_runs_of_one_name_get_labels_of_their_own(tmp_path: Path) -> None:
     """Two folders called alike."""
-    paths = [write(tmp_path / each / "same", *times(1e-6, 1e9, "mpi")) for each in "ab"]
+    paths = [write(tmp_path / folder / "same", *times(1e-6, 1e9, "mpi")) for folder in "ab"]
     page = built(*paths)
-    assert [each["label"] for each in data_of(page)["runs"]] == ["same (1)", "same (2)"]  # type: ignore[attr-defined]
+    assert [run["label"] for run in data_of(page)["runs"]] == ["same (1)", "same (2)"]  # type: ignore[attr-defined]
     first, second = data_of(page)["figures"][0]["lines"]  # type: ignore[index]
     assert first["symbol"] != second["symbol"]
 

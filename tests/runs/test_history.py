@@ -239,7 +239,9 @@ def test_a_file_is_read_once(folder: Path) -> None:
     first, second = History(folder), History(folder)
     assert (first.reads, second.reads) == (3, 0)
     assert first.entries == second.entries
-    assert [each for _, each in second.medians(second.entries)] == [scan(entry.path).medians for entry in first.entries]
+    assert [medians for _, medians in second.medians(second.entries)] == [
+        scan(entry.path).medians for entry in first.entries
+    ]
 
 
 def test_what_changes_is_read_again(folder: Path) -> None:
@@ -643,7 +645,7 @@ def test_like_goes_with_like(folder: Path) -> None:
 
 
 def sweep(*micros: float) -> list[Result]:
-    return [timed(each, nbytes=1024 * 2**power) for power, each in enumerate(micros) if each]
+    return [timed(microseconds, nbytes=1024 * 2**power) for power, microseconds in enumerate(micros) if microseconds]
 
 
 def test_best_has_the_highest_mean_of_ratios(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_fewer_ranks_use_the_first_gpus(dgx_h100):
 def test_gpus_come_in_the_order_of_cuda(dgx_h100):
     """CUDA's order may differ from NVML's, and may leave GPUs out."""
     wanted = ("0000:2a:00.0", "0000:0a:00.0")
-    assert tuple(each.bus_id for each in discover(bus_ids=wanted, nvml=dgx_h100).gpus) == wanted
+    assert tuple(device.bus_id for device in discover(bus_ids=wanted, nvml=dgx_h100).gpus) == wanted
 
 
 A, B, C = ("0011223344556677889900aabbccdd" + end for end in ("0a", "0b", "0c"))
@@ -153,7 +153,7 @@ def test_what_is_not_supported_is_none(dgx_h100):
     """A GPU that answers nothing but its name and address is still shown."""
     bare = {"links": (), "pcie": None, "memory": None, "architecture": None, "capability": None}
     bare |= {"mig": None, "fabric": None, "numa": None}
-    dgx_h100.gpus = [replace(each, **bare) for each in dgx_h100.gpus[:2]]
+    dgx_h100.gpus = [replace(device, **bare) for device in dgx_h100.gpus[:2]]
     dgx_h100.level, dgx_h100.p2p = None, {}
     topology = discover(nvml=dgx_h100)
     assert topology.gpus[0] == gpu.Gpu(topology.gpus[0].name, "0000:0a:00.0", "GPU-00000000:0A:00.0", pcie=Pcie())
@@ -170,7 +170,7 @@ def test_cliques_of_a_fabric_are_not_joined(dgx_h100):
 
 def test_the_driver_knows_nvlink_that_a_virtual_machine_hides(pairs):
     """Where no far end can be named, NVLink without a count is what is known."""
-    pairs.gpus = [replace(each, links=((None, "ffff:ff:ff.f"),) * 4) for each in pairs.gpus[:2]]
+    pairs.gpus = [replace(device, links=((None, "ffff:ff:ff.f"),) * 4) for device in pairs.gpus[:2]]
     pairs.p2p[2] = pynvml.NVML_P2P_STATUS_OK
     (link,) = discover(nvml=pairs).links
     assert (link.kind, link.nvlink.count, link.rate) == (Kind.NVLINK, None, None)

@@ -36,8 +36,8 @@ def flat(shown):
 def test_no_line_is_wider_than_the_terminal(name, width):
     """Whole, in parts and by the thousand."""
     system = files.load(name)
-    for each in (system, system.of(12_500), system.part(1), system.part(system.gpus // 2)):
-        drawn = list(lines(each, width))
+    for part in (system, system.of(12_500), system.part(1), system.part(system.gpus // 2)):
+        drawn = list(lines(part, width))
         assert max(map(len, drawn)) <= min(width, 80)
         frame = [line for line in drawn if line.startswith(("┌", "│", "└"))]
         assert {(len(line), line[-1]) for line in frame} == {(min(width, 80), edge) for edge in "┐│┘"}
@@ -171,7 +171,7 @@ def test_words_stay_inside_their_boxes(name, nodes):
 def test_a_picture_has_every_gpu_and_what_it_is_called(name):
     """By number, in the first node."""
     system = files.load(name).of(1)
-    words = [each.get_text().split("\n")[-1] for each in figure(system).axes[0].texts]
+    words = [label.get_text().split("\n")[-1] for label in figure(system).axes[0].texts]
     assert system.title in words
     assert all(f"{gpu}" in words for gpu in range(system.gpus))
 

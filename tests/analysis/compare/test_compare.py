@@ -57,7 +57,7 @@ def of(*results: Result, complete: bool = True, **header: Any) -> Run:
 
 
 def called(found: Comparison) -> bool:
-    return any(each.verdict in CHANGED for each in (*found.rows, *found.together))
+    return any(row.verdict in CHANGED for row in (*found.rows, *found.together))
 
 
 @pytest.mark.parametrize(("samples", "memory"), [(7, 0.0), (24, 0.5), (48, 0.3)])
@@ -97,7 +97,7 @@ def test_equal_is_said_to_be_equal_with_enough_samples() -> None:
     verdicts = [
         row.verdict for base, new in runs(10, 96, seed=4, memory=0.0) for row in compare(run(base), run(new)).rows
     ]
-    assert np.mean([each is Verdict.SAME for each in verdicts]) >= 0.95
+    assert np.mean([said is Verdict.SAME for said in verdicts]) >= 0.95
 
 
 def test_a_machine_that_differs_between_runs_is_seen_in_neighbouring_sizes() -> None:
@@ -124,20 +124,25 @@ def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) 
 
 def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
     """15 % more everywhere: few rows are sure of it, most curves are, and only those of what was slowed."""
-    found = [shifted(np.random.default_rng((13, each)), 1.15) for each in range(30)]
-    rows = [row.verdict is Verdict.SLOWER for each in found for row in each.rows if row.base.implementation == NAMES[1]]
+    found = [shifted(np.random.default_rng((13, seed)), 1.15) for seed in range(30)]
+    rows = [
+        row.verdict is Verdict.SLOWER
+        for comparison in found
+        for row in comparison.rows
+        if row.base.implementation == NAMES[1]
+    ]
     assert np.mean(rows) < 0.3
-    wholes = [{each.implementation: each for each in comparison.together} for comparison in found]
+    wholes = [{curve.implementation: curve for curve in comparison.together} for comparison in found]
     assert np.mean([whole[NAMES[1]].verdict is Verdict.SLOWER for whole in wholes]) >= 0.8
     assert not any(whole[NAMES[0]].verdict in CHANGED for whole in wholes)
-    assert np.mean([any(isinstance(e, Together) for e in each.regressions) for each in found]) >= 0.8
+    assert np.mean([any(isinstance(e, Together) for e in comparison.regressions) for comparison in found]) >= 0.8
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.5])
 def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty(memory: float) -> None:
     """Also where a machine is off for some sizes in a row."""
     found = [shifted(np.random.default_rng((14, seed)), 1.0, memory) for seed in range(100)]
-    assert sum(any(each.verdict in CHANGED for each in comparison.together) for comparison in found) <= 8
+    assert sum(any(whole.verdict in CHANGED for whole in comparison.together) for comparison in found) <= 8
 
 
 def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -> None:
@@ -148,7 +153,7 @@ def test_a_curve_takes_four_sizes_and_is_worth_fewer_if_neighbours_are_alike() -
     steps, swings = ([0.1 * (place >= 7) for place in range(13)], [0.1 * (place % 2) for place in range(13)])
     stepped, swinging = (together(list(zip(one, logs, strict=True)), 0.95, 0.05) for logs in (steps, swings))
     assert (stepped.verdict, swinging.verdict) == (Verdict.INCONCLUSIVE, Verdict.SLOWER)
-    wide, narrow = (math.log(each.interval[1] / each.interval[0]) for each in (stepped, swinging))
+    wide, narrow = (math.log(whole.interval[1] / whole.interval[0]) for whole in (stepped, swinging))
     assert wide > 2 * narrow
 
 
@@ -197,7 +202,7 @@ def test_drift_does_not_hide_a_tenth_from_paired_rounds() -> None:
     """... and a tenth is found, which the same samples without rounds do not show."""
     generator = np.random.default_rng(7)
     found = [interleaved(generator, 1.10, 6, 0.2) for _ in range(8)]
-    assert np.mean([row.verdict is Verdict.SLOWER for each in found for row in each.rows]) >= 0.95
+    assert np.mean([row.verdict is Verdict.SLOWER for comparison in found for row in comparison.rows]) >= 0.95
     base, new = found[0].base, found[0].new
     unpaired = compare(replace(base, header=Header()), replace(new, header=Header()))
     assert np.mean([row.verdict is Verdict.SLOWER for row in unpaired.rows]) < 0.5
@@ -306,7 +311,7 @@ def test_a_row_that_is_missing_hides_a_regression_only_where_the_run_was_cut_off
     """A smaller sweep is no regression, and a larger one neither."""
     both, one = of(measurement(), measurement("nccl")), of(measurement(seconds=(1.01e-6,) * 7))
     assert not compare(both, one).hidden
-    assert [each.new for each in compare(both, one).unmatched] == ["missing"]
+    assert [row.new for row in compare(both, one).unmatched] == ["missing"]
     assert len(compare(both, replace(one, complete=False)).hidden) == 1
     assert not compare(one, both).hidden
 
@@ -381,7 +386,7 @@ def test_differences_of_headers_are_listed() -> None:
     one = {"topology": {"name": "a", "host": {"shm_free": 1, "memory": 2}}, "sweep": {"spin": "auto"}, "started": "x"}
     other = {"topology": {"name": "b", "host": {"shm_free": 3, "memory": 2}}, "environment": {"variables": {"N": "1"}}}
     found = compare(of(measurement(), **one), of(measurement(), **other)).differences
-    assert [tuple(each) for each in found] == [
+    assert [tuple(row) for row in found] == [
         ("environment.variables.N", "-", "1"),
         ("topology.name", "a", "b"),
         ("sweep.spin", "auto", "-"),
@@ -398,7 +403,7 @@ def test_every_told_part_of_a_header_is_compared() -> None:
         "sweep": parts,
         "interleaved": {"setting": "", "id": 1},
     }
-    assert [(each.name, each.base, each.new) for each in differences(header, {})] == [
+    assert [(difference.name, difference.base, difference.new) for difference in differences(header, {})] == [
         ("collbench", "1", "-"),
         ("environment", "1", "-"),
         ("topology", "2", "-"),
@@ -409,9 +414,9 @@ def test_every_told_part_of_a_header_is_compared() -> None:
         ("interleaved.setting", "", "-"),
     ]
     values = ("x" * 60, "x" * 61, ["a"], Path("p"))
-    shown = [each.new for value in values for each in differences({}, {"collbench": value})]
+    shown = [difference.new for value in values for difference in differences({}, {"collbench": value})]
     assert shown == ["x" * 60, "x" * 57 + "...", '["a"]', '"p"']
-    assert [each.name for each in differences({}, {"topology": {"\x1b": 1}})] != ["topology.\x1b"]
+    assert [difference.name for difference in differences({}, {"topology": {"\x1b": 1}})] != ["topology.\x1b"]
     assert list(differences({"topology": {}}, {})) == list(differences({}, {})) == []
 
 

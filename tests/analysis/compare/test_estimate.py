@@ -84,7 +84,7 @@ def test_rounds_are_paired_and_what_is_left_in_them_is_resampled() -> None:
     ]
     expected, blocks = 0.0, 0
     for stream, half in enumerate(rounds):
-        drawn, some = log_medians(np.concatenate([each / np.median(each) for each in half]), stream)
+        drawn, some = log_medians(np.concatenate([stretch / np.median(stretch) for stretch in half]), stream)
         low, high = quantiles(drawn)
         expected += ((high - low) / 3.92) ** 2 * 225 / 222
         blocks += some
@@ -113,9 +113,9 @@ def test_rows_share_how_many_times_more_rounds_differ_than_samples_explain() -> 
     """Three quarters of the rows do so by no more than five times, which is taken for all: 1, 3 and 5 times, and 6."""
     usual = _usual(2)
     rows = [rounds_that_differ(times * 1e-4 * usual) for times in (5, 1, 6, 3, 2)]
-    assert [each.error for each in pooled(rows)] == pytest.approx([math.sqrt(5e-4)] * 5)
+    assert [estimate.error for estimate in pooled(rows)] == pytest.approx([math.sqrt(5e-4)] * 5)
     calm = [rounds_that_differ(times * 1e-4 * usual) for times in (0.5, 0.2, 0.1)]
-    assert [each.error for each in pooled(calm)] == pytest.approx([1e-2] * 3)  # never less than samples say
+    assert [estimate.error for estimate in pooled(calm)] == pytest.approx([1e-2] * 3)  # never less than samples say
 
 
 def test_a_row_that_is_far_rougher_than_the_others_keeps_its_own_error() -> None:
@@ -130,8 +130,8 @@ def test_a_row_that_is_far_rougher_than_the_others_keeps_its_own_error() -> None
 def test_degrees_of_freedom_are_those_of_all_rounds_or_of_the_samples() -> None:
     """Whichever are fewer: 3 rows of 2 rounds are 3."""
     row = rounds_that_differ(1e-4)
-    assert [each.freedom for each in pooled([row, row, replace(row, freedom=2)])] == [3, 3, 2]
-    assert [(each.log, each.below) for each in pooled([row])] == [(row.centre, pooled([row])[0].above)]
+    assert [estimate.freedom for estimate in pooled([row, row, replace(row, freedom=2)])] == [3, 3, 2]
+    assert [(estimate.log, estimate.below) for estimate in pooled([row])] == [(row.centre, pooled([row])[0].above)]
 
 
 def test_rounds_of_one_sample_are_known_from_each_other_only() -> None:
@@ -145,7 +145,7 @@ def test_rounds_of_one_sample_are_known_from_each_other_only() -> None:
 def test_one_row_with_rounds_that_differ_is_not_trusted_for_its_many_samples() -> None:
     """Three rounds that disagree by a tenth say nothing of 5 %, whatever their samples say."""
     base = [1.0 + 0.001 * step for step in range(60)]
-    new = [each * factor for each, factor in zip(base, [0.95] * 20 + [1.05] * 20 + [1.15] * 20, strict=True)]
+    new = [seconds * factor for seconds, factor in zip(base, [0.95] * 20 + [1.05] * 20 + [1.15] * 20, strict=True)]
     (estimate,) = pooled([paired(base, new, ((20,) * 3, (20,) * 3))])
     low, high = estimate.interval(0.95)
     assert low < 0.95

@@ -113,7 +113,7 @@ def test_a_run_of_the_same_rows_with_another_header_is_no_copy() -> None:
         found = compare(one, other)
         assert not found.remarks
         assert found.rows[0].ratio == pytest.approx(other.results[0].typical / 1e-6)  # type: ignore[union-attr]
-        assert [(each.name, each.base, each.new) for each in found.differences] == []
+        assert [(difference.name, difference.base, difference.new) for difference in found.differences] == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_log_is_compared_by_its_own_statistic(statistics: tuple[str | None, st
         else Reported(case(), "mpi", "cpu", seconds, statistic)
         for statistic, seconds in zip(statistics, (1e-6, 2e-6), strict=True)
     )
-    (row,) = compare(*(Run(Path("r"), Header(), (each,), True) for each in (base, new))).rows
+    (row,) = compare(*(Run(Path("r"), Header(), (result,), True) for result in (base, new))).rows
     assert row.ratio == pytest.approx(ratio)
     assert row.remark.startswith(words)
     assert row.verdict is Verdict.UNKNOWN

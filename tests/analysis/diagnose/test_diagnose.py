@@ -34,7 +34,10 @@ def measured_on(system: System, sizes: Sequence[int] = SIZES, times: float = 1.0
     wobble = [1.0, 1.03, 0.98, 1.01, 0.97]
     found = curve(system, cases)
     return rows_of(
-        [(each.case.nbytes, times * each.seconds * wobble[place % 5]) for place, each in enumerate(found)],
+        [
+            (expectation.case.nbytes, times * expectation.seconds * wobble[place % 5])
+            for place, expectation in enumerate(found)
+        ],
         ranks=system.ranks,
     )
 
@@ -49,8 +52,8 @@ def network(system: System, **changes: object) -> System:
 def test_a_machine_that_is_as_modelled_is_as_expected(name: str) -> None:
     """On one node and, where there is a network, on four."""
     system = files.load(name)
-    for each in (system, system.of(4)) if system.nics else (system,):
-        found = diagnose(measured_on(each), each, QUIET)
+    for part in (system, system.of(4)) if system.nics else (system,):
+        found = diagnose(measured_on(part), part, QUIET)
         assert (found.verdict, found.reasons) == (Health.AS_EXPECTED, ())
 
 
@@ -72,7 +75,7 @@ DEGRADED: list[tuple[str, System, Callable[[System], System]]] = [
 
 
 @pytest.mark.parametrize(
-    ("reason", "system", "change"), DEGRADED, ids=lambda each: each if isinstance(each, str) else ""
+    ("reason", "system", "change"), DEGRADED, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_a_degraded_machine_is_slow_for_the_right_reason(
     reason: str, system: System, change: Callable[[System], System]
@@ -86,7 +89,7 @@ def test_a_degraded_machine_is_slow_for_the_right_reason(
 
 def test_a_constant_more_is_bound_by_launches() -> None:
     """A hundred microseconds on every message: large ones are right."""
-    rows = [replace(each, seconds=(each.typical + 100e-6,)) for each in measured_on(H100)]
+    rows = [replace(row, seconds=(row.typical + 100e-6,)) for row in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
     assert found.verdict is Health.SLOW
     assert "constant time more" in found.reasons[0].hypothesis.name
@@ -98,7 +101,9 @@ def test_times_that_scatter_are_a_busy_gpu() -> None:
     start = healthy[0].seconds
 
     def slowed(factors: Sequence[float]) -> list[Measurement]:
-        times = [start + factors[i % len(factors)] * (each.seconds - start) for i, each in enumerate(healthy)]
+        times = [
+            start + factors[i % len(factors)] * (expectation.seconds - start) for i, expectation in enumerate(healthy)
+        ]
         return rows_of(list(zip(SIZES, times, strict=True)))
 
     busy = diagnose(slowed([3, 4.5, 2, 3.2, 2.5, 5]), H100, QUIET)
@@ -177,7 +182,7 @@ def test_busbw_above_the_line_is_explained() -> None:
 def test_between_nodes_the_line_is_the_cards() -> None:
     """A ring of two nodes sends the bus factor through a node's cards, a tree less."""
     (expected,) = curve(H100.of(2), [case(nbytes=2**34, ranks=16)])
-    ring, tree = (traffic(H100.of(2), replace(expected, algorithm=each)) for each in ("ring", "tree"))
+    ring, tree = (traffic(H100.of(2), replace(expected, algorithm=algorithm)) for algorithm in ("ring", "tree"))
     assert (ring.line, ring.where) == (400e9, "a node's network cards")
     assert ring.per_byte == pytest.approx(1.875)
     assert tree.per_byte == pytest.approx(1.0)
@@ -204,7 +209,7 @@ def sorted_out() -> dict[str, dict[str, Diagnosis]]:
 
 def slow(found: dict[str, Diagnosis]) -> list[str]:
     """Names of those that are called slow."""
-    return [name for name, each in found.items() if each.verdict is Health.SLOW]
+    return [name for name, finding in found.items() if finding.verdict is Health.SLOW]
 
 
 def test_published_sweeps_that_are_degraded_are_slow(sorted_out: dict[str, dict[str, Diagnosis]]) -> None:

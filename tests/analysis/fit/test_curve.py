@@ -64,7 +64,7 @@ def test_a_size_that_was_left_out_is_covered_at_the_rate() -> None:
 def test_one_spoiled_size_does_not_decide() -> None:
     """A size ten times too slow moves latency and rate by less than a tenth."""
     every = samples(1, 10e-6, 20e-9, 5e-12, noise=0.01)
-    every[6] = [10 * each for each in every[6]]
+    every[6] = [10 * seconds for seconds in every[6]]
     found = fit(SIZES, every)
     assert found.latency == pytest.approx(10e-6, rel=0.1)
     assert found.rate == pytest.approx(2e11, rel=0.1)

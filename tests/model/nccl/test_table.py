@@ -169,7 +169,7 @@ def test_an_estimate_is_the_same_alone_and_in_an_array() -> None:
     """Scalars in, floats out."""
     for option in options(DGX_H100.of(4), "allreduce"):
         alone = [option.seconds(float(nbytes)) for nbytes in DOUBLINGS]
-        assert all(isinstance(each, float) for each in alone)
+        assert all(isinstance(value, float) for value in alone)
         np.testing.assert_array_equal(option.seconds(DOUBLINGS), alone)
 
 

@@ -36,13 +36,15 @@ def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes(
     system = files.load(name).of(nodes)
     wanted = cases(collective, system.ranks)
     before, after = curve(system, wanted), network_curve(system, wanted, what_ifs=what_ifs)
-    factors = [network_effect(system, collective, each.algorithm, what_ifs).factor for each in before]
+    factors = [network_effect(system, collective, guess.algorithm, what_ifs).factor for guess in before]
     assert min(factors) < 1
     ratios = [slow.seconds / fast.seconds for fast, slow in zip(before, after, strict=True)]
     assert all(0.999999 <= ratio <= 1.000001 / min(factors) for ratio in ratios)
     assert ratios[-1] > 1.01
     assert all(small.seconds <= large.seconds * (1 + 1e-9) for small, large in pairwise(after))
-    assert [(each.algorithm, each.protocol) for each in after] == [(each.algorithm, each.protocol) for each in before]
+    assert [(guess.algorithm, guess.protocol) for guess in after] == [
+        (guess.algorithm, guess.protocol) for guess in before
+    ]
     for fast, slow in zip(before, after, strict=True):
         assert slow.low / slow.seconds == pytest.approx(fast.low / fast.seconds)
 
@@ -60,6 +62,6 @@ def test_a_size_is_predicted_alike_alone_and_among_others() -> None:
 def test_a_network_is_noted_where_it_slows() -> None:
     """With what the NICs keep."""
     system = files.load("dgx-h100").of(64)
-    each = network_curve(system, [case(nbytes=2**30, ranks=512)], what_ifs=("oversubscription=4",))[0]
-    share = network_effect(system, "allreduce", each.algorithm, ("oversubscription=4",)).factor
-    assert str(each.note) == f"NICs at {share:.0%}"
+    guess = network_curve(system, [case(nbytes=2**30, ranks=512)], what_ifs=("oversubscription=4",))[0]
+    share = network_effect(system, "allreduce", guess.algorithm, ("oversubscription=4",)).factor
+    assert str(guess.note) == f"NICs at {share:.0%}"

@@ -2,7 +2,7 @@
 
 from collbench.implementations import implementations
 
-ONE_PROCESS = ("ring-events", *(name for name, each in implementations().items() if each.multicast))
+ONE_PROCESS = ("ring-events", *(name for name, way in implementations().items() if way.multicast))
 ON_GPU = [
     implementation
     for implementation in implementations().values()

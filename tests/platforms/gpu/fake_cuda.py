@@ -346,7 +346,7 @@ class Graph:
         order = self._machine.order or (lambda stream: -stream.ptr)
         left, done = list(self._nodes), set()
         while left:
-            node = min((each for each in left if each.before <= done), key=lambda each: order(each.stream))
+            node = min((ready for ready in left if ready.before <= done), key=lambda ready: order(ready.stream))
             node.run()
             left.remove(node)
             done.add(node)

@@ -108,7 +108,7 @@ class Library:
     def expect_multicast(self, world: Any, inputs: int, results: int) -> None:
         """The two addresses are multicast, and behind them are the buffers of the ranks, a device each."""
         for multicast, own in ((inputs, world["send"]), (results, world["receive"])):
-            start = max(each for each in self.mapped if each <= multicast)
+            start = max(begin for begin in self.mapped if begin <= multicast)
             assert isinstance(self.handles[self.mapped[start]], Team)
             for rank in range(int(world["ranks"])):
                 assert self.behind(multicast, rank) == self.behind(int(own[rank]), rank)
@@ -189,11 +189,11 @@ class Library:
     def _cuMemSetAccess(self, ptr: Any, size: Any, desc: Any, count: Any) -> None:
         what = self.handles[self.mapped[ptr.value]]
         assert count.value == len(desc._obj)
-        assert all((each.location.type, each.flags) == (1, 3) for each in desc._obj)
+        assert all((grant.location.type, grant.flags) == (1, 3) for grant in desc._obj)
         if isinstance(what, Part):
             _mapping(ptr.value, size.value, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, what.file)
             self.machine.blocks[ptr.value] = what.device, view(ptr.value, size.value)
-            self.machine.access[ptr.value] = {each.location.id for each in desc._obj}
+            self.machine.access[ptr.value] = {grant.location.id for grant in desc._obj}
             view(ptr.value, size.value)[:] = 0xEE
 
     def _cuMulticastCreate(self, mcHandle: Any, prop: Any) -> None:

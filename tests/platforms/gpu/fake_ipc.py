@@ -76,7 +76,11 @@ class SharedMemory:
         os.close(gone.handle[1])
 
     def handle(self, address: int) -> bytes:
-        owner = next(each for each in self.allocated.values() if each.address <= address < each.address + each.nbytes)
+        owner = next(
+            allocation
+            for allocation in self.allocated.values()
+            if allocation.address <= address < allocation.address + allocation.nbytes
+        )
         return HANDLE.pack(*owner.handle).ljust(64, b"\0")
 
     def open(self, handle: bytes) -> tuple[int, int, np.ndarray[Any, Any]]:

@@ -274,7 +274,7 @@ def _array(call: Call, address: int, first: int = 0) -> Array:
 def _reduced(calls: list[Call], first: int = 0) -> Array:
     datatype = DATATYPES[ELEMENTS[calls[0].element]]
     numbers = np.array([_wide(datatype, _array(call, call.sent, first)) for call in calls])
-    (name,) = (each.name for each in REDUCTIONS.values() if each.code == calls[0].op)
+    (name,) = (reduction.name for reduction in REDUCTIONS.values() if reduction.code == calls[0].op)
     if name == "avg":
         total = np.sum(numbers, axis=0)
         return datatype.encode(total / len(calls) if datatype.kind == "float" else total // len(calls))

@@ -195,12 +195,18 @@ class Reader:
     def _function(self, node: ast.FunctionDef, names: dict[str, Thing]) -> None:
         self._values(node.decorator_list, names)
         arguments = node.args
-        for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
-            if each is None:
+        for argument in [
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ]:
+            if argument is None:
                 continue
-            names.pop(each.arg, None)
-            if each.annotation and "Any" in _words(each.annotation):
-                self._annotated(node, each.arg, f"{node.name}.{each.arg}")
+            names.pop(argument.arg, None)
+            if argument.annotation and "Any" in _words(argument.annotation):
+                self._annotated(node, argument.arg, f"{node.name}.{argument.arg}")
         if node.returns and "Any" in _words(node.returns):
             self._annotated(node, f"{node.name}()")
         self._values([default for default in (*arguments.defaults, *arguments.kw_defaults) if default], names)
@@ -216,8 +222,8 @@ class Reader:
 
     def _bind(self, target: ast.expr, value: ast.expr, names: dict[str, Thing]) -> None:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            for each, part in zip(target.elts, value.elts, strict=True):
-                self._bind(each, part, names)
+            for bound, part in zip(target.elts, value.elts, strict=True):
+                self._bind(bound, part, names)
         else:
             self._bind_to(target, self._value(value, names), names)
 

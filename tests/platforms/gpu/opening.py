@@ -61,7 +61,7 @@ def sweep(**changes: Any) -> Sweep:
         "dtypes": (DATATYPES["float"],),
         "redops": (REDUCTIONS["sum"],),
         "ranks": 2,
-        "implementations": tuple(each.name for each in ON_GPU),
+        "implementations": tuple(way.name for way in ON_GPU),
     }
     return Sweep(**fields | changes)  # type: ignore[arg-type]
 

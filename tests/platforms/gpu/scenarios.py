@@ -71,7 +71,7 @@ def wanted(traced: bool = False) -> tuple[Any, ...]:
         (DATATYPES["float"],),
         (REDUCTIONS["sum"],),
         RANKS,
-        tuple(each.name for each in ON_GPU),
+        tuple(way.name for way in ON_GPU),
         sampling=Sampling(traced=traced),
     )
     return sweep, Layout.of(sweep, needs(sweep.implementations, RANKS, "gpu"))
@@ -112,9 +112,9 @@ def every_case() -> Any:
     sizes = (SIZES[0], SIZES[-1]) if RANKS == 2 else SIZES[1:2]
     with opened() as platform:
         found = {
-            f"{each.name} {name} {nbytes}": outcome(platform, each.name, a_case(name, nbytes))
-            for each in ON_GPU
-            for name in each.collectives
+            f"{way.name} {name} {nbytes}": outcome(platform, way.name, a_case(name, nbytes))
+            for way in ON_GPU
+            for name in way.collectives
             for nbytes in sizes
         }
         return {"found": found, "note": str(platform.note), "local": list(platform.local)}
@@ -123,7 +123,7 @@ def every_case() -> Any:
 @scenario
 def all_on_one_gpu() -> Any:
     with opened(devices=1) as platform:
-        found = {each.name: outcome(platform, each.name, a_case()) for each in ON_GPU}
+        found = {way.name: outcome(platform, way.name, a_case()) for way in ON_GPU}
         blocks = platform.blocks(64)
     left = [*platform.machine.blocks, *platform.machine.shared.opened, *platform.machine.shared.allocated]
     return {"found": found, "note": str(platform.note), "left": left, "blocks": blocks}
@@ -134,7 +134,7 @@ def other_types_and_places() -> Any:
     half = {"dtype": DATATYPES["bfloat16"], "redop": REDUCTIONS["avg"]}
     last = {"root": RANKS - 1, "in_place": True}
     with opened() as platform:
-        found = {each.name: outcome(platform, each.name, a_case(**half)) for each in ON_GPU}
+        found = {way.name: outcome(platform, way.name, a_case(**half)) for way in ON_GPU}
         for name in ("reduce", "gather", "scatter"):
             found[name] = outcome(platform, "nccl", a_case(name, 1200, **last))
     return found
@@ -146,7 +146,7 @@ def the_runner() -> Any:
         results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=3, region=1e-3)))
         others = [implementations()[name] for name in ONE_PROCESS]
         refused = list(measure(a_case(), others, platform, Sampling(iters=1)))
-    assert all(isinstance(each, Skipped) and "process" in each.reason for each in refused), refused
+    assert all(isinstance(one, Skipped) and "process" in one.reason for one in refused), refused
     assert all(isinstance(result, Measurement) for result in results), results
     return [(result.implementation, result.launches, result.seconds, str(result.mismatch)) for result in results]
 
@@ -264,7 +264,7 @@ def an_nccl_that_cannot_share_gpus() -> Any:
 @scenario
 def two_nodes() -> Any:
     with opened(devices=1, node=f"node{RANK * 2 // RANKS}") as platform:
-        found = {each.name: outcome(platform, each.name, a_case()) for each in ON_GPU}
+        found = {way.name: outcome(platform, way.name, a_case()) for way in ON_GPU}
         return {"found": found, "topology": platform.topology(), "note": str(platform.note)}
 
 
@@ -335,10 +335,10 @@ def one_waits_in_vain() -> Any:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for each in SCENARIOS:
-        if sys.argv[2:] and each.__name__ not in sys.argv[2:]:
+    for play in SCENARIOS:
+        if sys.argv[2:] and play.__name__ not in sys.argv[2:]:
             continue
-        (folder / f"{each.__name__}-{RANK}.json").write_text(json.dumps(each()))
+        (folder / f"{play.__name__}-{RANK}.json").write_text(json.dumps(play()))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def refusal(error: Exception) -> str:
     return line
 
 
-@pytest.mark.parametrize(("error", "reason", "cure"), SAID, ids=[type(each).__name__ for each, *_ in SAID])
+@pytest.mark.parametrize(("error", "reason", "cure"), SAID, ids=[type(raised).__name__ for raised, *_ in SAID])
 def test_what_keeps_a_kernel_from_its_gpu_is_said_in_one_line(error: Exception, reason: str, cure: str) -> None:
     line = refusal(error)
     assert reason in line

@@ -147,7 +147,7 @@ def all_right(platform: Any, case: Case, prepared: Prepared) -> bool:
         platform._queues[rank].fetch(platform.address(Region.SEND, rank), np.zeros(case.block, np.uint32))
         for rank in platform.local
     ]
-    return all(np.array_equal(each, case.expected(0, 1)[0][1]) for each in kept)
+    return all(np.array_equal(result, case.expected(0, 1)[0][1]) for result in kept)
 
 
 @FORMS

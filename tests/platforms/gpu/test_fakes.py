@@ -51,10 +51,13 @@ def signature(real: Any) -> Parameters:
     except ValueError:
         return documented(real.__doc__ or "")
     star = {inspect.Parameter.KEYWORD_ONLY: "*"}
-    named = [each for each in found if each.name != "self"]
+    named = [row for row in found if row.name != "self"]
     return [
-        (star.get(each.kind, "") + each.name, "" if each.default is each.empty else repr(each.default))
-        for each in named
+        (
+            star.get(parameter.kind, "") + parameter.name,
+            "" if parameter.default is parameter.empty else repr(parameter.default),
+        )
+        for parameter in named
     ]
 
 
@@ -73,9 +76,9 @@ def documented(text: str) -> Parameters:
 
 def expect_the_same(name: str, mine: Parameters, theirs: Parameters, constants: Any = None) -> None:
     """Parameters that are left out are the last ones, or have names, and have defaults; a default is the same value."""
-    by_place = [each for each, _ in mine if not each.startswith("*")]
-    assert by_place == [each for each, _ in theirs[: len(by_place)]], name
-    real, own = ({each.lstrip("*"): default for each, default in found} for found in (theirs, mine))
+    by_place = [word for word, _ in mine if not word.startswith("*")]
+    assert by_place == [word for word, _ in theirs[: len(by_place)]], name
+    real, own = ({word.lstrip("*"): default for word, default in found} for found in (theirs, mine))
     assert own.keys() <= real.keys(), name
     assert all(default for parameter, default in real.items() if parameter not in own), name
     for parameter, default in own.items():
@@ -149,7 +152,7 @@ def test_errors_have_the_types_and_words_of_the_real_ones() -> None:
         (CUDADriverError, real.driver.CUDADriverError),
         (fake_errors.CompileException, real.compiler.CompileException),
     ):
-        assert [each.__name__ for each in mine.__mro__] == [each.__name__ for each in theirs.__mro__]
+        assert [ancestor.__name__ for ancestor in mine.__mro__] == [ancestor.__name__ for ancestor in theirs.__mro__]
     told = real_names.nccl()
     assert [words.partition(":")[0] for words in told["errors"]] == [*NAMES]
     assert told["base"] == "RuntimeError"
@@ -286,7 +289,7 @@ def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(mach
     for other in events[1:]:
         with refused(BAD_HANDLE):
             cuda.get_elapsed_time(events[0], other)
-    machine.order = lambda each: each.ptr  # nothing runs until the host waits
+    machine.order = lambda queue: queue.ptr  # nothing runs until the host waits
     events[2].record(stream)
     with refused(NOT_READY):
         cuda.get_elapsed_time(events[0], events[2])

@@ -140,7 +140,7 @@ def test_where_there_is_no_switch_it_is_skipped_with_the_reason(
 def test_a_sweep_skips_it_without_a_switch_and_measures_the_others(without: set[int], kind: type, opened: Open) -> None:
     platform, ways = opened(2, 2, without_multicast=without), [implementations()[name] for name in ("nvls", "two-shot")]
     sampling = Sampling(iters=3, region=0.0)
-    found = {each.implementation: each for each in measure(a_case(2, 1000), ways, platform, sampling)}
+    found = {result.implementation: result for result in measure(a_case(2, 1000), ways, platform, sampling)}
     assert isinstance(found["nvls"], kind)
     assert isinstance(found["two-shot"], Measurement)
     if isinstance(found["nvls"], Skipped):

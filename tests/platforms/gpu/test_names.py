@@ -61,7 +61,7 @@ def test_the_tables_of_what_is_read_hold_nothing_that_is_not_used(modules: dict[
     for word in OPAQUE:
         assert re.search(rf"\b{re.split(r'[.()]', word)[0]}\b", everything), word
     paths = {path.split("()")[0].removesuffix("[]") for path in RESULTS}
-    assert {path for path in paths if not any(f"{each}.".startswith(f"{path}.") for each in followed)} == set()
+    assert {path for path in paths if not any(f"{prefix}.".startswith(f"{path}.") for prefix in followed)} == set()
     assert all(f"def {name}(" in everything for name in BY_NAME if name != "getattr")
 
 

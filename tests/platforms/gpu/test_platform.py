@@ -28,7 +28,7 @@ ARITHMETIC = [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")]
 
 
 @pytest.mark.parametrize(("devices", "ranks"), PLACES)
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
 def test_every_implementation_gives_every_rank_what_the_definition_says(
     implementation: Implementation, devices: int, ranks: int, opened: Open
 ) -> None:
@@ -44,7 +44,7 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(
 
 
 @pytest.mark.parametrize(("dtype", "redop"), ARITHMETIC)
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
 def test_every_implementation_reduces_in_place(
     implementation: Implementation, dtype: str, redop: str, opened: Open
 ) -> None:
@@ -61,7 +61,9 @@ def test_every_implementation_reduces_in_place(
             assert platform.check(case, 1) is None
 
 
-@pytest.mark.parametrize("name", [name for name, each in COLLECTIVES.items() if each.in_place and name != "alltoall"])
+@pytest.mark.parametrize(
+    "name", [name for name, collective in COLLECTIVES.items() if collective.in_place and name != "alltoall"]
+)
 @pytest.mark.parametrize("root", [0, 2])
 def test_nccl_carries_out_every_collective_in_place_and_with_any_root(name: str, root: int, opened: Open) -> None:
     platform = opened(Machine(1), ranks=3, in_place=True)
@@ -80,7 +82,7 @@ def test_nccl_has_no_alltoall_in_place() -> None:
 def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None:
     platform = opened(Machine(1), ranks=2)
     results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=3, region=0.0)))
-    assert {result.implementation for result in results} == {each.name for each in ON_GPU}
+    assert {result.implementation for result in results} == {way.name for way in ON_GPU}
     for result in results:
         assert isinstance(result, Measurement)
         assert result.mismatch is None
@@ -110,7 +112,7 @@ def test_auto_takes_the_next_best_where_kernels_cannot_use_a_peers_memory(opened
     assert platform.check(case, 1) is None
 
 
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
 def test_graphs_are_for_what_the_host_does_not_drive(implementation: Implementation, opened: Open) -> None:
     machine = Machine(2)
     platform = opened(machine, ranks=2)
@@ -134,7 +136,7 @@ def test_nccl_connects_its_ranks_before_anything_is_captured(opened: Open) -> No
     assert platform.check(a_case(), 1) is None, "one operation was carried out"
 
 
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
 def test_without_graphs_nothing_is_captured(implementation: Implementation, opened: Open) -> None:
     machine = Machine(2)
     platform = opened(machine, ranks=2, sampling=Sampling(graph=False))
@@ -417,7 +419,7 @@ def test_the_speed_targets_are_printed_with_their_bounds(opened: Open) -> None:
     assert "nvls at 64 KiB: skipped: a switch adds what is on two GPUs or more, and the ranks are on one" in lines
 
 
-@pytest.mark.parametrize("implementation", [each for each in ON_GPU if not each.library], ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", [way for way in ON_GPU if not way.library], ids=lambda record: record.name)
 def test_what_is_checked_on_a_gpu_about_logs_holds_here_too(implementation: Implementation, opened: Open) -> None:
     platform = opened(Machine(1), ranks=2, sizes=(LARGE,), sampling=Sampling(traced=True))
     a_log_of_every_rank(platform, implementation, least=0)  # threads that are made for a launch take most of it
@@ -427,20 +429,22 @@ def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
     """Kernels share windows, so all that a device is given to run goes through one stream, whoever enqueues it."""
     platform = opened(Machine(2), ranks=4)
     case = a_case(ranks=4)
-    ways = [each for each in ON_GPU if not each.library]
+    ways = [one for one in ON_GPU if not one.library]
     prepared = [
-        each for each in (prepare(way, case, platform) for way in ways) if not (each.host_driven or each.one_graph)
+        operation
+        for operation in (prepare(way, case, platform) for way in ways)
+        if not (operation.host_driven or operation.one_graph)
     ]
     platform.fill(case, 1)
     for launches in (1, 3, 2):  # nothing waits in between
-        for each in prepared:
-            each.launch(launches)
+        for operation in prepared:
+            operation.launch(launches)
     platform.synchronize()
     assert platform.check(case, 1) is None
     used = [queue for queue in platform._queues.values() if queue.used]
-    for each in prepared:
+    for operation in prepared:
         platform._stopwatch._forget()
-        each.launch(1)
+        operation.launch(1)
         assert [queue for queue in platform._queues.values() if queue.used] == used[: len(platform._places.devices)]
     platform.synchronize()
 

@@ -168,7 +168,9 @@ def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypa
 def test_every_command_that_takes_auto_is_tried() -> None:
     """A new one needs its line below."""
     commands = [(name, cli.group.get_command(None, name)) for name in cli.group.list_commands(None)]  # type: ignore[arg-type]
-    options = {(name, option.name, str(option.default)) for name, each in commands if each for option in each.params}
+    options = {
+        (name, option.name, str(option.default)) for name, command in commands if command for option in command.params
+    }
     assert {name for name, option, default in options if (option, default) == ("on", "auto")} == set(QUICK)
 
 

@@ -27,7 +27,7 @@ from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_ipc import build_driver
 from tests.platforms.gpu.fake_simulate import build_extension
 
-ON_GPU = [each.name for each in among_processes.ON_GPU]
+ON_GPU = [way.name for way in among_processes.ON_GPU]
 LADDER = [name for name in ON_GPU if not implementations()[name].library]
 OF_FOUR = ("every_case", "all_on_one_gpu", "stores_of_one_are_lost", "two_nodes", "one_waits_in_vain")
 SECONDS = 60  # for all scenarios together, where a dozen do
@@ -73,20 +73,20 @@ def said(request: pytest.FixtureRequest) -> Said:
 
 def same(everyone: list[Any]) -> Any:
     """What all processes say alike."""
-    assert all(each == everyone[0] for each in everyone), everyone
+    assert all(report == everyone[0] for report in everyone), everyone
     return everyone[0]
 
 
 def test_every_implementation_gives_every_rank_what_the_definition_says(said: Said) -> None:
     everyone = said("every_case")
-    found = same([each["found"] for each in everyone])
+    found = same([report["found"] for report in everyone])
     assert {words.split()[0] for words in found} == set(ON_GPU)
     assert len(found) == (2 if len(everyone) == 2 else 1) * sum(
         len(implementations()[name].collectives) for name in ON_GPU
     )
     assert {words: what for words, what in found.items() if what != "right"} == {}
-    assert [each["local"] for each in everyone] == [[rank] for rank in range(len(everyone))]
-    assert same([each["note"] for each in everyone]) == ("4 processes share 2 GPUs" if len(everyone) == 4 else "")
+    assert [report["local"] for report in everyone] == [[rank] for rank in range(len(everyone))]
+    assert same([report["note"] for report in everyone]) == ("4 processes share 2 GPUs" if len(everyone) == 4 else "")
 
 
 def test_processes_share_one_gpu_and_say_so(said: Said) -> None:

@@ -30,7 +30,7 @@ MOST = 5000  # elements: several laps of nothing, but packs, tails and empty chu
 
 CALLS = st.lists(
     st.tuples(
-        st.sampled_from([(each, name) for each in LADDER for name in each.collectives]),
+        st.sampled_from([(rung, name) for rung in LADDER for name in rung.collectives]),
         st.integers(1, MOST),
         st.sampled_from(ARITHMETIC),
         st.booleans(),
@@ -47,7 +47,7 @@ def platform(request: pytest.FixtureRequest) -> Iterator[Any]:
     patch = pytest.MonkeyPatch()
     machine = Machine(1, multiprocessors=8)
     patch.setattr(gpu, "load_cupy", machine.cupy)
-    names = tuple(each.name for each in LADDER)
+    names = tuple(rung.name for rung in LADDER)
     wanted = Sweep(
         tuple(COLLECTIVES.values()), (MOST * 8 * 4,), (DATATYPES["int64"],), (REDUCTIONS["sum"],), request.param, names
     )

@@ -130,7 +130,7 @@ def test_one_rank_is_not_simulated(extension: Path, opened: Open) -> None:
     assert not any(simulation.groups)
 
 
-@pytest.mark.parametrize("answer", [{"status": 3}, *({"expects": each} for each in (-1.0, 0.0, nan, inf))])
+@pytest.mark.parametrize("answer", [{"status": 3}, *({"expects": value} for value in (-1.0, 0.0, nan, inf))])
 def test_an_nccl_that_cannot_say_is_measured_all_the_same(
     answer: dict[str, Any], extension: Path, opened: Open
 ) -> None:
@@ -193,7 +193,7 @@ def _mapped() -> set[str]:
 
 def test_the_structure_is_as_documented() -> None:
     found = {name: getattr(simulate.SimInfo, name) for name, *_ in simulate.SimInfo._fields_}
-    assert {name: (each.offset, each.size) for name, each in found.items()} == FIELDS
+    assert {name: (member.offset, member.size) for name, member in found.items()} == FIELDS
     assert ctypes.sizeof(simulate.SimInfo) == 24
     made = simulate.SimInfo()
     assert (made.size, made.magic, made.version, made.estimatedTime) == (24, 0x74685283, 22203, -1.0)

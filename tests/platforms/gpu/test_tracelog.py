@@ -88,19 +88,19 @@ def test_blocks_that_did_nothing_have_no_track() -> None:
     assert tracelog.tracks({0: np.zeros(4, tracelog.LOG)}) == []
 
 
-def explained(platform: Platform, each: Case, name: str) -> Any:
+def explained(platform: Platform, one: Case, name: str) -> Any:
     """The one result of an implementation."""
-    (result,) = explain(each, [implementations()[name]], platform, TRACED)
+    (result,) = explain(one, [implementations()[name]], platform, TRACED)
     return result
 
 
-@pytest.mark.parametrize("name", [each.name for each in LADDER])
+@pytest.mark.parametrize("name", [rung.name for rung in LADDER])
 def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: str) -> None:
     """Every rank has a track; its spans add up to its sums, and lie within it."""
     machine = Machine(devices=2)
-    each = case(nbytes=20000, ranks=3, dtype=DATATYPES["float"], redop=REDUCTIONS["sum"])
-    platform = opened(machine, ranks=3, sizes=(each.nbytes,), implementations=(name,), sampling=TRACED)
-    result = explained(platform, each, name)
+    one = case(nbytes=20000, ranks=3, dtype=DATATYPES["float"], redop=REDUCTIONS["sum"])
+    platform = opened(machine, ranks=3, sizes=(one.nbytes,), implementations=(name,), sampling=TRACED)
+    result = explained(platform, one, name)
     if isinstance(result, Skipped):
         pytest.fail(f"{name}: {result.reason}")
     assert isinstance(result, Explanation)
@@ -119,11 +119,11 @@ def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: s
 def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:
     """One to start, ranks - 2 that add, one that completes, ranks - 2 that pass on, one that only takes."""
     ranks = 4
-    each = case(nbytes=4096, ranks=ranks)
+    one = case(nbytes=4096, ranks=ranks)
     platform = opened(
-        Machine(devices=1), ranks=ranks, sizes=(each.nbytes,), implementations=("ring-flags",), sampling=TRACED
+        Machine(devices=1), ranks=ranks, sizes=(one.nbytes,), implementations=("ring-flags",), sampling=TRACED
     )
-    result = explained(platform, each, "ring-flags")
+    result = explained(platform, one, "ring-flags")
     for track in result.tracks:
         words = [span.phase for span in track.spans]
         assert words.count(PUBLISHED) == 2 * ranks - 1
@@ -133,11 +133,11 @@ def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:
 
 def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Callable[..., Any]) -> None:
     """One that uses fewer blocks than the one before it shows no blocks of that."""
-    each = case(nbytes=400000, ranks=2)
+    one = case(nbytes=400000, ranks=2)
     names = ("ring-pipelined", "ring-flags")
-    platform = opened(Machine(devices=2), ranks=2, sizes=(each.nbytes,), implementations=names, sampling=TRACED)
-    many, one = explain(each, [implementations()[name] for name in names], platform, TRACED)
+    platform = opened(Machine(devices=2), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
+    many, single = explain(one, [implementations()[name] for name in names], platform, TRACED)
     assert isinstance(many, Explanation)
-    assert isinstance(one, Explanation)
+    assert isinstance(single, Explanation)
     assert len(many.tracks) > 2
-    assert len(one.tracks) == 2
+    assert len(single.tracks) == 2

@@ -19,7 +19,7 @@ from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.opening import ON_GPU, Open, a_case, prepare
 
 IMPATIENT = Sampling(timeout=0.5)
-LADDER = [each for each in ON_GPU if not each.library]
+LADDER = [way for way in ON_GPU if not way.library]
 
 
 def watched_reads(platform: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -141,7 +141,7 @@ def test_a_sample_on_a_gpu_is_long_against_the_start_of_its_graph(opened: Open) 
         (3, 9, {"-DMAX_RANKS=16"}),
     ],
 )
-@pytest.mark.parametrize("implementation", LADDER, ids=lambda each: each.name)
+@pytest.mark.parametrize("implementation", LADDER, ids=lambda record: record.name)
 def test_kernels_are_compiled_for_the_ranks_and_devices_of_the_run(
     implementation: Any, devices: int, ranks: int, expected: set[str], opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,5 +198,5 @@ def test_the_scope_of_one_device_is_for_ranks_of_one_process(
     device: dict[int, int], processes: int, alone: bool
 ) -> None:
     """Processes that share a GPU are two programs, for which nothing promises it."""
-    places = tuple(Place(("node", ""), f"0000:{each:02x}:00.0", "GPU", 64, 2**20) for each in (0, 0)[:processes])
+    places = tuple(Place(("node", ""), f"0000:{bus:02x}:00.0", "GPU", 64, 2**20) for bus in (0, 0)[:processes])
     assert Placement(tuple(device), device, places, processes).one_device == alone
