@@ -82,7 +82,7 @@ class Run:
     blocks: tuple[int, ...] = (1, 2)
     threads: tuple[int, ...] = (1, 2, 3)
     stall: int = 0  # where one thread of one rank stalls for long
-    milliseconds: int = 20  # that it stalls, or ten times the last call if that is more
+    milliseconds: int = 20  # that it stalls at least; it goes on as long as others get on without it
     patience: int = 10_000  # milliseconds without the end of any call until all is given up
 
     def words(self) -> list[str]:
