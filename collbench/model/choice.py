@@ -1,7 +1,7 @@
 """The option that NCCL's own table chooses at every size, and the parts of the equation that follow from it."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,39 +16,28 @@ from collbench.model.schedule import schedule_of
 from collbench.topology.system import System
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chosen:
     """NCCL's choice at each of SIZES."""
 
     options: tuple[Option, ...]
-    which: tuple[int, ...]  # into options
+    which: npt.NDArray[np.intp]  # into options
+    algorithms: tuple[str, ...]
+    protocols: tuple[str, ...]
 
     def spread(self, values: list[float]) -> Floats:
         """The chosen option's value at every one of SIZES, from one value an option."""
-        spread: Floats = np.array(values, np.float64)[self._places]
+        spread: Floats = np.array(values, np.float64)[self.which]
         return spread
-
-    @cached_property
-    def algorithms(self) -> tuple[str, ...]:
-        """At each of SIZES."""
-        return tuple(self.options[index].algorithm for index in self.which)
-
-    @cached_property
-    def protocols(self) -> tuple[str, ...]:
-        """At each of SIZES."""
-        return tuple(self.options[index].protocol for index in self.which)
-
-    @cached_property
-    def _places(self) -> npt.NDArray[np.intp]:
-        return np.array(self.which)
 
 
 @lru_cache(maxsize=256)
 def choose(system: System, collective: str) -> Chosen:
     """The option with the least time by NCCL's own estimate."""
     usable = options(system, collective)
-    estimates = np.stack([option.seconds(SIZES) for option in usable])
-    return Chosen(usable, tuple(int(index) for index in estimates.argmin(axis=0)))
+    which = np.stack([option.seconds(SIZES) for option in usable]).argmin(axis=0)
+    algorithms, protocols = zip(*((usable[index].algorithm, usable[index].protocol) for index in which), strict=True)
+    return Chosen(usable, which, algorithms, protocols)
 
 
 @lru_cache(maxsize=256)

@@ -39,7 +39,7 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     levels = _levels(count)
     logs = np.log(ordered[levels])
     least, most = _halves(below[:, levels], _drawn(blocks, stream))
-    centre = math.log(_median(ordered))
+    centre = math.log(np.median(ordered))
     return centre + ((logs[least] + logs[most]) / 2 - centre) * math.sqrt(blocks / (blocks - 1)), blocks
 
 
@@ -50,7 +50,7 @@ def _halves(below: Floats, drawn: Floats) -> tuple[Places, Places]:
     more on a busy machine.
     """
     blocks, levels = below.shape
-    parts = next((each for each in _PARTS if levels * blocks * DRAWS <= each * _UNTHREADED), DRAWS)
+    parts = next((parts for parts in _PARTS if levels * blocks * DRAWS <= parts * _UNTHREADED), DRAWS)
     counts = below.T @ drawn.reshape(blocks, parts, -1).swapaxes(0, 1)  # (parts, levels, resamples of a part)
     half = counts[:, -1:] / 2
     least, most = (np.add.reduce(fewer, axis=1, dtype=np.int16).ravel() for fewer in (counts < half, counts <= half))
@@ -63,12 +63,6 @@ def _levels(count: int) -> Places:
     return np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
 
 
-def _median(ordered: Floats) -> float:
-    """Of sorted values: the same as NumPy's, which takes ten times as long for so few."""
-    count = len(ordered)
-    return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-
-
 def block_count(samples: Floats) -> int:
     """Into how many blocks the samples are divided."""
     count = len(samples)
@@ -79,7 +73,7 @@ def block_count(samples: Floats) -> int:
 
 def memory(samples: Floats) -> float:
     """For how many samples being above or below the median lasts: 1 if they are independent (autocorrelation time)."""
-    side = np.sign(samples - _median(np.sort(samples)))
+    side = np.sign(samples - np.median(samples))
     power = float(side @ side)
     total = 1.0
     for lag in range(1, len(side) // 4):

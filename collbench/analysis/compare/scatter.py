@@ -13,10 +13,11 @@ import numpy as np
 
 from collbench.analysis.compare.bootstrap import Floats
 from collbench.analysis.compare.estimate import Estimate
+from collbench.stats import percentile
 
 NEAR = 3  # sizes to either side: small messages, large ones and what fits a cache are disturbed by different things
 
-_QUANTILE, _NORMAL, _CAREFUL = 0.75, 1.15, 1.0
+_PERCENT, _NORMAL, _CAREFUL = 75, 1.15, 1.0
 """Scatter is read off three quarters of the sizes, so that the steps of a real change are left out.  Those of normal
 scatter reach 1.15 standard errors; asking for 1.0 overstates the scatter by a seventh, since it is known from few.
 Near a size it is asked for 1.15: of so many windows one would look rough by chance."""
@@ -85,7 +86,7 @@ def _excess(distances: Floats, errors: Floats, reach: float) -> float:
     """
 
     def too_little(square: float) -> bool:
-        return _quantile(distances / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))) > reach
+        return percentile((distances / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))).tolist(), _PERCENT) > reach
 
     if not too_little(0.0):
         return 0.0
@@ -94,12 +95,3 @@ def _excess(distances: Floats, errors: Floats, reach: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if too_little(middle) else (low, middle)
     return math.sqrt(high)
-
-
-def _quantile(values: Floats) -> float:
-    """As NumPy's, which takes ten times as long for so few values; sorts them."""
-    place = _QUANTILE * (len(values) - 1)
-    below = int(place)
-    values.sort()
-    above = min(below + 1, len(values) - 1)
-    return float(values[below] + (place - below) * (values[above] - values[below]))
