@@ -153,3 +153,35 @@ def test_predictions_are_told_of_the_run_that_holds_them() -> None:
         "BASE holds nothing but predictions",
         "NEW holds predictions",
     ]
+
+
+def of(*rows: Measurement, **header: Any) -> Run:
+    return Run(Path("run.jsonl"), Header.from_json(header), rows, True)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 sample, 5 are needed"), (3, "3 samples, 5 are needed")])
+def test_too_few_samples_say_how_many_there_are(count: int, words: str) -> None:
+    """Of the run with fewer."""
+    (row,) = compare(of(measurement(), started="2025"), of(measurement(seconds=(1e-6,) * count), started="2026")).rows
+    assert (row.verdict, row.remark.partition(":")[0]) == (Verdict.UNKNOWN, words)
+
+
+def test_halves_without_samples_enough_are_not_called_paired() -> None:
+    """Nothing is paired there."""
+    half = {"interleaved": {"id": "1", "setting": ""}}
+    one, new = of(measurement(seconds=(1e-6,) * 2), started="1", **half), of(measurement(seconds=(2e-6,) * 2), **half)
+    assert not compare(one, new).remarks
+
+
+def test_a_ratio_needs_bytes_and_times() -> None:
+    """A sample of no time at all, which a coarse clock gives, and an operation on nothing have none."""
+    for row in (measurement(seconds=(0.0, *[1e-6] * 6)), measurement(nbytes=0)):
+        assert not compare(of(row, started="2025"), of(row, started="2026")).rows
+
+
+def test_two_implementations_that_moved_alike_may_be_the_machine_and_one_may_not() -> None:
+    """By the same factor at every size."""
+    alone = against_one({("a", nbytes): 1.5 for nbytes in SIZES})
+    both = against_one({(name, nbytes): 1.5 for name in "ab" for nbytes in SIZES})
+    assert not any("implementations are slower" in remark for remark in alone.remarks)
+    assert any("all 2 implementations are slower (typically 1.50x)" in remark for remark in both.remarks)
