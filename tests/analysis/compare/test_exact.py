@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,29 @@ def test_two_implementations_that_moved_alike_may_be_the_machine_and_one_may_not
     both = against_one({(name, nbytes): 1.5 for name in "ab" for nbytes in SIZES})
     assert not any("implementations are slower" in remark for remark in alone.remarks)
     assert any("all 2 implementations are slower (typically 1.50x)" in remark for remark in both.remarks)
+
+
+def test_halves_of_two_interleaved_runs_are_no_pair() -> None:
+    """However alike their rounds: what happened between the runs does not cancel."""
+    row = replace(measurement(seconds=(1e-6,) * 12), rounds=(6, 6))
+    for names in (("1", "2"), ("1", ""), ("", "")):
+        one, new = (of(row, started=str(at), interleaved={"id": name}) for at, name in enumerate(names))
+        assert not any("rounds are paired" in remark for remark in compare(one, new).remarks), names
+    one, new = (of(row, started=str(at), interleaved={"id": "1"}) for at in range(2))
+    assert any("rounds are paired" in remark for remark in compare(one, new).remarks)
+
+
+def test_a_copy_is_equal_without_doubt() -> None:
+    """The same rows under the same header."""
+    run = of(measurement(), started="2026")
+    (row,) = compare(run, run).rows
+    assert (row.ratio, row.interval, row.verdict) == (1.0, (1.0, 1.0), Verdict.SAME)
+
+
+def test_two_logs_of_means_are_told_from_a_log_and_samples() -> None:
+    """Nothing is made of the samples of another run where there are none."""
+    log = Reported(case(), "mpi", "gpu", 1e-6, "mean of 20 operations")
+    for other, told in ((log, False), (replace(log, samples=(1e-6,) * 7), True)):
+        one, new = (Run(Path("r"), Header.from_json({"started": str(row)}), (row,), True) for row in (log, other))
+        (row,) = compare(one, replace(new, header=Header.from_json({"started": "later"}))).rows
+        assert ("; compared with the mean of the other run's samples" in row.remark) is told
