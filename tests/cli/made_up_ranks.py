@@ -6,29 +6,20 @@ disturbed now and then.  SLOW=1.1 in their environment makes ring-flags take 1.1
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
 import pytest
 
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling
 from collbench.measure import ab, session
-from collbench.measure.greeting import Greeting
+from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement, Result
-from collbench.runs.environment import UNCHANGED, Setting
 
 
-@dataclass
-class MadeUpRanks:
-    """What a Supervisor offers."""
+class MadeUpRanks(Supervisor):
+    """A supervisor that starts nothing."""
 
-    platform: str
-    sweep: Sweep
-    setting: Setting = UNCHANGED
-    named: tuple[str, ...] = ()
-    pinned: bool = False
-    greeting: Greeting = field(default_factory=Greeting)
     noise: ClassVar[np.random.Generator]
     passed: ClassVar[int]  # cases or rounds, of all ranks of a test
 
@@ -37,12 +28,8 @@ class MadeUpRanks:
 
     def __exit__(self, *exception: object) -> None: ...
 
-    def run(self) -> Iterator[Result]:
-        for case in self.sweep.cases():
-            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling, {})
-
     def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
         MadeUpRanks.passed += 1
         slow = float(self.setting.applied(os.environ).get("SLOW", "1"))
