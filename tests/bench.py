@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from collbench.measure.supervisor import mpiexec
+from collbench.measure.start import mpiexec
 from collbench.measurement import Measurement
 from collbench.runs.file import read
 

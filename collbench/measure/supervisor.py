@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +19,7 @@ from typing import Any, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
-from collbench.launcher import unlaunched
-from collbench.measure import cleanup, link, worker
+from collbench.measure import cleanup, link, start
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
@@ -121,11 +119,11 @@ class _Workers:
         self._files: list[str] = []
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                _command(platform, sweep.ranks),
+                start.command(platform, sweep.ranks),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(platform, self._folder, setting),
+                env=start.environment(platform, self._folder, setting),
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
@@ -222,28 +220,3 @@ class _Workers:
             self._channel.close()
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _command(platform: str, ranks: int) -> list[str]:
-    python = [sys.executable, "-P", "-m", worker.__name__]  # -P: a copy in the working folder is not what was asked
-    return [mpiexec(), "-n", str(ranks), *python] if find_platform(platform).process_per_rank else python
-
-
-def mpiexec() -> str:
-    """The launcher that belongs to the MPI library mpi4py loads: the mpich wheel's, beside our own Python."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    path = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not path:
-        raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
-    return path
-
-
-def _environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]:
-    changed = setting.applied(unlaunched(os.environ) | {"OMP_NUM_THREADS": "1"})
-    others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))  # an empty entry is the working folder
-    return changed | {
-        worker.FOLDER: str(folder),
-        worker.SUPERVISOR: str(os.getpid()),
-        worker.PLATFORM: platform,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
-    }

@@ -392,7 +392,7 @@ def test_a_pipe_gets_plain_rows_and_a_terminal_is_not_needed(whole: Whole) -> No
 
 def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environment: dict[str, str]) -> None:
     """With mpiexec -n 2 collbench sweep: two ranks, one table, one run file."""
-    from collbench.measure.supervisor import mpiexec
+    from collbench.measure.start import mpiexec
 
     command = [mpiexec(), "-n", "2", *_python(), *QUICK, "-e", "64", "-f", "8"]
     done = subprocess.run(
@@ -407,7 +407,7 @@ def test_under_an_outside_launcher_its_ranks_are_used(tmp_path: Path, environmen
 
 def test_a_launcher_of_one_process_is_none(tmp_path: Path, environment: dict[str, str]) -> None:
     """`mpiexec -n 1 collbench sweep` does what `collbench sweep` does."""
-    from collbench.measure.supervisor import mpiexec
+    from collbench.measure.start import mpiexec
 
     command = [mpiexec(), "-n", "1", *_python(), *QUICK, "--ranks", "2", "--impl", "ladder", "-e", "8"]
     done = subprocess.run(

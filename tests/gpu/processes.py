@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from collbench.errors import PlatformError, Unsupported
-from collbench.measure.supervisor import mpiexec
+from collbench.measure.start import mpiexec
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.gpu import probe
 from collbench.runs.file import Run, read

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collbench.measure.installation import _LEFT_OUT, installation
-from collbench.measure.supervisor import mpiexec
+from collbench.measure.start import mpiexec
 from tests.conftest import ROOT
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import cleanup, supervisor, worker
+from collbench.measure import cleanup, start, supervisor, worker
 from collbench.measure.installation import installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
@@ -69,12 +69,12 @@ Ranks = Callable[..., Supervisor]
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     """A supervisor whose one rank runs that script; what it does at each step is given as code."""
 
-    def start(timeout: float = 30.0, **steps: str) -> Supervisor:
+    def begin(timeout: float = 30.0, **steps: str) -> Supervisor:
         settings = json.dumps({"installation": list(installation()), **steps})
-        monkeypatch.setattr(supervisor, "_command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
+        monkeypatch.setattr(start, "command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
         return Supervisor("cpu", replace(sweep(1024), sampling=Sampling(timeout=timeout)), named=("A",), pinned=True)
 
-    return start
+    return begin
 
 
 def told(results: list[Result]) -> list[tuple[str, str]]:
@@ -267,23 +267,23 @@ def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
 ) -> None:
     """Beside this Python, or else on the path."""
     python = [sys.executable, "-P", "-m", worker.__name__]
-    assert supervisor._command("gpu", 4) == python
-    assert supervisor._command("cpu", 4) == [supervisor.mpiexec(), "-n", "4", *python]
+    assert start.command("gpu", 4) == python
+    assert start.command("cpu", 4) == [start.mpiexec(), "-n", "4", *python]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(PlatformError, match="pip install mpich mpi4py"):
-        supervisor.mpiexec()
+        start.mpiexec()
     for folder in (tmp_path / "bin", tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "mpiexec").touch(0o755)
-        assert supervisor.mpiexec() == str(folder / "mpiexec")
+        assert start.mpiexec() == str(folder / "mpiexec")
 
 
 def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One thread each, unless the setting says otherwise; nothing of a launcher that started the command."""
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     monkeypatch.setenv("PMI_RANK", "3")
-    given = supervisor._environment("cpu", tmp_path, Setting((("A", "1"),)))
+    given = start.environment("cpu", tmp_path, Setting((("A", "1"),)))
     wanted = {
         "A": "1",
         "OMP_NUM_THREADS": "1",
@@ -293,4 +293,4 @@ def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.Mon
     }
     assert wanted.items() <= given.items()
     assert "PMI_RANK" not in given
-    assert supervisor._environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"
+    assert start.environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"

@@ -10,7 +10,7 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import cleanup, supervisor
+from collbench.measure import cleanup, start, supervisor
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement
@@ -100,7 +100,7 @@ def test_a_copy_in_the_working_folder_is_not_what_ranks_run(
 def test_other_folders_of_the_path_come_after_the_commands_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What a user put there is kept."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/mine", "", "/too"]))
-    paths = supervisor._environment("cpu", tmp_path, UNCHANGED)["PYTHONPATH"].split(os.pathsep)
+    paths = start.environment("cpu", tmp_path, UNCHANGED)["PYTHONPATH"].split(os.pathsep)
     assert paths == [str(ROOT), "/mine", "/too"]
 
 
@@ -141,7 +141,7 @@ def test_ranks_that_do_not_look_are_looked_at(
 ) -> None:
     """A copy of a time before ranks compared is the most different of all."""
     script = GREETING.format(root=str(ROOT), greeting={name: list(value) for name, value in greeting.items()})  # type: ignore[call-overload]
-    monkeypatch.setattr(supervisor, "_command", lambda *ignored: [sys.executable, "-c", script])
+    monkeypatch.setattr(start, "command", lambda *ignored: [sys.executable, "-c", script])
     ranks = Supervisor("cpu", sweep(1024))
     with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
         ranks.__enter__()

@@ -16,7 +16,7 @@ import pytest
 
 from collbench.cli._table import ESTIMATE
 from collbench.implementations import implementations
-from collbench.measure.supervisor import mpiexec
+from collbench.measure.start import mpiexec
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
