@@ -28,6 +28,7 @@ LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL V
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
+WIDEST = 1000  # characters of half a row
 WHO = re.compile(r"\S+:\d+:\d+$")
 
 
@@ -96,7 +97,7 @@ def sections(source: Source) -> Iterator[LogSection]:
             section.bad.append((at, half))
             half = ""
         if begun or half:
-            half, at = (line, number) if begun else (half + line if pieces(line) else half, at)
+            half, at = (line, number) if begun else (_joined(section, half, line), at)
             half = "" if section.take(half) else half
         elif own:
             if (section.rows or section.bad) and not _belongs_below(line):
@@ -108,6 +109,17 @@ def sections(source: Source) -> Iterator[LogSection]:
     if half:
         section.bad.append((at, half))
     yield section
+
+
+def _joined(section: LogSection, half: str, line: str) -> str:
+    """Half a row with what may be its rest: torn inside a number, unless only a blank between them makes it whole."""
+    if not pieces(line) or len(half) > WIDEST:
+        return half
+    if line[0].isspace() or half[-1].isspace():
+        return half + line
+    spaced = f"{half} {line}"
+    whole = section.columns is not None and match(spaced, section.columns) is not None
+    return spaced if whole else half + line
 
 
 def _heed(section: LogSection, line: str) -> None:
@@ -138,7 +150,7 @@ def _belongs_below(line: str) -> bool:
 
 
 def _next(done: LogSection, line: str, coming: LogSection) -> LogSection:
-    """After a table: a bare header is of the same test's kind unless a command stands between, else a new test begins."""
+    """After a table a bare header is of the same kind unless a command stands between; all else begins a new test."""
     text, release = body(line), coming.release or done.release
     if coming.named or not (TABLE.search(text) or header(text.split(), "")):
         named = coming.named or done.named

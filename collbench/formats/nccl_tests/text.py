@@ -115,4 +115,4 @@ def _remarks(section: LogSection) -> Iterator[str]:
             yield f"it says: {clean(line.strip('# '))}"
 
 
-FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write, order=5)
+FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write, among=True, order=5)
