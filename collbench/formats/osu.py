@@ -124,7 +124,11 @@ def _test(source: Source, section: _Section, hints: Hints) -> Test:
         except UnfitRow as error:
             torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
             rows.leave(f"line {number_}: {error}{torn}" if kind else str(error))
-    assumed = [] if section.exported or gpu else ["buffers taken to be the host's, since its title names no device"]
+    assumed = (
+        []
+        if section.exported or gpu or not kind
+        else ["buffers taken to be the host's, since its title names no device"]
+    )
     return Test(
         format=NAME,
         tool="OSU Micro-Benchmarks",
@@ -183,12 +187,15 @@ def _seconds(printed: Mapping[str, str], size: int) -> tuple[float, str]:
     """Of an operation, and what that is of which."""
     for name, word in printed.items():
         if TIME.fullmatch(name):
-            return microseconds(word), "mean of the operations and of the ranks"
+            return microseconds(word), "mean of the operations, mean over ranks"
     for name, word in printed.items():
         rate = number(word) if RATE.fullmatch(name) else None
         if rate and rate > 0:
             seconds = size / (rate * 1e6)
-            return seconds if seconds >= SHORTEST else 0.0, "a message's share of a window of messages in flight"
+            return (
+                seconds if seconds >= SHORTEST else 0.0,
+                "mean of a message's share of a window of messages in flight",
+            )
     raise UnfitRow("it has neither a latency nor a bandwidth")
 
 

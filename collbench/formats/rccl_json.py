@@ -27,7 +27,7 @@ def read(source: Source, hints: Hints) -> list[Test]:
     bad: list[str] = []
     for number, text in _objects(source):
         row = _row(text)
-        if row is None or row.keys() < NEEDED:
+        if row is None or not row.keys() >= NEEDED:
             bad.append(f"line {number} is no whole row ({clean(text, 40)!r})")
         else:
             rows.append((number, text, row))

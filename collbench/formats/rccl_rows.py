@@ -89,7 +89,7 @@ def _results(at: int, line: str, row: Mapping[str, str], ranks: int) -> Iterator
         "rccl",
         "gpu",
         seconds=microseconds(row["time"]),
-        statistic="mean of some operations and of the ranks, unless -a said otherwise",
+        statistic="mean of some operations, mean over ranks, unless -a said otherwise",
         wrong_elements=count(row.get("#wrong", "")),
         printed={"row": at, "line": line},
     )

@@ -64,9 +64,10 @@ class Doubts:
         if not facts.section.rows or self.of_test:
             return
         yield from filter(None, (facts.named.remark, facts.counted.why))
-        missing = trimmed((device.group, device.rank) for device in facts.section.devices)
-        if missing > 0:
-            yield f"its list of ranks is trimmed: {missing} of {facts.counted.ranks} are not there"
+        listed = {(device.group, device.rank) for device in facts.section.devices}
+        ranks = facts.counted.ranks or 0
+        if trimmed(listed) > 0 and ranks > len(listed):
+            yield f"its list of ranks is trimmed: {ranks - len(listed)} of {ranks} are not there"
         if evidence.ratio is None:
             yield "its bus bandwidths contradict its algorithm bandwidths"
         if evidence.timed and not self._timed:

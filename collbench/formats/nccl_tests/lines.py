@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collbench.formats.commands import programs, ranks_started
+from collbench.formats.commands import averaged, programs, ranks_started
 from collbench.formats.imported import Device
 from collbench.formats.nccl_tests.columns import Columns, LogRow, begins, header, match, pieces
 from collbench.formats.source import Source
@@ -29,6 +29,7 @@ GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
 WIDEST = 1000  # characters of half a row
+FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 WHO = re.compile(r"\S+:\d+:\d+$")
 
 
@@ -53,6 +54,8 @@ class LogSection:
     named: list[str] = field(default_factory=list)  # programs, by lines above the table
     started: int | None = None  # ranks, by the command line above it
     said: dict[str, str] = field(default_factory=dict)  # variables that NCCL says it heeds
+    figure: str = "mean"  # of what kind its times are, if collbench wrote it
+    average: int | None = None  # of -a on the command line above it: over which ranks
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
     def take(self, line: str) -> bool:
@@ -128,7 +131,7 @@ def _heed(section: LogSection, line: str) -> None:
         section.release = match[1]
     if found := programs(line):
         section.named += found
-        section.started = ranks_started(line)
+        section.started, section.average = ranks_started(line), averaged(line)
 
 
 def body(line: str) -> str:
@@ -154,7 +157,9 @@ def _next(done: LogSection, line: str, coming: LogSection) -> LogSection:
     text, release = body(line), coming.release or done.release
     if coming.named or not (TABLE.search(text) or header(text.split(), "")):
         named = coming.named or done.named
-        return LogSection(release=release, said=dict(done.said), named=list(named), started=coming.started)
+        return LogSection(
+            release=release, said=dict(done.said), named=list(named), started=coming.started, average=coming.average
+        )
     return replace(done, release=release, devices=list(done.devices), said=dict(done.said), **_empty())
 
 
@@ -175,6 +180,8 @@ def _note(section: LogSection, line: str) -> None:
             section.columns = replace(section.columns, unit=1e-3)
     elif match := EXPORTED.match(text):
         section.exported = match[1], match[2], int(match[3])
+    elif match := FIGURE.match(text):
+        section.figure = match[1]
     elif match := VERSION.search(text):
         section.tool, section.version = match[1].lower(), match[2]
         section.library = int(match[3][:9]) if match[3] else 0
