@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--as",
     "name",
     metavar="FORMAT",
-    help="nccl-tests, nccl-tests-json, rccl-csv, osu or csv.  [default: as the content shows]",
+    help="nccl-tests, nccl-tests-json, rccl-csv, rccl-json, osu or csv.  [default: as the content shows]",
 )
 @click.option("--ranks", type=int, metavar="N", help="Number of ranks, where a file does not tell it.")
 @click.option("--op", default="", metavar="NAME", help="Collective, where a file does not tell it.")
