@@ -8,25 +8,10 @@ from typing import Any, ClassVar
 
 from collbench import stats
 from collbench.cases import Case
+from collbench.flaws import Flaw
 from collbench.note import NO_NOTE, Note
 from collbench.outcome import Outcome
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """The first wrong element of a result (lowest rank, lowest index), and how many there are on that rank."""
-
-    rank: int
-    index: int  # element of the receive buffer
-    chunk: int  # which of the chunks, one a rank, it lies in: a ring's chunk = rank + step
-    got: str
-    expected: str
-    wrong: int
-
-    def __str__(self) -> str:
-        where = f"rank {self.rank}, element {self.index} (chunk {self.chunk})"
-        return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
 
 
 @dataclass(frozen=True)
@@ -119,13 +104,13 @@ class Measurement(Observed):
 
     launches: int  # operations that each sample is the mean of
     seconds: tuple[float, ...]
-    mismatch: Mismatch | None = None
+    mismatch: Flaw | None = None  # what is wrong with it
     estimate: float | None = None  # seconds that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
 
     @property
     def wrong(self) -> str:
-        """The first wrong element."""
+        """What the check or the clock says against it."""
         return str(self.mismatch or "")
 
     @property

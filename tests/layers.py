@@ -19,6 +19,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "note",
     "cases",
     "outcome",
+    "flaws",
     "tracks",
     "measurement",
     "topology",

@@ -10,9 +10,10 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed, Unsupported
+from collbench.flaws import Mismatch
 from collbench.implementations import Implementation
 from collbench.measure.runner import measure
-from collbench.measurement import Measurement, Mismatch, Skipped
+from collbench.measurement import Measurement, Skipped
 from collbench.note import Note
 from collbench.platforms.roles import Prepared
 from tests.conftest import case

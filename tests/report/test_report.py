@@ -20,7 +20,8 @@ from collbench import report
 from collbench.cli.report import command
 from collbench.errors import RunFileError, UsageError
 from collbench.figures.styles import LOOKS
-from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.note import Note
 from collbench.report import data, lesson
 from collbench.report.data import data_block

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import Explanation, Failed, Mismatch, Prediction, Reported, Result, Skipped, Timed
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, Timed
 from collbench.note import Note, Sharing
 from collbench.runs.file import FORMAT, NAME, TornLine, Writer, read
 from collbench.runs.header import Header

@@ -6,7 +6,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.datatypes import Array
-from collbench.measurement import Mismatch
+from collbench.flaws import Mismatch
 from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda, Queue
 from collbench.platforms.gpu.launch import KernelCache, Launcher

@@ -17,7 +17,7 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
-from collbench.measurement import Mismatch
+from collbench.flaws import Mismatch
 from collbench.note import Note
 from collbench.platforms import tracelog
 from collbench.platforms.gpu import nccl, peers, report
