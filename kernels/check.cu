@@ -361,7 +361,7 @@ extern "C" __global__ void probe_compare(PARAMETER(u64) got, PARAMETER(Probe) pr
 #if defined(__CUDACC__)
 __device__ inline u64 nanoseconds() {
   u64 now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
 }
 __device__ inline void rest(u64) {}

@@ -95,7 +95,7 @@ def checked(case: Case, prepared: Prepared, platform: Platform, sampling: Sampli
     if flaw := platform.check(case, _CHECK_SEED):
         return flaw
     if seconds < _COLD:
-        seconds = min(seconds, platform.time(prepared, 1))
+        seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
     return platform.stress(case, prepared, plan) or platform.overrun(case)
 
