@@ -111,12 +111,12 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 def _figure(
     combination: Combination, cells: list[Cell], quantity: Quantity, known: dict[Line, Look], of_style: Style
 ) -> "Figure":
-    from matplotlib.figure import Figure
-
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     layers = [layer for cell in cells for layer in cell]
     with style(of_style):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
         room = place_legend(figure, legend_entries(layers, quantity, known, of_style), of_style)
         shared = _comparable(cells, quantity)

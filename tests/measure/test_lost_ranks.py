@@ -268,7 +268,7 @@ def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
     """Beside this Python, or else on the path."""
     python = [sys.executable, "-P", "-m", worker.__name__]
     assert start.command("gpu", 4) == python
-    assert start.command("cpu", 4) == [start.mpiexec(), "-n", "4", *python]
+    assert start.command("cpu", 4) == [*start.launcher(), "-n", "4", *python]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(PlatformError, match="pip install mpich mpi4py"):
