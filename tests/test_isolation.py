@@ -99,7 +99,12 @@ def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
 def test_the_working_folder_comes_back_also_after_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A library that cannot be imported must not move the command elsewhere."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ImportError), outside(Path("/")):
-        assert Path.cwd() == Path("/")
-        raise ImportError
+
+    def fail() -> None:
+        with outside(Path("/")):
+            assert Path.cwd() == Path("/")
+            raise ImportError
+
+    with pytest.raises(ImportError):
+        fail()
     assert Path.cwd() == tmp_path

@@ -18,7 +18,7 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 def heard(pids: set[int]) -> list[str]:
     """Addresses, in hexadecimal, that these processes listen on."""
     links = [link for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir()]
-    sockets = set(re.findall(r"socket:\[(\d+)\]", " ".join(os.readlink(link) for link in links if link.is_symlink())))
+    sockets = set(re.findall(r"socket:\[(\d+)\]", " ".join(str(link.readlink()) for link in links)))
     rows = [row.split() for kind in ("tcp", "tcp6") for row in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
     return [row[1].partition(":")[0] for row in rows if row[3] == LISTENING and row[9] in sockets]
 
