@@ -6,7 +6,6 @@ Under an outside launcher ranks may be on several nodes; then only the library c
 
 import copy
 import ctypes
-import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,28 +20,14 @@ from collbench.measurement import Mismatch
 from collbench.note import Note
 from collbench.platforms import checking, kernels, tracelog
 from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
+from collbench.platforms.cpu.window import Window
+from collbench.platforms.layout import MAX_RANKS, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.roles import Moment, Platform, Prepared
 
 _YIELDS = {"yield": 1, "busy": 0}
 _RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
-
-
-class _Node:
-    """One window of memory for all ranks of a machine."""
-
-    def __init__(self, comm: Any, nbytes: int) -> None:
-        from mpi4py import MPI
-
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.window = MPI.Win.Allocate_shared(nbytes + LINE, 1, comm=node)
-        neighbours = node.allgather(comm.Get_rank())
-        self.bases = {  # where the memory of each of them starts
-            rank: -(-self.window.Shared_query(place)[0].address // LINE) * LINE for place, rank in enumerate(neighbours)
-        }
-        self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
 
 
 class CpuPlatform:
@@ -59,11 +44,12 @@ class CpuPlatform:
         self.layout = layout
         self._options: tuple[str, ...] = ()  # of every kernel
         self._seconds = np.zeros(1), np.zeros(1)  # of this rank, and of the slowest
-        node = _Node(team.comm, layout.nbytes)
-        self._window, self._bases, self._cores = node.window, node.bases, node.cores
-        self._nodes = len(set(team.exchange(min(node.bases))))
+        with team.agreeing():  # one machine may have the memory where another has not
+            self._window = Window(team.comm, layout.nbytes)
+        self._bases, self._cores = self._window.bases, self._window.cores
+        self._nodes = len(set(team.exchange(min(self._bases))))
         view(self.address(Region.WINDOW, self.rank), layout.sizes[Region.WINDOW])[:] = 0
-        crowded = len(node.bases) > len(node.cores)
+        crowded = len(self._bases) > len(self._cores)
         self.hardware = cpus(crowded)
         self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
@@ -209,8 +195,9 @@ class CpuPlatform:
         }
 
     def close(self) -> None:
-        """Free the shared window, which every rank must agree to."""
-        self._window.Free()
+        """Unmap the window, once nobody's kernels use it."""
+        self.comm.Barrier()
+        self._window.close()
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
