@@ -122,6 +122,12 @@ class Measurement(Observed):
     mismatch: Mismatch | None = None
     estimate: float | None = None  # seconds that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
+    floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
+
+    @property
+    def share(self) -> float | None:
+        """Of the floor in its time: 1 is as fast as memory allows; None where that was not measured."""
+        return self.floor / self.typical if self.floor and self.right else None
 
     @property
     def wrong(self) -> str:
