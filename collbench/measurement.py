@@ -125,11 +125,6 @@ class Measurement(Observed):
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
 
     @property
-    def share(self) -> float | None:
-        """Of the floor in its time: 1 is as fast as memory allows; None where that was not measured."""
-        return self.floor / self.typical if self.floor and self.right else None
-
-    @property
     def wrong(self) -> str:
         """The first wrong element."""
         return str(self.mismatch or "")

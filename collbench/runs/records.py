@@ -1,5 +1,6 @@
 """Cases, sweeps and results as they stand in a run file, and on the wire between supervisor and workers."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -110,7 +111,7 @@ def to_result(fields: dict[str, Any]) -> Result | None:
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
-    wrong, estimate, floor = fields["check"] == "wrong", fields.get("estimate"), fields.get("floor")
+    wrong, estimate, floor = fields["check"] == "wrong", fields.get("estimate"), float(fields.get("floor", 0))
     return Measurement(
         *common,
         launches=int(fields["launches"]),
@@ -119,7 +120,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         note=_to_note(fields),
         estimate=None if estimate is None else float(estimate),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
-        floor=None if floor is None else float(floor),
+        floor=floor if 0 < floor < math.inf else None,
     )
 
 
