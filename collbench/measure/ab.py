@@ -124,7 +124,9 @@ def _merge(results: Sequence[Result]) -> Result:
         return last
     measured = [result for result in results if isinstance(result, Measurement)]
     samples = tuple(sample for result in measured for sample in result.seconds)
-    return replace(last, seconds=samples, rounds=tuple(len(result.seconds) for result in measured))
+    floors = [result.floor for result in measured if result.floor is not None]
+    rounds = tuple(len(result.seconds) for result in measured)
+    return replace(last, seconds=samples, rounds=rounds, floor=median(floors) if floors else None)
 
 
 @dataclass
