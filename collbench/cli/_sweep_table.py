@@ -11,7 +11,7 @@ from collbench.cli._patience import started
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
 from collbench.implementations import implementations, libraries
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Measurement
+from collbench.measurement import Measurement, family
 from collbench.runs.file import INTERRUPTED, read
 from collbench.units import format_size
 
@@ -37,8 +37,8 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
     wanted = session.sweep.implementations
-    compared = [name for name in wanted if name in libraries()]
-    estimated = {collective for name in wanted for collective in implementations()[name].estimates}
+    compared = [name for name in libraries() if name in map(family, wanted)]
+    estimated = {collective for name in wanted for collective in implementations()[family(name)].estimates}
     library = compared[0] if compared else ""
     table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
     for result in session.run():

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeGuard
 from collbench.analysis.bound import Bound, bound
 from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
-from collbench.implementations import libraries
+from collbench.implementations import is_library, libraries
 from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
 from collbench.runs.file import NAME, Run
 
@@ -173,7 +173,7 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
         platform=topology.platform or right[0].platform,
         results=right,
         wrong=wrong,
-        libraries=tuple(result for result in right if result.implementation in libraries()),
+        libraries=tuple(result for result in right if is_library(result.implementation)),
         tools=frozenset(filter(None, [run.header.imported.tool])),
     )
 

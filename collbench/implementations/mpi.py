@@ -19,7 +19,7 @@ from collbench.datatypes import REDUCTIONS, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
 from collbench.implementations import Implementation
 from collbench.note import Note
-from collbench.platforms.cpu import calls
+from collbench.platforms.cpu import calls, libraries
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Launching, Prepared
 
@@ -35,7 +35,7 @@ ELEMENTS = {
     "int64": "INT64_T",
     "uint64": "UINT64_T",
 }
-_BITS = "UINT16_T"  # of a type that the library does not know; all others are in every library
+_BITS = "UINT16_T"  # of a type that a library does not know; all others are in every library
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM"}
 _LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
 
@@ -114,12 +114,24 @@ def supports(case: Case) -> None:
         raise Unsupported("MPI leaves an in-place result at the buffer's start, not in the rank's own block")
 
 
-def element(dtype: Datatype) -> Any:
-    """MPI's type, or one of the same size where the library has none."""
+def library() -> str:
+    """The library that mpi4py loaded, and its version."""
+    return libraries.short_name(_said())
+
+
+@cache
+def _said() -> str:
     from mpi4py import MPI
 
-    known = getattr(MPI, ELEMENTS[dtype.name], MPI.DATATYPE_NULL)
-    return known if known != MPI.DATATYPE_NULL else getattr(MPI, _BITS)
+    return MPI.Get_library_version()
+
+
+def element(dtype: Datatype) -> Any:
+    """MPI's type, or bits of the same size where the library cannot add it."""
+    from mpi4py import MPI
+
+    known = dtype.name != "half" or libraries.adds_half(_said())
+    return getattr(MPI, ELEMENTS[dtype.name] if known else _BITS)
 
 
 def operation(case: Case) -> Any:
@@ -187,7 +199,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
             _succeed(code)
 
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
-    return Prepared(launch, note=note)
+    return Prepared(launch, note=note, library=library())
 
 
 def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:

@@ -13,7 +13,7 @@ import numpy as np
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.implementations import Implementation
-from collbench.implementations.mpi import element, operation, supports
+from collbench.implementations.mpi import element, library, operation, supports
 from collbench.note import Note
 from collbench.platforms.layout import buffers, view
 from collbench.platforms.roles import Launching, Prepared
@@ -87,7 +87,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
         actions.insert(0, partial(platform.copy, rank, receive_address, send_address, case.nbytes))
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
-    return Prepared(_repeat(actions), note=note)
+    return Prepared(_repeat(actions), note=note, library=library())
 
 
 def _division(case: Case, platform: Launching, rank: int) -> list[Action]:
@@ -122,6 +122,7 @@ IMPLEMENTATION = Implementation(
     summary="the same, called from Python: what the interpreter adds",
     platforms=("cpu",),
     collectives=tuple(COLLECTIVES),
+    calls="mpi",
     prepare=_prepare,
     supports=supports,
 )

@@ -99,6 +99,7 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
     fields |= note_fields(result.note)
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
+    fields |= {"library": result.library} if result.library else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -118,6 +119,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         note=_to_note(fields),
         estimate=None if estimate is None else float(estimate),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
+        library=str(fields.get("library", "")),
     )
 
 
