@@ -65,7 +65,8 @@ def _speedups(panel: Panel, result: Drawn) -> Band:
 
 def _over(row: Sequence[Panel]) -> str:
     libraries = (panel.library(result) for panel in row for result in panel.results)
-    return f"speed-up over {' or '.join(dict.fromkeys(family(library.implementation) for library in libraries if library))}"
+    names = dict.fromkeys(family(library.implementation) for library in libraries if library)
+    return f"speed-up over {' or '.join(names)}"
 
 
 def _no_library(panel: Panel) -> str:
