@@ -8,8 +8,8 @@ import click
 from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
-from collbench.implementations import implementations, libraries
+from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
+from collbench.implementations import implementations, is_library, libraries
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Measurement, family
 from collbench.runs.file import INTERRUPTED, read
@@ -39,14 +39,17 @@ def _show(session: Session, spread: bool) -> None:
     wanted = session.sweep.implementations
     compared = [name for name in libraries() if name in map(family, wanted)]
     estimated = {collective for name in wanted for collective in implementations()[family(name)].estimates}
-    library = compared[0] if compared else ""
+    several = len([name for name in wanted if is_library(name)]) > 1
+    library = "best" if several else compared[0] if compared else ""
+    width = max(NAME, *map(len, session.labels))
     table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
     for result in session.run():
         if not session.leader:
             continue
         estimates = result.case.collective.name in estimated
-        names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
-        line = row(result, library_of(session.results, compared, result), spread, estimates)
+        names = expected_heading(library) if session.modelled else heading(library, spread, estimates, width)
+        rival = None if is_library(result.implementation) else library_of(session.results, compared, result)
+        line = row(result, rival, spread, estimates, width)
         table.show(result.case.title, names, [(result, line)])
     table.close()
 

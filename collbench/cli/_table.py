@@ -15,6 +15,7 @@ LEGEND = (
     "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
 )
+SEVERAL = "vs best: of several libraries the fastest at that size"
 EXPECTED_LEGEND = (
     "time: what a model expects of one operation on the slowest rank; nine in ten: the band around it\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"

@@ -9,17 +9,8 @@ from collbench.cli._paths import PATH
 from collbench.platforms import platforms
 
 MEASURING = (
-    "iters",
-    "warmup",
-    "check",
-    "cudagraph",
-    "no_graph",
-    "budget",
-    "timeout",
-    "spin",
-    "ab",
-    "mpi",
-    "percentiles",
+    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin"),
+    *("ab", "mpi", "percentiles"),
 )
 """The options that say how to measure; they change no prediction."""
 

@@ -5,7 +5,7 @@ after its library by `@`, as in `mpi@openmpi`, unless that is the one that mpi4p
 in a sweep that names no library, so that rows of one name are always of one library.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
@@ -15,7 +15,7 @@ from collbench.errors import UsageError
 from collbench.implementations import implementations
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
-from collbench.measure.turns import Side, Turns
+from collbench.measure.turns import Measures, Side, Turns
 from collbench.measurement import Result
 from collbench.platforms.cpu.installed import Library
 
@@ -39,23 +39,28 @@ def suffixes(libraries: Sequence[Library]) -> list[str]:
     return names
 
 
+def _supervised(sweep: Sweep, library: Library) -> Measures:
+    """Each rank has a core of its own: launchers place them differently, and times would differ for that alone."""
+    return Supervisor(PLATFORM, sweep, pinned=True, library=library)
+
+
 class Opponents:
     """The ranks of a sweep with these libraries, as a Session needs them; `sweep` has the names of all rows."""
 
-    def __init__(self, sweep: Sweep, libraries: Sequence[Library]) -> None:
+    def __init__(
+        self, sweep: Sweep, libraries: Sequence[Library], start: Callable[[Sweep, Library], Measures] | None = None
+    ) -> None:
         known = implementations()
         calling = [name for name in sweep.implementations if known[name].library]
         if len(libraries) > 1 and not calling:
-            raise UsageError(
-                f"--impl {','.join(sweep.implementations)} calls no MPI library; give one --mpi, or add mpi"
-            )
+            names = ",".join(sweep.implementations)
+            raise UsageError(f"--impl {names} calls no MPI library, so there is nothing to compare; add mpi")
         self._suffixes = suffixes(libraries)
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         other = replace(sweep, implementations=tuple(calling), sampling=share)
         sweeps = [sweep, *[other] * (len(libraries) - 1)]
-        together = len(libraries) > 1
         self._sides = [
-            Side(Supervisor(PLATFORM, own, pinned=together, library=library), own, f"--mpi {library.kind.key}")
+            Side((start or _supervised)(own, library), own, f"--mpi {library.kind.key}")
             for own, library in zip(sweeps, libraries, strict=True)
         ]
         self._asked = sweep

@@ -19,6 +19,7 @@ from collbench.errors import PlatformError, UsageError, unknown
 from collbench.platforms.cpu.libraries import ALIASES, KINDS, Kind
 
 LIBMPI, ABI = "MPI4PY_LIBMPI", "MPI4PY_MPIABI"  # variables that tell mpi4py which library to load
+_PATIENCE = 10.0  # seconds for a launcher to say whose it is
 _OPEN_MPI = "OMPI_COMM_WORLD_SIZE"  # a variable that only its launcher sets
 _DAEMONS = ("orted", "orterun", "prted", "prterun", "mpirun", "mpiexec", "hydra", "pmi_proxy")  # parents of ranks
 
@@ -132,7 +133,7 @@ def _says(launcher: Path) -> str:
     """What a launcher says of itself; nothing if it does not start or hangs."""
     try:
         done = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=10, check=False
+            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
