@@ -83,10 +83,10 @@ class Opponents:
 
     def __enter__(self) -> Self:
         self._open.enter_context(self._turns)
-        first, *others = [side.ranks.greeting for side in self._sides]
-        versions = dict(first.versions)
-        for suffix, greeting in zip(self._suffixes[1:], others, strict=True):
-            versions |= {f"mpi{suffix}": greeting.versions["mpi"]}
+        first = self._sides[0].ranks.greeting
+        versions = {name: said for name, said in first.versions.items() if name != "mpi"}
+        for suffix, side in zip(self._suffixes, self._sides, strict=True):
+            versions[f"mpi{suffix}"] = side.ranks.greeting.versions["mpi"]
         self.greeting = replace(first, versions=versions)
         return self
 
