@@ -253,8 +253,12 @@ Result = Measurement | Reported | Skipped | Failed | Explanation | Prediction
 
 
 def labelled(implementation: str, library: str) -> str:
-    """What people are shown: the library tells more than the word behind the @ does."""
-    return f"{family(implementation)}: {library}" if library else implementation
+    """What people are shown: the library tells more than the word behind the @ does.
+
+    Of a library that the implementation is named after, its version: `nccl: 2.30.4`.
+    """
+    name, (first, _, rest) = family(implementation), library.partition(" ")
+    return f"{name}: {rest if first.lower() == name and rest else library}" if library else implementation
 
 
 def family(implementation: str) -> str:

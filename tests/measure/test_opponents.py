@@ -96,6 +96,6 @@ def test_a_library_whose_ranks_fail_costs_its_own_rows_only() -> None:
 def test_libraries_that_nothing_calls_are_refused() -> None:
     """Of one the ranks may still be wanted: another launcher places them differently."""
     ladder = replace(asked_for(), implementations=("two-shot",))
-    with pytest.raises(UsageError, match="--impl two-shot calls no MPI library.*; add mpi"):
+    with pytest.raises(UsageError, match=r"--impl two-shot calls no MPI library.*; add mpi"):
         Opponents(ladder, [MPICH, OPEN])
     assert Opponents(ladder, [OPEN]).sweep.implementations == ("two-shot",)

@@ -139,7 +139,7 @@ def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
 def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever mpi4py would find, and whoever else is installed in the same place; a user who names one knows better."""
+    """Whichever mpi4py would find, and whoever else is installed in that place; a user who names one knows better."""
     install(alone / "python", "mpich", "mpiexec")
     system = install(install(alone / "system", "openmpi"), "mpich")
     environment = {"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"}
@@ -154,10 +154,10 @@ def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
 def test_a_launcher_whose_library_is_not_there_is_refused_with_the_fix(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Instead of the abort in which MPICH's library ends; of Slurm's and others nothing is known, which is no reason."""
+    """Instead of the abort in which MPICH's library ends; of other launchers nothing is known, which is no reason."""
     install(alone / "python", "mpich", "mpiexec")
     monkeypatch.setattr(installed, "_ancestors", lambda: iter([alone / "nowhere" / "orted"]))
-    with pytest.raises(PlatformError, match=r"Open MPI's launcher .* mpi4py loads MPICH.*; fix: .*MPI4PY_LIBMPI=") as no:
+    with pytest.raises(PlatformError, match=r"Open MPI's launcher .* loads MPICH.*; fix: .*MPI4PY_LIBMPI=") as no:
         of_launcher({"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"})
     assert "\n" not in str(no.value)
     assert of_launcher({"PATH": "", "PMI_SIZE": "2"}) is None
