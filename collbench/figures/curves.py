@@ -94,11 +94,20 @@ def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str
 
 
 def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
-    """A look for each line: those of one implementation differ only in being predicted or not."""
-    wanted = set(lines)
-    chosen = looks(line.implementation for line in wanted)
-    every = {Line(name, predicted): look for name, look in chosen.items() for predicted in (False, True)}
-    return {line: look.predicted if line.predicted else look for line, look in every.items() if line in wanted}
+    """A look for each line: those of one implementation differ only in being predicted or not, or in their library.
+
+    Of several libraries the first has the implementation's own look, and the others one that clashes little.
+    """
+    wanted = sorted(set(lines))
+    first = {line.implementation: line.library for line in reversed(wanted) if line.library}
+    names = {
+        line: line.implementation if line.library in ("", first.get(line.implementation)) else line.label
+        for line in wanted
+    }
+    chosen = looks(names.values())
+    order = list(chosen)
+    wanted.sort(key=lambda line: (order.index(names[line]), line.predicted))
+    return {line: chosen[names[line]].predicted if line.predicted else chosen[names[line]] for line in wanted}
 
 
 def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
