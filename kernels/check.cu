@@ -474,4 +474,9 @@ struct Stress {
 };
 
 extern "C" void stress(const Stress* check) { check->run(); }
+
+// So many operations one by one, by a loop that is not theirs.
+extern "C" void repeat(void (*operation)(void**, unsigned, unsigned, unsigned), void** arguments, unsigned times) {
+  while (times--) operation(arguments, 1, 1, 1);
+}
 #endif

@@ -1,4 +1,10 @@
-"""Times that cannot be: too short for the bytes that must move, or no longer for more operations."""
+"""Times that cannot be: too short for the bytes that must move, or for the number of operations.
+
+Whatever else runs on a machine makes times longer, so the shortest of several count, and doubt is settled by more.
+"""
+
+import math
+from collections.abc import Callable, Sequence
 
 from collbench.cases import Case
 from collbench.flaws import Implausible
@@ -8,6 +14,8 @@ from collbench.units import format_seconds, format_size
 _FEW, _MANY = 3, 40  # rounds that are always taken, and those after which there is no doubt
 _GROWTH = 2.0  # that four times the launches must take at least: a busy machine may stretch either
 _FACTOR = 4
+_SHARE = 0.6  # of the time that operations take one by one: what they take in their own loop at least
+_CALL = 20e-9  # seconds that calling one by one may add to an operation
 
 
 def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
@@ -32,22 +40,46 @@ def _received(case: Case) -> int:
     return (case.receive_count - there) * case.dtype.itemsize
 
 
-def stuck(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
-    """Whether four times the launches take no longer than so many; of half and twice as many as a sample has.
+def left_out(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+    """Whether a sample of so many launches seems to leave some of them out."""
+    return _stuck(prepared, platform, launches) or _skipping(prepared, platform, launches)
 
-    The shortest times count, and doubt is settled by more of them: whatever else runs only makes them longer.
-    """
-    if launches < 2:
+
+def _stuck(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+    """Whether four times the launches take no longer than so many; of half and twice as many as a sample has."""
+    few = max(1, launches // 2)
+    many = _FACTOR * few
+    ways = (prepared, few), (prepared, many)
+    taken = _shortest(platform, ways, lambda short, long: long >= _GROWTH * short > 0)
+    if not taken:
         return None
-    few, many = launches // 2, launches // 2 * _FACTOR
-    shortest = [float("inf"), float("inf")]
+    short, long = map(format_seconds, taken)
+    reason = f"{many} operations take {long} and {few} take {short}: the time does not grow with their number"
+    return Implausible(taken[1] / many, reason)
+
+
+def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+    """Whether operations take much longer one by one than in their own loop."""
+    singly = platform.singly(prepared)
+    if not singly:
+        return None
+    ways = (prepared, launches), (singly, launches)
+    taken = _shortest(platform, ways, lambda loop, single: loop >= _SHARE * (single - launches * _CALL))
+    if not taken:
+        return None
+    loop, single = map(format_seconds, taken)
+    reason = f"{launches} operations take {loop} in their own loop and {single} one by one: some are left out"
+    return Implausible(taken[0] / launches, reason)
+
+
+def _shortest(
+    platform: Timing, ways: Sequence[tuple[Prepared, int]], plausible: Callable[[float, float], bool]
+) -> list[float] | None:
+    """The shortest seconds of both ways to launch so often, by turns; None as soon as these are plausible."""
+    shortest = [math.inf, math.inf]
     for number in range(_MANY):
-        for place, count in enumerate((few, many)):
+        for place, (prepared, count) in enumerate(ways):
             shortest[place] = min(shortest[place], platform.time(prepared, count) * count)
-        if number + 1 >= _FEW and shortest[1] >= _GROWTH * shortest[0] > 0:
+        if number + 1 >= _FEW and plausible(*shortest):
             return None
-    taken = [format_seconds(seconds) for seconds in shortest]
-    return Implausible(
-        shortest[1] / many,
-        f"{many} operations take {taken[1]} and {few} take {taken[0]}: the time does not grow with their number",
-    )
+    return shortest

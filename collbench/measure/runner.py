@@ -6,13 +6,14 @@ everywhere, so no process needs to be told.
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
+from collbench.measure.floor import Floor
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
 from collbench.stats import relative_halfwidth
@@ -54,7 +55,7 @@ def measure(
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
-        entrant = _checked(case, implementation, platform, sampling)
+        entrant = _checked(case, implementation, platform, sampling, implementation.name in (launches or {}))
         if isinstance(entrant, _Contestant):
             contestants.append(entrant)
         else:
@@ -64,36 +65,44 @@ def measure(
     platform.fill(case, _CALIBRATION_SEED)
     for contestant in tuple(contestants):
         progress(contestant.implementation.name)
-        if flaw := _calibrated(contestant, platform, sampling, launches or {}):
+        if flaw := _calibrated(case, contestant, platform, sampling, launches or {}):
             contestants.remove(contestant)
             yield _result(case, contestant, platform, flaw)
     platform.fill(case, _SAMPLES_SEED)
-    _sample(contestants, platform, sampling, progress)
+    floor = Floor.of(case, platform)
+    _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        yield _closing(case, contestant, platform)
+        yield replace(_closing(case, contestant, platform), floor=floor.seconds)
 
 
 def _checked(
-    case: Case, implementation: Implementation, platform: Platform, sampling: Sampling
+    case: Case, implementation: Implementation, platform: Platform, sampling: Sampling, known: bool
 ) -> _Contestant | Measurement | Skipped:
-    """Prepared and checked; a result where nothing is left to measure."""
+    """Prepared and checked; a result where nothing is left to measure.
+
+    What these ranks have measured already (`known`) was tried back to back then, and is not again.
+    """
     try:
         implementation.refuse(case)
         with platform.team.agreeing():
             contestant = _Contestant(implementation, implementation.prepare(case, platform))
     except Unsupported as reason:
         return Skipped(case, implementation.name, platform.name, str(reason))
-    flaw = checked(case, contestant.prepared, platform, sampling)
+    flaw = checked(case, contestant.prepared, platform, sampling, not known)
     return _result(case, contestant, platform, flaw) if flaw or sampling.check_only else contestant
 
 
-def checked(case: Case, prepared: Prepared, platform: Platform, sampling: Sampling) -> Flaw | None:
+def checked(
+    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, back_to_back: bool = True
+) -> Flaw | None:
     """One operation between meetings of the ranks, then many without; what is wrong, or None."""
     platform.fill(case, _CHECK_SEED)
     seconds = platform.time(prepared, 1)
     if flaw := platform.check(case, _CHECK_SEED):
         return flaw
+    if not back_to_back:
+        return None
     if seconds < _COLD:
         seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
@@ -101,12 +110,17 @@ def checked(case: Case, prepared: Prepared, platform: Platform, sampling: Sampli
 
 
 def _calibrated(
-    contestant: _Contestant, platform: Timing, sampling: Sampling, launches: Mapping[str, int]
+    case: Case, contestant: _Contestant, platform: Timing, sampling: Sampling, launches: Mapping[str, int]
 ) -> Flaw | None:
-    """Find out how many launches a sample has, and what is wrong if their time has nothing to do with their number."""
+    """Find out how many launches a sample has, and what is wrong if their time does not fit their number.
+
+    A sample of one large operation leaves nothing out.
+    """
     known = launches.get(contestant.implementation.name, 1)
     contestant.launches = calibrate(contestant.prepared, platform, sampling, known)
-    return plausible.stuck(contestant.prepared, platform, contestant.launches)
+    if contestant.launches == 1 and case.nbytes > stress.SMALL:
+        return None
+    return plausible.left_out(contestant.prepared, platform, contestant.launches)
 
 
 def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1) -> int:
@@ -120,7 +134,9 @@ def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches
     return launches
 
 
-def _sample(contestants: Sequence[_Contestant], platform: Timing, sampling: Sampling, progress: Progress) -> None:
+def _sample(
+    contestants: Sequence[_Contestant], platform: Timing, sampling: Sampling, progress: Progress, floor: Floor
+) -> None:
     """Take samples A B B A A B ..., so that drift of the machine cancels in the ratios."""
     order = list(contestants)
     for _ in range(sampling.warmup):
@@ -129,6 +145,7 @@ def _sample(contestants: Sequence[_Contestant], platform: Timing, sampling: Samp
             platform.time(contestant.prepared, contestant.launches)
     spent = 0.0
     while not _enough(order, sampling, spent):
+        spent += floor.sample()
         for contestant in order:
             progress(contestant.implementation.name)
             seconds = platform.time(contestant.prepared, contestant.launches)
@@ -178,4 +195,5 @@ def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw 
         mismatch=flaw,
         note=platform.note | contestant.prepared.note,
         estimate=contestant.prepared.estimate,
+        library=contestant.prepared.library,
     )

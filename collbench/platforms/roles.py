@@ -50,7 +50,11 @@ class Prepared:
     one_graph: bool = False
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
+    library: str = (
+        ""  # as in a measurement: whose product carries it out, where the implementation's name leaves it open
+    )
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
+    loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
 
 
 class Memory(Addresses, Protocol):
@@ -112,6 +116,15 @@ class Timing(Protocol):
         """*Collective*: seconds per operation of the slowest rank, over that many operations back to back.
 
         CaseFailed if a kernel gave up waiting, or the hardware failed.
+        """
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """The same operations, repeated by a loop of the package's own; None where there is no other way."""
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Ways to move the fewest bytes that a case must move through memory, and nothing else: it cannot be faster.
+
+        None where nobody knows them, or caches may hold the buffers.  They spoil what lies in the buffers.
         """
 
 

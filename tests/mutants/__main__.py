@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.mutants import of_implementations, of_kernels
+from tests.mutants import of_gpus, of_implementations, of_kernels
 from tests.mutants.trial import BROKEN, CAUGHT, PASSED, Mutant, Outcome, carried_out, copied, tried
 
-MUTANTS = (*of_kernels.MUTANTS, *of_implementations.MUTANTS)
+MUTANTS = (*of_kernels.MUTANTS, *of_implementations.MUTANTS, *of_gpus.MUTANTS)
 AT_ONCE = 2
 
 
@@ -24,7 +24,7 @@ def main() -> int:
         outcomes = []
         for mutant, outcome in zip(chosen, pool.map(partial(tried, folder=folder, cache=cache), chosen), strict=True):
             outcomes.append(outcome)
-            print(f"{outcome.verdict:8} {mutant.name}: {outcome.said}", flush=True)
+            sys.stdout.write(f"{outcome.verdict:8} {mutant.name}: {outcome.said}" + "\n")
         controls = _controls(chosen, folder, cache, pool)
     return _summary(chosen, outcomes, controls, time.monotonic() - began)
 
@@ -42,10 +42,12 @@ def _summary(chosen: Sequence[Mutant], outcomes: Sequence[Outcome], controls: Se
     broken = [mutant.name for mutant, outcome in both if outcome.verdict == BROKEN]
     false = [outcome.said for outcome in controls if outcome.verdict != PASSED]
     caught = sum(outcome.verdict == CAUGHT for outcome in outcomes)
-    print(f"{caught} of {len(both)} caught in {seconds:.0f} s; {len(controls)} controls, {len(false)} false alarms")
+    sys.stdout.write(
+        f"{caught} of {len(both)} caught in {seconds:.0f} s; {len(controls)} controls, {len(false)} false alarms" + "\n"
+    )
     for words, names in (("not caught", missed), ("did not run", broken), ("false alarm", false)):
         for name in names:
-            print(f"{words}: {name}")
+            sys.stdout.write(f"{words}: {name}" + "\n")
     return int(bool(missed or broken or false))
 
 

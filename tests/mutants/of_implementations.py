@@ -3,6 +3,8 @@
 from tests.mutants.trial import Mutant, Trial
 
 _AT = "collbench/implementations/"
+_PASSED = "source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)\n"
+_ON = "            target, _ = self.chunk(rank, rank - step)\n            actions"
 
 MUTANTS = (
     Mutant(
@@ -32,12 +34,7 @@ MUTANTS = (
     Mutant(
         "a ring of the host with the wrong neighbour's chunk",
         f"{_AT}ring_host.py",
-        (
-            (
-                "self.chunk((rank - 1) % self.case.ranks, rank - step)\n            target, _ = self.chunk(rank, rank - step)\n            actions",
-                "self.chunk((rank - 1) % self.case.ranks, rank - step - 1)\n            target, _ = self.chunk(rank, rank - step)\n            actions",
-            ),
-        ),
+        ((f"{_PASSED}{_ON}", f"{_PASSED.replace('step)', 'step - 1)')}{_ON}"),),
         Trial("ring-host", ranks=3),
     ),
     Mutant(

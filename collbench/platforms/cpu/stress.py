@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from collbench.cases import Case
+from collbench.datatypes import DATATYPES, NONE
 from collbench.flaws import Mismatch
 from collbench.platforms import checking, kernels, stress
 from collbench.platforms.layout import Addresses, buffers
@@ -60,6 +61,20 @@ class _Operation:
                 self._launch(launches)
             except BaseException as failure:
                 self.failure = failure
+
+
+def singly(launch: Callable[[int], Any]) -> Callable[[int], None] | None:
+    """A loop of the package's own round one operation; None where C cannot call it."""
+    if not isinstance(launch, kernels.Loop):
+        return None
+    repeat = kernels.host_function(kernels.JUDGE, "repeat", kernels.defines(DATATYPES["float"], NONE))
+    repeat.argtypes, repeat.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint), None
+    operation = _Operation(launch)
+
+    def loop(launches: int) -> None:
+        repeat(operation.address, operation.arguments, launches)
+
+    return loop
 
 
 def carry_out(
