@@ -21,7 +21,9 @@ MUTANTS = (
         _DIRECT,
         (
             (
-                "  add_part(route(call, 0, call.rank, 1), count);\n  stamp_block(world, Phase::ADDED);\n  call.meet(1);\n",
+                "  add_part(route(call, 0, call.rank, 1), count);\n"
+                "  stamp_block(world, Phase::ADDED);\n"
+                "  call.meet(1);\n",
                 "  add_part(route(call, 0, call.rank, 1), count);\n",
             ),
         ),

@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         "a FIFO shared with another",
         "collbench/platforms/layout.py",
-        (("GUARD) for nbytes in fifos.values()", "0 * GUARD) for nbytes in fifos.values()"),),
-        Trial("ring-flags"),
+        (("(nbytes + GUARD for nbytes in fifos.values())", "(0 for nbytes in fifos.values())"),),
+        Trial("ring-flags,ring-ll"),
     ),
     Mutant(
         "shards of an element less",

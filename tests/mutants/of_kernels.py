@@ -192,7 +192,12 @@ ARITHMETIC = (
     Mutant(
         "one input twice",
         _DIRECT,
-        (("const E* const peer = buffer(world.send, rank);", "const E* const peer = buffer(world.send, 1);"),),
+        (
+            (
+                "const E* const peer = route.template place<E>(world.send, rank, at);",
+                "const E* const peer = route.template place<E>(world.send, 1, at);",
+            ),
+        ),
         Trial("two-shot", ranks=3),
     ),
 )
