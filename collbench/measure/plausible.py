@@ -4,16 +4,15 @@ Whatever else runs on a machine makes times longer, so the shortest of several c
 """
 
 import math
-from collections.abc import Callable, Sequence
 
 from collbench.cases import Case
 from collbench.flaws import Implausible
 from collbench.platforms.roles import Limits, Prepared, Timing
 from collbench.units import format_seconds, format_size
 
-_FEW, _MANY = 3, 40  # rounds that are always taken, and those after which there is no doubt
+_FEW, _MANY = 3, 40  # rounds that decide if all is well, and those after which there is no doubt
 _GROWTH = 2.0  # that four times the launches must take at least: a busy machine may stretch either
-_FACTOR = 4
+_FACTOR, _STEPS = 4, 6  # how much more launches are tried, and how often that
 _SHARE = 0.6  # of the time that operations take one by one: what they take in their own loop at least
 _CALL = 20e-9  # seconds that calling one by one may add to an operation
 
@@ -46,16 +45,21 @@ def left_out(prepared: Prepared, platform: Timing, launches: int) -> Implausible
 
 
 def _stuck(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
-    """Whether four times the launches take no longer than so many; of half and twice as many as a sample has."""
-    few = max(1, launches // 2)
-    many = _FACTOR * few
-    ways = (prepared, few), (prepared, many)
-    taken = _shortest(platform, ways, lambda short, long: long >= _GROWTH * short > 0)
-    if not taken:
-        return None
-    short, long = map(format_seconds, taken)
-    reason = f"{many} operations take {long} and {few} take {short}: the time does not grow with their number"
-    return Implausible(taken[1] / many, reason)
+    """Whether four times the launches take no longer than so many; of half and twice as many as a sample has.
+
+    Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
+    """
+    few = many = max(1, launches // 2)
+    short = math.inf
+    for _ in range(_STEPS):
+        many, long = _FACTOR * many, math.inf
+        for _ in range(_FEW):
+            short = min(short, platform.time(prepared, few) * few)
+            long = min(long, platform.time(prepared, many) * many)
+        if long >= _GROWTH * short > 0:
+            return None
+    taken = f"{many} operations take {format_seconds(long)} and {few} take {format_seconds(short)}"
+    return Implausible(long / many, f"{taken}: the time does not grow with their number")
 
 
 def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
@@ -63,23 +67,11 @@ def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausibl
     singly = platform.singly(prepared)
     if not singly:
         return None
-    ways = (prepared, launches), (singly, launches)
-    taken = _shortest(platform, ways, lambda loop, single: loop >= _SHARE * (single - launches * _CALL))
-    if not taken:
-        return None
-    loop, single = map(format_seconds, taken)
-    reason = f"{launches} operations take {loop} in their own loop and {single} one by one: some are left out"
-    return Implausible(taken[0] / launches, reason)
-
-
-def _shortest(
-    platform: Timing, ways: Sequence[tuple[Prepared, int]], plausible: Callable[[float, float], bool]
-) -> list[float] | None:
-    """The shortest seconds of both ways to launch so often, by turns; None as soon as these are plausible."""
-    shortest = [math.inf, math.inf]
+    loop = single = math.inf
     for number in range(_MANY):
-        for place, (prepared, count) in enumerate(ways):
-            shortest[place] = min(shortest[place], platform.time(prepared, count) * count)
-        if number + 1 >= _FEW and plausible(*shortest):
+        loop = min(loop, platform.time(prepared, launches))
+        single = min(single, platform.time(singly, launches))
+        if number + 1 >= _FEW and loop >= _SHARE * (single - _CALL):
             return None
-    return shortest
+    taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
+    return Implausible(loop, f"{taken}, of {launches}: some are left out")

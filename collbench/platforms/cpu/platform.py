@@ -239,7 +239,7 @@ class CpuPlatform:
 
     def singly(self, prepared: Prepared) -> Prepared | None:
         """One call after the other, of what C can call."""
-        loop = stress.singly(prepared.loop or prepared.launch)
+        loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)
         return Prepared(loop) if loop else None
 
     def overrun(self, case: Case) -> Overrun | None:
