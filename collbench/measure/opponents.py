@@ -34,8 +34,9 @@ def suffixes(libraries: Sequence[Library]) -> list[str]:
         if file in seen:
             raise UsageError(f"--mpi names {library.kind.name} twice ({file}); leave one out")
         seen.add(file)
-        same = sum(other.kind is library.kind for other in libraries[: len(names)])
-        names.append("" if library.own else f"@{library.kind.key}" + (f"-{same + 1}" if same else ""))
+        name = f"@{library.kind.key}"
+        same = sum(other.split("-")[0] == name for other in names)
+        names.append("" if library.own else f"{name}-{same + 1}" if same else name)
     return names
 
 
