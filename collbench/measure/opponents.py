@@ -88,7 +88,8 @@ class Opponents:
         versions = {name: said for name, said in first.versions.items() if name != "mpi"}
         for suffix, side in zip(self._suffixes, self._sides, strict=True):
             versions[f"mpi{suffix}"] = side.ranks.greeting.versions["mpi"]
-        self.greeting = replace(first, versions=versions)
+        pids = tuple(pid for side in self._sides for pid in side.ranks.greeting.pids)
+        self.greeting = replace(first, versions=versions, pids=pids)
         return self
 
     def __exit__(self, *exception: Any) -> None:
