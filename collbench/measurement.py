@@ -127,6 +127,7 @@ class Measurement(Observed):
     mismatch: Mismatch | None = None
     estimate: float | None = None  # seconds that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
+    floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
     library: str = ""  # whose product carried it out, with its version, where the implementation's name does not say it
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from collbench.analysis.bound import in_words
 from collbench.cli import _explain_table
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Timed, Untimed
 from collbench.stats import percentile
@@ -172,7 +173,7 @@ def _cells(result: Timed, library: Timed | None = None) -> dict[str, str]:
 
 
 def _joined(check: str, result: Timed) -> str:
-    return ", ".join(filter(None, [check, str(result.note)]))
+    return ", ".join(filter(None, [check, in_words(result), str(result.note)]))
 
 
 def _check(result: Measurement | Reported) -> str:

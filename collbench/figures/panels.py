@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
-from collbench.analysis.bound import Bound, bound
+from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
 from collbench.implementations import is_library, libraries
@@ -54,7 +54,7 @@ class Panel:
     wrong: frozenset[str]
     expectation: str = ""  # the system whose predictions are laid over measurements of another name
     libraries: tuple[Drawn, ...] = ()  # what the others are compared with, drawn or not
-    bound: Bound | None = None  # what the lines allow
+    bound: Bound | MemoryBound | None = None  # what the lines or the memory allow
     unbounded: str = ""  # why that is not known
     tools: frozenset[str] = frozenset()  # what reported, where nobody here measured
 

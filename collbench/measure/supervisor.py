@@ -193,8 +193,8 @@ class _Workers:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
         text = self._log.read_text(encoding="utf-8", errors="replace")
-        if killed := re.search(r"EXIT STRING: (.+?) \(signal (\d+)\)", text):
-            return f"a rank was ended by signal {killed[2]} ({killed[1]})"
+        if killed := start.signal_of(text):
+            return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", text, re.MULTILINE)
         last = errors[-1] if errors else next(iter(text.strip().splitlines()[-1:]), "")
         return f"a rank ended with status {self._process.returncode}" + (f": {last}" if last else "")

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any, NamedTuple, Protocol, Self
 
 from collbench.cases import Case, Sampling, Sweep
@@ -106,7 +107,9 @@ def _merge(results: Sequence[Result]) -> Result:
         return last
     measured = [result for result in results if isinstance(result, Measurement)]
     samples = tuple(sample for result in measured for sample in result.seconds)
-    return replace(last, seconds=samples, rounds=tuple(len(result.seconds) for result in measured))
+    floors = [result.floor for result in measured if result.floor is not None]
+    rounds = tuple(len(result.seconds) for result in measured)
+    return replace(last, seconds=samples, rounds=rounds, floor=median(floors) if floors else None)
 
 
 class Side(NamedTuple):

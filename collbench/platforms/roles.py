@@ -106,6 +106,12 @@ class Timing(Protocol):
         CaseFailed if a kernel gave up waiting, or the hardware failed.
         """
 
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Ways to move the fewest bytes that a case must move through memory, and nothing else: it cannot be faster.
+
+        None where nobody knows them, or caches may hold the buffers.  They spoil what lies in the buffers.
+        """
+
 
 class Checking(Protocol):
     """Inputs that are known, and results held against what they must be."""

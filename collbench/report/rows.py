@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from markupsafe import escape
 
+from collbench.analysis.bound import in_words
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.implementations import is_library
@@ -142,7 +143,7 @@ def _check(result: Measurement | Reported | Prediction) -> str:
         )
     else:
         said = "reported, not checked" if result.wrong_elements is None else "reported ok"
-    return ", ".join(filter(None, (said, str(result.note))))
+    return ", ".join(filter(None, (said, in_words(result), str(result.note))))
 
 
 def _explained(result: Explanation) -> str:

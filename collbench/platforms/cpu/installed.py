@@ -35,7 +35,10 @@ class Library:
 
     def command(self, ranks: int) -> list[str]:
         """What starts so many ranks; the program follows."""
-        return [str(self.launcher), *self.kind.options, "-n", str(ranks)]
+        name, *options = self.kind.silent or [""]
+        silent = self.launcher.with_name(name) if name else self.launcher
+        start = [str(silent), *options] if name and silent.exists() else [str(self.launcher), *self.kind.options]
+        return [*start, "-n", str(ranks)]
 
     def environment(self, changed: Mapping[str, str]) -> dict[str, str]:
         """That of the ranks: what a user has set stays."""

@@ -20,6 +20,7 @@ class Kind:
     roots: tuple[str, ...] = ()  # variables that name its folder
     places: tuple[str, ...] = ()  # where its folder is by custom
     options: tuple[str, ...] = ()  # of the launcher, for ranks on this machine
+    silent: tuple[str, ...] = ()  # another launcher beside it that the network does not reach, with its options
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)  # for the same, unless the user set it
     adds_half_since: int = 0  # major version whose reductions know 16-bit floats
 
@@ -95,6 +96,7 @@ KINDS = {
             install=f"apt install mpich, or {_VENV.format('mpich')}",
             roots=("MPICH_HOME",),
             places=("/usr/lib64/mpich",),
+            silent=("mpiexec.gforker", "-exitinfo"),  # socket pairs, where Hydra listens on all addresses
         ),
     )
 }
