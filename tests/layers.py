@@ -18,6 +18,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "collectives",
     "datatypes",
     "note",
+    "labels",
     "cases",
     "outcome",
     "flaws",

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 from collbench import __version__
 from collbench.cases import Sweep
 from collbench.implementations import find
+from collbench.labels import labelled
 from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result, labelled
+from collbench.measurement import Result
 from collbench.platforms.cpu.libraries import short_name
 from collbench.runs.environment import describe
 from collbench.runs.file import INTERRUPTED, Writer

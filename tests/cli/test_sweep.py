@@ -442,10 +442,14 @@ def test_in_a_shell_of_one_task_ranks_are_started_here(here: Command, tmp_path: 
 
 
 def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> None:
-    """Each process would measure alone; peers print that as a result."""
-    done = collbench(*QUICK, OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0")
+    """Each process would measure alone, and peers print that as a result; under Open MPI's ours would abort."""
+    done = collbench(*QUICK, MV2_COMM_WORLD_SIZE="4", MV2_COMM_WORLD_RANK="0")
     assert done.returncode == 2
     assert "world size 1 although 4 ranks were asked for" in done.stderr
+    done = collbench(*QUICK, OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0")
+    assert done.returncode == 2
+    assert "Open MPI's launcher started this, and mpi4py loads MPICH, which that cannot start; fix: " in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_waiting_ranks_that_never_yield_are_named(here: Command) -> None:
