@@ -13,12 +13,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from collbench import clean
+
 
 class CollbenchError(Exception):
-    """What a user can act on: the message says what is wrong, the choices and the fix, in one line."""
+    """What a user can act on: the message says what is wrong, the choices and the fix, in one line.
+
+    Words of a file or of the command line may be in it, so it is cleaned here, once.
+    """
 
     exit_status = 2
     agreed = False  # whether every process of the run raises it, so that the first may speak for all
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(clean.message(str(message)))
 
 
 class UsageError(CollbenchError):

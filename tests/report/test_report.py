@@ -25,7 +25,7 @@ from collbench.note import Note
 from collbench.report import data, lesson
 from collbench.report.data import data_block
 from collbench.report.sanitize import oddity, plain, sound
-from collbench.runs.file import NAME, Writer, read
+from collbench.runs.file import NAME, BadRow, Writer, read
 from collbench.runs.header import Header
 from tests.conftest import ROOT, case, measurement
 from tests.runs.test_file import RESULTS
@@ -349,8 +349,9 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path, odd: dict[st
     }
     good = write(tmp_path / "run", *times(1e-6, 1e9, "two-shot"))
     good.write_text(good.read_text() + json.dumps(LINE | line | {"seconds": [1e-6] * 7} | odd) + "\n")
-    page = built(good)
-    assert "not usable:" in Text(page).text
+    with pytest.warns(BadRow, match=f"{NAME}:{2 + len(SIZES) + 1}: "):
+        page = built(good)
+    assert "not usable: line" in Text(page).text
     assert [line["name"] for line in data_of(page)["figures"][0]["lines"]] == ["two-shot"]  # type: ignore[index]
 
 
