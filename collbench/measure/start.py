@@ -2,21 +2,17 @@
 
 import os
 import re
-import shutil
 import signal
 import sys
 from pathlib import Path
 
-from collbench.errors import PlatformError
 from collbench.isolation import isolated
 from collbench.launcher import unlaunched
 from collbench.measure import worker
 from collbench.platforms import find_platform
+from collbench.platforms.cpu.installed import Library, own
 from collbench.runs.environment import Setting
 
-SILENT = "mpiexec.gforker"
-"""MPICH's launcher for one machine.  It talks to its ranks over socket pairs, where Hydra listens on all addresses, and
-asks no batch system for hosts."""
 UNHEARD = {
     "UCX_TLS": "self,sm",
     "FI_TCP_IFACE": "lo",
@@ -33,25 +29,15 @@ _ENDED = re.compile(
 _COURTESY = (signal.SIGINT, signal.SIGQUIT)  # by which the launcher asks the other ranks to follow
 
 
-def command(platform: str, ranks: int) -> list[str]:
-    """The command that starts them."""
+def command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
+    """The command that starts them; on a CPU by the launcher of that library, or of the one that mpi4py loads."""
     python = [sys.executable, "-P", "-m", worker.__name__]  # -P: a copy in the working folder is not what was asked
-    return [*launcher(), "-n", str(ranks), *python] if find_platform(platform).process_per_rank else python
-
-
-def launcher() -> list[str]:
-    """What starts ranks on this machine, for us alone: the silent one that belongs to the MPI library, or mpiexec."""
-    silent = Path(sys.executable).with_name(SILENT)
-    return [str(silent), "-exitinfo"] if silent.exists() else [mpiexec()]
+    return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
 def mpiexec() -> str:
-    """The launcher that belongs to the MPI library mpi4py loads: the mpich wheel's, beside our own Python."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    path = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not path:
-        raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
-    return path
+    """The launcher of the library that mpi4py loads."""
+    return str(own().launcher)
 
 
 def signal_of(printed: str) -> int | None:
@@ -64,9 +50,12 @@ def _number(word: str) -> int:
     return next((one for one in signal.valid_signals() if signal.strsignal(one) == word.strip()), 0)
 
 
-def environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]:
-    """Their environment, with what they must know to find their supervisor."""
-    changed = isolated(setting.applied(_unheard(unlaunched(os.environ)) | {"OMP_NUM_THREADS": "1"}))
+def environment(platform: str, folder: Path, setting: Setting, library: Library | None = None) -> dict[str, str]:
+    """Their environment, with what they must know to find their supervisor, and which MPI library to load."""
+    changed = setting.applied(_unheard(unlaunched(os.environ)) | {"OMP_NUM_THREADS": "1"})
+    if find_platform(platform).process_per_rank:
+        changed = (library or own()).environment(changed)
+    changed = isolated(changed)
     others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))
     return changed | {
         worker.FOLDER: str(folder),

@@ -16,7 +16,8 @@ import pytest
 from collbench.cli._ab import folders, summary, to_setting
 from collbench.errors import CollbenchError
 from collbench.measure import start as ranks_start
-from collbench.measure.ab import LEAST, ROUNDS, ratios
+from collbench.measure.ab import ratios
+from collbench.measure.turns import LEAST, ROUNDS
 from collbench.measurement import Failed, Measurement
 from collbench.platforms import cpu
 from collbench.runs.environment import Setting
