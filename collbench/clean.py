@@ -44,6 +44,16 @@ def _seen(line: str) -> str:
     return _INVISIBLE.sub(SIGN, line)
 
 
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+
+
+def cell(word: object) -> object:
+    """What may stand in a table that a spreadsheet opens: a text that it would reckon with gets a quote before it."""
+    if not isinstance(word, str) or word.lstrip(" ")[:1] not in tuple("=+-@\t\r") or _NUMBER.fullmatch(word):
+        return word
+    return f"'{word}"
+
+
 _VERBATIM = ("printed", "layout")
 
 

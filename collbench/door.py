@@ -42,17 +42,24 @@ def opened(path: Path, most: int = LARGEST, kind: type[CollbenchError] = RunFile
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would wait
     except (OSError, ValueError) as error:  # ValueError: a null in the name
         raise kind(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
+    try:
+        _refuse(os.fstat(handle), path, most, kind)
+    except CollbenchError:
+        os.close(handle)
+        raise
     with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            what = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-            raise kind(f"cannot read {path}: it is {what}, not a file")
-        if status.st_size > most:
-            raise kind(f"cannot read {path}: it has {status.st_size} bytes, and {most >> 10} KiB are the most")
         try:
             yield file
         except OSError as error:
             raise kind(f"cannot read {path}: {error.strerror}") from None
+
+
+def _refuse(status: os.stat_result, path: Path, most: int, kind: type[CollbenchError]) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        what = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise kind(f"cannot read {path}: it is {what}, not a file")
+    if status.st_size > most:
+        raise kind(f"cannot read {path}: it has {status.st_size} bytes, and {most >> 10} KiB are the most")
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:

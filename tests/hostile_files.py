@@ -98,8 +98,18 @@ THINGS = (
 """What is at a path, whatever was expected there."""
 
 ROW: dict[str, Any] = {
-    "kind": "measurement", "implementation": "mpi", "platform": "cpu", "collective": "allreduce", "nbytes": 1024,
-    "dtype": "float", "redop": "sum", "root": 0, "ranks": 2, "in_place": False, "launches": 64, "check": "ok",
+    "kind": "measurement",
+    "implementation": "mpi",
+    "platform": "cpu",
+    "collective": "allreduce",
+    "nbytes": 1024,
+    "dtype": "float",
+    "redop": "sum",
+    "root": 0,
+    "ranks": 2,
+    "in_place": False,
+    "launches": 64,
+    "check": "ok",
     "seconds": [1e-6, 1.1e-6, 1.2e-6, 1.05e-6, 1.15e-6, 1.08e-6, 1.12e-6],
 }
 HEADER: dict[str, Any] = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="How many nodes the system has.")
 @click.option(
     "--ranks",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=2**20),
     metavar="N",
     help="How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
 )
