@@ -86,7 +86,7 @@ def record(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     plain = text.isascii() and text.rstrip("\r\n").isprintable() and "\\" not in text and "printed" not in value
-    return value if plain and not _LENGTHY.search(text) else clean.record(value)  # type: ignore[no-any-return]
+    return value if plain and not _LENGTHY.search(text) else clean.record(value)
 
 
 def _loaded(text: str) -> Any:

@@ -60,6 +60,12 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(choices)}")
 
 
+def unlinked(path: Path, option: str) -> None:
+    """UsageError if a name of ours is a link: in a folder from elsewhere it may lead to any file of the user."""
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link, and is not written through; remove it, or choose another {option}")
+
+
 @contextmanager
 def writing(path: Path, option: str, kind: type[CollbenchError] = UsageError) -> Iterator[None]:
     """Around what writes a file that the user named by that option: an error of that kind if it cannot be written."""

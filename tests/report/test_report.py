@@ -434,3 +434,13 @@ def test_the_command_spares_run_files_and_says_what_it_cannot_do(tmp_path: Path)
         with pytest.raises(UsageError, match=reason):
             CliRunner().invoke(command, [str(place), "-o", str(out)], catch_exceptions=False)
     assert (other.read_bytes(), place.read_bytes()) == before
+
+
+def test_a_link_beside_a_foreign_run_is_not_written_through(tmp_path: Path) -> None:
+    """It may lead to any file of the user; where the user names it, it is the user's word."""
+    place = write(tmp_path / "run", *times(1e-6, 1e9, "mpi"))
+    (tmp_path / "precious").write_text("all")
+    (place.parent / "report.html").symlink_to(tmp_path / "precious")
+    with pytest.raises(UsageError, match=r"report\.html is a link, and is not written through"):
+        CliRunner().invoke(command, [str(place)], catch_exceptions=False)
+    assert (tmp_path / "precious").read_text() == "all"
