@@ -237,7 +237,7 @@ def _logs() -> Iterator[tuple[str, str]]:
     table = (
         "#\n# nThread 1 nGpus 2 minBytes 8 maxBytes 8\n#   size  count  type  redop  root  time  algbw  busbw #wrong\n"
     )
-    row = "           8             2     float     sum      -1     5.00    0.00    0.00      0     5.00    0.00    0.00      0\n"
+    row = f"{8:12} {2:12} {'float':>8} {'sum':>6} {-1:6}" + "    5.00    0.00    0.00      0" * 2 + "\n"
     for name, face in FACES.items():
         yield f"nccl-tests, {name}", face + "\n" + table + row + face + row.replace("float", face)
         yield (
@@ -307,33 +307,51 @@ _SIZES = (
     "nan",
     "inf",
     "-8",
-    "0",
     "0.0001",
     "1e308",
-    "8" + " " * 100_000,
+    str(2**70),
+    "1" + "0" * 12,
 )
-ARGUMENTS: tuple[tuple[str, ...], ...] = (
-    *(("predict", "dgx-h100", "-b", size) for size in _SIZES),
-    *(("predict", "dgx-h100", "-e", size) for size in _SIZES),
-    *(("sweep", "-b", size, "-e", "8") for size in _SIZES),
-    *(("sweep", "-e", size, "--on", "cpu") for size in _SIZES if size not in ("0.0001",)),
-    *(("predict", "dgx-h100", option, number) for option in ("--nodes", "--ranks", "--ranks-per-node") for number in _SIZES),
-    *(("sweep", "--on", "cpu", option, number) for option in ("--ranks", "-n", "-w", "--root") for number in _SIZES),
-    *(("topo", "dgx-h100", option, number) for option in ("--nodes", "--ranks") for number in _SIZES),
-    *(("topo", "dgx-h100", "--nodes", number) for number in ("1000000000000", str(2**70))),
-    *(("predict", "dgx-h100", "--nodes", number) for number in ("1000000000000", str(2**70))),
-    *(("predict", "dgx-h100", "-b", "8", "-e", "8G", "-f", factor) for factor in ("1.0000001", "nan", "inf", "1e308")),
-    ("predict", "dgx-h100", "-b", "8", "-e", "8G", "-i", "1"),
-    ("sweep", "-b", "8", "-e", "8G", "-i", "1", "--on", "cpu"),
-    *(("sweep", "--on", "cpu", option, number) for option in ("--budget", "--timeout") for number in ("nan", "inf", "1e308")),
-    *((command, option, face) for face in FACES.values() if "\0" not in face for command, option in (
-        ("sweep", "--op"), ("sweep", "--impl"), ("sweep", "--on"), ("sweep", "-d"), ("sweep", "-b"), ("sweep", "--ab"),
-        ("predict", "dgx-h100"), ("predict", "--op"), ("topo", "--on"), ("runs", "--host"), ("runs", "--since"),
-        ("runs", "--tag-is"), ("list", "--nothing"), ("plot", "-o"), ("plot", "--view"), ("report", "--as"),
-        ("compare", "--only"), ("compare", "--margin"), ("fit", "--held-back"), ("export", "--to"), ("import", "--as"),
-        ("diagnose", "--as"), ("verify", "--op"), ("explain", "--op"),
-    )),
-    *((face,) for face in FACES.values() if "\0" not in face),
-    *((command, face) for face in FACES.values() if "\0" not in face for command in ("plot", "topo", "import", "runs")),
-)  # fmt: skip
+_SPOKEN = [face for face in FACES.values() if "\0" not in face]  # the system passes no nulls on
+_MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-n", "1")
+_TAKING = (
+    *(
+        ("sweep", option)
+        for option in ("--op", "--impl", "--on", "-d", "-o", "-b", "-e", "-i", "--spin", "--ab", "--out")
+    ),
+    *(("predict", option) for option in ("--op", "-d", "-b", "--what-if")),
+    *(("runs", option) for option in ("--host", "--op", "--on", "--topology", "--since", "--until", "--tag-is")),
+    *(("compare", option) for option in ("--margin", "--confidence", "--only", "--format", "--baseline")),
+    *(("plot", option) for option in ("-o", "--view", "--style", "--impl", "--format", "--as")),
+    *(
+        ("verify", "--op"),
+        ("explain", "--op"),
+        ("topo", "--on"),
+        ("topo", "-o"),
+        ("list", "--nothing"),
+        ("report", "--as"),
+    ),
+    *(("fit", "--held-back"), ("export", "--to"), ("import", "--as"), ("import", "--op"), ("diagnose", "--as")),
+)
+
+
+def _arguments() -> Iterator[tuple[str, ...]]:
+    for number in _SIZES:
+        yield from (("predict", "dgx-h100", option, number) for option in ("-b", "-e", "-f", "-i"))
+        yield from (("predict", "dgx-h100", option, number) for option in ("--nodes", "--ranks", "--ranks-per-node"))
+        yield from (("topo", "dgx-h100", option, number) for option in ("--nodes", "--ranks"))
+        yield from ((*_MEASURED, option, number) for option in ("-b", "-e", "--ranks", "-n", "-w", "--root", "-c"))
+        yield from ((*_MEASURED, option, number) for option in ("--budget", "--timeout") if "." not in number)
+        yield ("topo", "--ranks", number)
+    for factor in ("1.0000001", "nan", "inf"):
+        yield ("predict", "dgx-h100", "-b", "8", "-e", "8G", "-f", factor)
+    yield ("predict", "dgx-h100", "-b", "8", "-e", "8G", "-i", "1")
+    yield (*_MEASURED, "-e", "8G", "-i", "1")
+    for face in _SPOKEN:
+        yield (face,)
+        yield from ((command, face) for command in ("plot", "topo", "import", "runs", "report", "fit", "predict"))
+        yield from ((command, option, face) for command, option in _TAKING)
+
+
+ARGUMENTS = tuple(_arguments())
 """Command lines that are refused, or carried out, in a moment and in one line."""

@@ -1,4 +1,4 @@
-"""Foreign words on one line, of bounded length, with nothing in them that a terminal, a reader or a spreadsheet obeys."""
+"""Foreign words on one line, of bounded length, with nothing in them that a terminal or a spreadsheet obeys."""
 
 import time
 
