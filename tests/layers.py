@@ -9,7 +9,9 @@ from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
     "isolation",
+    "clean",
     "errors",
+    "door",
     "units",
     "cache",
     "stats",

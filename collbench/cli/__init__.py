@@ -9,11 +9,12 @@ import importlib
 import os
 import pkgutil
 import sys
+import warnings
 from pathlib import Path
 
 import click
 
-from collbench import __version__
+from collbench import __version__, clean
 from collbench.errors import CollbenchError
 from collbench.isolation import isolate
 from collbench.launcher import launched
@@ -64,6 +65,7 @@ def group() -> None:
 def main() -> None:
     """Run a command; every expected error becomes one line on stderr and an exit status."""
     isolate()
+    warnings.showwarning = _warn
     try:
         status = group.main(prog_name="collbench", standalone_mode=False)
     except click.ClickException as error:
@@ -82,6 +84,11 @@ def main() -> None:
     sys.exit(status or 0)
 
 
+def _warn(message: Warning | str, *where: object, **more: object) -> None:
+    """Also in one line: where in the code it was said is of no use to whoever reads it."""
+    click.echo(f"collbench: {message}", err=True)
+
+
 def _fail(message: str, status: int) -> None:
-    click.echo(f"collbench: error: {' '.join(message.split())}", err=True)
+    click.echo(f"collbench: error: {clean.message(message)}", err=True)
     sys.exit(status)
