@@ -9,6 +9,7 @@ from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
     "errors",
+    "interrupts",
     "units",
     "cache",
     "stats",

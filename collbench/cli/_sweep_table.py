@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from collbench import interrupts
 from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
@@ -12,7 +13,7 @@ from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_hea
 from collbench.implementations import implementations, libraries
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Measurement
-from collbench.runs.file import INTERRUPTED, read
+from collbench.runs.file import read
 from collbench.units import format_size
 
 
@@ -24,10 +25,10 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
                 for line in (session.topology, *remarks):
                     click.echo(line, err=True)
             _show(session, spread)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as cause:
         where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
         click.echo(f"\ninterrupted: {where}", err=True)
-        return INTERRUPTED
+        return interrupts.status(cause)
     if session.leader:
         _fastest(session)
         close(session, EXPECTED_LEGEND if session.modelled else LEGEND, plot)

@@ -11,11 +11,15 @@ from collbench.measure import worker
 from collbench.platforms import find_platform
 from collbench.runs.environment import Setting
 
+SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
+_HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
+"""For Hydra, MPICH's mpiexec: ranks are its children on this machine, whatever batch system or files name others."""
+
 
 def command(platform: str, ranks: int) -> list[str]:
     """The command that starts them."""
     python = [sys.executable, "-P", "-m", worker.__name__]  # -P: a copy in the working folder is not what was asked
-    return [mpiexec(), "-n", str(ranks), *python] if find_platform(platform).process_per_rank else python
+    return [mpiexec(), *_HERE, "-n", str(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
 def mpiexec() -> str:
@@ -35,5 +39,6 @@ def environment(platform: str, folder: Path, setting: Setting) -> dict[str, str]
         worker.FOLDER: str(folder),
         worker.SUPERVISOR: str(os.getpid()),
         worker.PLATFORM: platform,
+        "TMPDIR": str(folder / SCRATCH),  # what a killed compiler or MPI leaves there goes with the folder
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
     }

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,10 @@ _FLAGS = (
     "-Wall",
     "-Wno-unknown-pragmas",
 )
+_COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
+_CURE = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
+_ELF = b"\x7fELF"  # how a shared library begins
+_PROOF = "gate.cu"  # the smallest file
 
 
 def folder() -> Path:
@@ -131,18 +136,72 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
 
 
 def _compile(command: Sequence[str], text: str, target: Path) -> None:
-    """Through a temporary name, so that nobody loads half a file after a crash."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+    """Through a file without a name, so that nobody loads half a file, and none is left, after a crash.
+
+    The compiler works in the folder for temporary files, which of ranks is their run's own.
+    """
+    with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:
         origin, product = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
         origin.write_text(text, encoding="utf-8")
-        done = subprocess.run([*command, "-o", product, origin], capture_output=True, text=True, check=False)
+        done = _asked([*command, "-o", str(product), str(origin)], _COMPILING)
         if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-            raise PlatformError(
-                f"{' '.join(command[:1])} could not compile {target.name}: {first}; a C++20 compiler is needed: "
-                "set CXX to one, or pip install ziglang"
-            )
-        product.replace(target)
+            said = done.stderr.strip() or f"status {done.returncode}, and not a word"
+            first = next((line for line in said.splitlines() if "error" in line), said)
+            raise PlatformError(f"{command[0]} could not compile {target.name}: {first}; {_CURE}")
+        if not product.exists() or product.read_bytes()[:4] != _ELF:
+            raise PlatformError(f"{command[0]} says that it compiled {target.name}, but made no library; {_CURE}")
+        _keep(product, target)
+
+
+def _keep(product: Path, target: Path) -> None:
+    content = product.read_bytes()
+    try:
+        handle = os.open(target.parent, os.O_TMPFILE | os.O_WRONLY, 0o700)
+    except OSError:  # a file system without such files
+        copy = target.with_suffix(".new")
+        copy.write_bytes(content)
+        copy.chmod(0o700)
+        copy.replace(target)
+        return
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle, follow_symlinks=True)
+
+
+def _asked(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """What a compiler answers, whatever its bytes; PlatformError if that takes too long, or it cannot be run."""
+    pipe = subprocess.PIPE
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            encoding="utf-8",
+            errors="replace",
+            process_group=0,
+        ) as process:
+            try:
+                said = process.communicate(timeout=seconds)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # a compiler has children of its own
+                raise
+    except subprocess.TimeoutExpired:
+        raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {_CURE}") from None
+    except OSError as error:
+        raise PlatformError(f"{command[0]} cannot be run: {error.strerror}; {_CURE}") from None
+    return subprocess.CompletedProcess(command, process.returncode, *said)
+
+
+def prove_compiler() -> None:
+    """PlatformError unless the compiler makes a library that can be loaded: better now than in every case."""
+    target = host_library(_PROOF, ())
+    try:
+        ctypes.CDLL(str(target))
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        raise PlatformError(f"what {compiler()[0]} compiled cannot be loaded: {error}; {_CURE}") from None
 
 
 @cache
@@ -156,7 +215,7 @@ def compiler() -> tuple[str, ...]:
         if shutil.which(name):
             return (name,)
     zig = (sys.executable, "-P", "-m", "ziglang")
-    if subprocess.run([*zig, "version"], capture_output=True, check=False).returncode == 0:
+    if _asked([*zig, "version"], _ANSWERING).returncode == 0:
         return *zig, "c++"
     raise PlatformError(
         "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
@@ -166,8 +225,7 @@ def compiler() -> tuple[str, ...]:
 @cache
 def compiler_version() -> str:
     """What the compiler says of itself, in its first line."""
-    done = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.partition("\n")[0]
+    return _asked([*compiler(), "--version"], _ANSWERING).stdout.partition("\n")[0]
 
 
 def _cpu() -> str:

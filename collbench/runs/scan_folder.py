@@ -99,7 +99,7 @@ def facts_of(run: Run) -> Facts:
         wrong=sum(result.outcome is Outcome.WRONG for result in results),
         failed=sum(result.outcome is Outcome.FAILED for result in results),
         skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
-        complete=run.complete and run.status != INTERRUPTED,
+        complete=run.complete and (run.status or 0) < INTERRUPTED,
     )
 
 
