@@ -1,19 +1,15 @@
 """The command line: how a command begins and, whatever happens, ends: with an exit status and at most one line.
 
-This module is imported before anything can be caught, so it imports next to nothing.
+Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports nothing that is not there already.
 """
 
 import sys
-from typing import Any
-
-from collbench import interrupts
-from collbench.cli import _streams
 
 TOGETHER = ("sweep", "verify", "explain")
 """The commands that the processes of an outside launcher carry out together; all others each process does alone."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """The group of commands, imported once it is asked for."""
     if name != "group":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -24,9 +20,11 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Run a command; every error becomes one line on stderr and an exit status."""
+    _end_quietly()
+    from collbench import interrupts
+
     with interrupts.raised():
         try:
-            _streams.prepare()
             status = _carry_out()
             sys.stdout.flush()
         except BaseException as error:  # a signal too
@@ -37,7 +35,18 @@ def main() -> None:
     sys.exit(status)
 
 
+def _end_quietly() -> None:
+    """Ctrl-C ends the process without a word for now: there is nothing to tidy up yet."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _carry_out() -> int:
+    from collbench.cli import _streams
+
+    _streams.prepare()
     from collbench.cli import _together
     from collbench.cli._commands import group
 
@@ -47,6 +56,9 @@ def _carry_out() -> int:
 
 def _ending(error: BaseException) -> tuple[str, int]:
     """What to say of an error, nothing if all was said, and the exit status."""
+    from collbench import interrupts
+    from collbench.cli import _streams
+
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", interrupts.status(error)
     if isinstance(error, SystemExit):
@@ -64,7 +76,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, click.exceptions.Exit):
         return "", error.exit_code
     if isinstance(error, click.Abort):
-        return "interrupted", interrupts.status(None)
+        return "interrupted", interrupts.status(error.__cause__)
     if isinstance(error, CollbenchError):
         return str(error), error.exit_status
     from collbench.cli import _last_resort

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full or unable to write a character: what is lost is said, and nothing breaks."""
+"""Standard streams that may be closed, full or unable to write a character: a loss is said, and nothing breaks."""
 
 import contextlib
 import io

@@ -13,18 +13,25 @@ from pathlib import Path
 
 _SHARED_MEMORY = "/dev/shm/"  # where Linux names it
 _MPICH = f"{_SHARED_MEMORY}mpich_shm_"
+_OF_MPI = ("mpich_shm_", "ucx_shm_")  # names that MPICH and the library below it give
 _MOMENT = 0.1  # seconds, in which a process surely maps what it has just made
 _PROCESSES = Path("/proc")
 _PATIENCE = 2.0  # seconds for killed processes to be gone
 
 
 def shared_files(pid: int | str = "self") -> set[str]:
-    """Named shared memory that a process maps; none if there is no such process."""
+    """Named shared memory that a process maps or has open; none if there is no such process."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+        lines = (_PROCESSES / str(pid) / "maps").read_text(encoding="utf-8").splitlines()
+        entries = [entry.name for entry in (_PROCESSES / str(pid) / "fd").iterdir()]
     except OSError:
         return set()
-    return {line.split()[-1] for line in lines if _SHARED_MEMORY in line and "(deleted)" not in line}
+    opened = []
+    for entry in entries:
+        with contextlib.suppress(OSError):  # the one that the list was read by is closed again
+            opened.append(os.readlink(_PROCESSES / str(pid) / "fd" / entry))
+    names = [line.split(None, 5)[-1] for line in lines if _SHARED_MEMORY in line] + opened
+    return {name for name in names if name.startswith(_SHARED_MEMORY) and not name.endswith("(deleted)")}
 
 
 def unname() -> None:
@@ -38,14 +45,18 @@ def unname() -> None:
 
 
 def unname_orphans(since: float) -> None:
-    """Remove memory that MPICH made after `since` (as files' times count) and nobody maps, nor does a moment later.
+    """Remove memory that MPI made after `since` (as files' times count) and nobody maps, nor does a moment later.
 
     For ranks that were all killed before anybody could look what they map.
     """
     for second_look in (False, True):
         if second_look:
             time.sleep(_MOMENT)
-        orphans = {str(path) for path in Path(_SHARED_MEMORY).glob(f"{Path(_MPICH).name}*") if _made_after(path, since)}
+        orphans = {
+            str(path)
+            for path in Path(_SHARED_MEMORY).iterdir()
+            if path.name.startswith(_OF_MPI) and _made_after(path, since)
+        }
         orphans -= set().union(
             *(shared_files(folder.name) for folder in _PROCESSES.iterdir() if folder.name.isdecimal())
         )

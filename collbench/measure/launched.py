@@ -14,6 +14,7 @@ from typing import Self
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.implementations import implementations, needs
+from collbench.measure import cleanup
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.runner import measure
@@ -55,6 +56,7 @@ class Joined:
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
         self._refuse_others()
+        cleanup.unname()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
         self._sweep = to_sweep(fields)

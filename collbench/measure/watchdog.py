@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 START = 60.0  # seconds until all have come, where nobody has said a time-out yet
+_LOOK = 0.5  # seconds, since the deadline may come nearer too
 _GRACE = 5.0  # seconds that the others leave to rank 0, which can note in the run file what happened
 _ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
 
@@ -55,7 +56,7 @@ class Watchdog:
     def _watch(self, stopped: threading.Event) -> None:
         grace = _GRACE if self._rank else 0.0
         while (left := self._deadline + grace - time.monotonic()) > 0:
-            if stopped.wait(left):
+            if stopped.wait(min(left, _LOOK)):
                 return
         reason = f"no progress for {self._seconds:.0f} s (--timeout)"
         more = self.last_words(reason)
