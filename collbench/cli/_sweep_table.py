@@ -10,6 +10,7 @@ from collbench.analysis.crossover import contests, in_words, library_of, rivals,
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
+from collbench.errors import RunFileError, StorageError
 from collbench.implementations import implementations, libraries
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Measurement
@@ -80,8 +81,17 @@ def close(session: Session, legend: str, plot: bool) -> None:
 
 
 def draw_plots(path: Path) -> None:
-    """The plots of a run file, beside it."""
+    """The plots of a run file, beside it; StorageError if they, or it, cannot be there any more."""
     from collbench.figures.curves import draw
 
-    for picture in draw([read(path)], path.parent):
+    try:
+        pictures = draw([read(path)], path.parent)
+    except (OSError, RunFileError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot draw into {path.parent}: {reason}; {_kept(path)}") from None
+    for picture in pictures:
         click.echo(f"plot: {picture}")
+
+
+def _kept(path: Path) -> str:
+    return f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"

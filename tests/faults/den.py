@@ -54,7 +54,7 @@ class Den:
         if not self._holder:
             return list(command)
         keep = ["--preserve-credentials"] if _USER else []
-        return ["nsenter", "--target", str(self._holder.pid), "--mount", *_USER, *keep, f"--wd={folder}", *command]
+        return ["nsenter", "--target", str(self._holder.pid), "--mount", *_USER, *keep, f"--wdns={folder}", *command]
 
     def small_disk(self, folder: Path, nbytes: int) -> bool:
         """Mount a file system of that size; whether that was possible."""

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from collbench.errors import CollbenchError
 from collbench.runs.file import read
 from tests.faults.signals import PLOTTED, plotting, sampling
 from tests.faults.trial import BAD, COLLBENCH, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
@@ -78,8 +79,10 @@ def filled(scene: Scene) -> None:
 
 
 def unplotted(scene: Scene, done: Done) -> str:
-    run = scene.den.path(scene.folder / "full" / "out")
-    return "" if read(run).complete else "the run file does not say how it ended"
+    try:
+        return "" if read(scene.den.path(scene.folder / "full" / "out")).complete else "the run file has no end"
+    except CollbenchError as error:
+        return f"the run file is lost: {error}; {done.errors[-300:]}"
 
 
 def two_at_once(scene: Scene, done: Done) -> str:
