@@ -47,10 +47,18 @@ def _carry_out() -> int:
     from collbench.cli import _streams
 
     _streams.prepare()
+    joined = None
+    if sys.argv[1:2] in ([name] for name in TOGETHER):
+        from collbench.launcher import launched
+
+        if joined := launched():
+            from collbench.measure.watchdog import WATCHDOG
+
+            WATCHDOG.start(joined[0])
     from collbench.cli import _together
     from collbench.cli._commands import group
 
-    with _together.company(sys.argv[1:2] in ([name] for name in TOGETHER)):
+    with _together.company(joined):
         return group.main(prog_name="collbench", standalone_mode=False) or 0
 
 
@@ -67,21 +75,34 @@ def _ending(error: BaseException) -> tuple[str, int]:
         return ("", 141) if error.quietly else (str(error), 1)
     if isinstance(error, BrokenPipeError):
         return "", 141
-    import click
+    return _of_class(error) or (_last_resort(error), 1)
 
-    from collbench.errors import CollbenchError
 
+def _of_class(error: BaseException) -> tuple[str, int] | None:
+    """The same of errors that are raised on purpose; None for others."""
+    try:
+        import click
+
+        from collbench.errors import CollbenchError
+    except ImportError:  # which may be the error itself
+        return None
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
     if isinstance(error, click.exceptions.Exit):
         return "", error.exit_code
     if isinstance(error, click.Abort):
+        from collbench import interrupts
+
         return "interrupted", interrupts.status(error.__cause__)
     if isinstance(error, CollbenchError):
         return str(error), error.exit_status
-    from collbench.cli import _last_resort
+    return None
 
-    return _last_resort.line(error), 1
+
+def _last_resort(error: BaseException) -> str:
+    from collbench.cli._last_resort import line
+
+    return line(error)
 
 
 def _leave() -> None:

@@ -8,18 +8,15 @@ import click
 
 from collbench.cli import _streams
 from collbench.errors import CollbenchError, Unforeseen, UsageError
-from collbench.launcher import launched
 from collbench.measure.watchdog import WATCHDOG
 
 
 @contextmanager
-def company(together: bool) -> Iterator[None]:
-    """Around a command; those that are not carried out together, or have no launcher, are left alone."""
-    joined = launched() if together else None
+def company(joined: tuple[int, int] | None) -> Iterator[None]:
+    """Around a command that processes of this rank and size carry out together; None where there is but one."""
     if not joined:
         yield
         return
-    WATCHDOG.start(joined[0])
     error: CollbenchError
     try:
         yield
@@ -32,9 +29,9 @@ def company(together: bool) -> Iterator[None]:
     except CollbenchError as refused:
         error = refused
     except Exception as unforeseen:
-        from collbench.cli import _last_resort
+        from collbench.cli._last_resort import line
 
-        error = Unforeseen(_last_resort.line(unforeseen))
+        error = Unforeseen(line(unforeseen))
     _refuse(error, joined[0])
 
 

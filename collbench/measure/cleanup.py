@@ -21,15 +21,15 @@ _PATIENCE = 2.0  # seconds for killed processes to be gone
 
 def shared_files(pid: int | str = "self") -> set[str]:
     """Named shared memory that a process maps or has open; none if there is no such process."""
+    folder = _PROCESSES / str(pid)
+    opened = []
     try:
-        lines = (_PROCESSES / str(pid) / "maps").read_text(encoding="utf-8").splitlines()
-        entries = [entry.name for entry in (_PROCESSES / str(pid) / "fd").iterdir()]
+        lines = (folder / "maps").read_text(encoding="utf-8").splitlines()
+        for entry in (folder / "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # the one that the list was read by is closed again
+                opened.append(str(entry.readlink()))
     except OSError:
         return set()
-    opened = []
-    for entry in entries:
-        with contextlib.suppress(OSError):  # the one that the list was read by is closed again
-            opened.append(os.readlink(_PROCESSES / str(pid) / "fd" / entry))
     names = [line.split(None, 5)[-1] for line in lines if _SHARED_MEMORY in line] + opened
     return {name for name in names if name.startswith(_SHARED_MEMORY) and not name.endswith("(deleted)")}
 

@@ -7,22 +7,23 @@ process ends it where nothing goes on.
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Self
 
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.implementations import implementations, needs
+from collbench.launcher import launched
 from collbench.measure import cleanup
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.tracing import explain
-from collbench.measure.watchdog import WATCHDOG, Phase, end_all
+from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measurement import Failed, Result
-from collbench.platforms import open_platform
+from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
@@ -34,7 +35,9 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 @cache
 def world() -> Processes:
     """All processes of the launcher; the first call starts MPI."""
-    return Processes.of_world()
+    rank, size = launched() or (0, 1)
+    with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
+        return Processes.of_world()
 
 
 def agree_on(error: CollbenchError) -> None:
@@ -81,13 +84,19 @@ class Joined:
     def __enter__(self) -> Self:
         WATCHDOG.feed(self._limit)
         wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
+        with self.agreeing():
+            if find_platform(self._name).process_per_rank:
+                kernels.prove_compiler()
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
-        self.greeting = Greeting(self._platform.topology(), self._platform.versions(), variables())
+        topology = self._platform.topology()
+        with self.agreeing():
+            versions = self._platform.versions()
+        self.greeting = Greeting(topology, versions, variables())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:
         if kind is None or self._world.size == 1 or getattr(error, "agreed", False):
-            if self._platform:
+            if self._platform and kind is None:  # else the others may not come to close it too
                 self._platform.close()
             WATCHDOG.stop()
         elif issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say

@@ -11,8 +11,6 @@ import os
 import platform
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,6 +24,7 @@ import numpy as np
 from collbench.cache import cache_folder
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
+from collbench.platforms.ask import ask
 
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
 _ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
@@ -41,6 +40,7 @@ _FLAGS = (
 )
 _COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
 _CURE = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
+_LONGEST = 400  # characters of a compiler's that go into an error
 _ELF = b"\x7fELF"  # how a shared library begins
 _PROOF = "gate.cu"  # the smallest file
 
@@ -143,10 +143,10 @@ def _compile(command: Sequence[str], text: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:
         origin, product = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
         origin.write_text(text, encoding="utf-8")
-        done = _asked([*command, "-o", str(product), str(origin)], _COMPILING)
-        if done.returncode:
-            said = done.stderr.strip() or f"status {done.returncode}, and not a word"
-            first = next((line for line in said.splitlines() if "error" in line), said)
+        status, _, errors = ask([*command, "-o", str(product), str(origin)], _COMPILING, _CURE, Path(scratch))
+        if status:
+            said = errors.strip() or f"status {status}, and not a word"
+            first = next((line for line in said.splitlines() if "error" in line), said)[:_LONGEST]
             raise PlatformError(f"{command[0]} could not compile {target.name}: {first}; {_CURE}")
         if not product.exists() or product.read_bytes()[:4] != _ELF:
             raise PlatformError(f"{command[0]} says that it compiled {target.name}, but made no library; {_CURE}")
@@ -167,31 +167,6 @@ def _keep(product: Path, target: Path) -> None:
         file.write(content)
         file.flush()
         os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle, follow_symlinks=True)
-
-
-def _asked(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """What a compiler answers, whatever its bytes; PlatformError if that takes too long, or it cannot be run."""
-    pipe = subprocess.PIPE
-    try:
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-            encoding="utf-8",
-            errors="replace",
-            process_group=0,
-        ) as process:
-            try:
-                said = process.communicate(timeout=seconds)
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)  # a compiler has children of its own
-                raise
-    except subprocess.TimeoutExpired:
-        raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {_CURE}") from None
-    except OSError as error:
-        raise PlatformError(f"{command[0]} cannot be run: {error.strerror}; {_CURE}") from None
-    return subprocess.CompletedProcess(command, process.returncode, *said)
 
 
 def prove_compiler() -> None:
@@ -215,7 +190,7 @@ def compiler() -> tuple[str, ...]:
         if shutil.which(name):
             return (name,)
     zig = (sys.executable, "-P", "-m", "ziglang")
-    if _asked([*zig, "version"], _ANSWERING).returncode == 0:
+    if ask([*zig, "version"], _ANSWERING, _CURE)[0] == 0:
         return *zig, "c++"
     raise PlatformError(
         "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
@@ -225,7 +200,7 @@ def compiler() -> tuple[str, ...]:
 @cache
 def compiler_version() -> str:
     """What the compiler says of itself, in its first line."""
-    return _asked([*compiler(), "--version"], _ANSWERING).stdout.partition("\n")[0]
+    return ask([*compiler(), "--version"], _ANSWERING, _CURE)[1].partition("\n")[0]
 
 
 def _cpu() -> str:

@@ -15,11 +15,12 @@ def main() -> None:
 
     def report(verdict: Verdict) -> None:
         if verdict.complaints or words:
-            print(f"{verdict.seconds:5.1f} s  {verdict.line}", flush=True)
+            print(f"{verdict.seconds:5.1f} s  {verdict.line}", flush=True)  # noqa: T201
 
     verdicts = run(trials, report)
     lost = sum(bool(verdict.complaints) for verdict in verdicts)
-    print(f"{len(verdicts)} trials in {time.monotonic() - begun:.0f} s: {len(verdicts) - lost} survived, {lost} not")
+    spent = time.monotonic() - begun
+    print(f"{len(verdicts)} trials in {spent:.0f} s: {len(verdicts) - lost} survived, {lost} not")  # noqa: T201
     sys.exit(bool(lost))
 
 

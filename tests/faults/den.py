@@ -4,6 +4,7 @@ That takes a mount namespace, which root has, and elsewhere whoever may make a u
 """
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 SHARED = "/dev/shm"
+_ENTER = shutil.which("nsenter") or "nsenter"  # whatever path the command gets
 _USER = [] if os.geteuid() == 0 else ["--user"]
 
 
@@ -54,7 +56,7 @@ class Den:
         if not self._holder:
             return list(command)
         keep = ["--preserve-credentials"] if _USER else []
-        return ["nsenter", "--target", str(self._holder.pid), "--mount", *_USER, *keep, f"--wdns={folder}", *command]
+        return [_ENTER, "--target", str(self._holder.pid), "--mount", *_USER, *keep, f"--wdns={folder}", *command]
 
     def small_disk(self, folder: Path, nbytes: int) -> bool:
         """Mount a file system of that size; whether that was possible."""

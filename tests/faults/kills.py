@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tests.faults.signals import launching, replacing, sampling, starting, starting_mpi
-from tests.faults.trial import BAD, LONG, USAGE, Done, Scene, Trial
+from tests.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
 FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
@@ -45,59 +45,64 @@ def failed_row(scene: Scene, done: Done) -> str:
     return "" if '"kind": "failed"' in text and '"kind": "end"' in text else "no row says what was lost"
 
 
-def trials() -> Iterator[Trial]:
+def strike(when: Callable[[Scene], None], who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
+    """That signal to them, then."""
+
+    def fault(scene: Scene) -> None:
+        when(scene)
+        for pid in who(scene):
+            scene.send(number, pid)
+
+    return fault
+
+
+def strike_after_stop(who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
+    """That signal to the command, when some of its processes stand still."""
+    stop = strike(sampling, who, signal.SIGSTOP)
+
+    def fault(scene: Scene) -> None:
+        stop(scene)
+        time.sleep(0.1)
+        scene.send(number)
+
+    return fault
+
+
+def killed() -> Iterator[Trial]:
     for moment, when in MOMENTS.items():
+        allowed = (BAD,) if when is sampling else (USAGE,)
         for victim, who in VICTIMS.items():
             for name, number in FATAL.items():
-                if name != "KILL" and moment == "when MPI starts":
-                    continue
+                if name == "KILL" or moment != "when MPI starts":
+                    fault = strike(when, who, number)
+                    yield Trial(f"{name} to {victim} {moment}", CUT, allowed, fault, check=failed_row)
 
-                def fault(scene: Scene, when=when, who=who, number=number) -> None:  # type: ignore[no-untyped-def]
-                    when(scene)
-                    for pid in who(scene):
-                        scene.send(number, pid)
 
-                allowed = (BAD,) if when is sampling else (USAGE,)
-                yield Trial(f"{name} to {victim} {moment}", CUT, allowed, fault, check=failed_row)
-    for victim, who in {**VICTIMS, "the proxy": proxy}.items():
-
-        def stop(scene: Scene, who=who) -> None:  # type: ignore[no-untyped-def]
-            sampling(scene)
-            for pid in who(scene):
-                scene.send(signal.SIGSTOP, pid)
-
-        words = (*CUT, "-T", "2")
-        if victim not in ("the launcher", "the proxy"):  # without which ranks measure on
-            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), stop, check=failed_row)
+def stopped() -> Iterator[Trial]:
+    words = (*CUT, "-T", "2")
+    for victim, who in VICTIMS.items():
+        fault = strike(sampling, who, signal.SIGSTOP)
+        if victim == "the launcher":  # without which ranks measure on
+            yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
         else:
-            yield Trial(f"STOP to {victim} while sampling", words, (0, BAD), stop)
-    for moment, when in {
-        **MOMENTS,
-        "when the launcher starts": launching,
-        "while ranks are replaced": replacing,
-    }.items():
+            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row)
+    fault = strike(sampling, proxy, signal.SIGSTOP)
+    yield Trial("STOP to the proxy while sampling", words, (GOOD, BAD), fault)
 
-        def end(scene: Scene, when=when) -> None:  # type: ignore[no-untyped-def]
-            when(scene)
-            scene.send(signal.SIGKILL)
 
-        yield Trial(f"KILL to the command {moment}", LONG, (137,), end, killed=True)
-    for name, who in {"a stopped rank": last, "a stopped first rank": first, "a stopped launcher": launcher}.items():
+def commands() -> Iterator[Trial]:
+    moments = {**MOMENTS, "when the launcher starts": launching, "while ranks are replaced": replacing}
+    for moment, when in moments.items():
+        fault = strike(when, lambda scene: [scene.pid], signal.SIGKILL)
+        yield Trial(f"KILL to the command {moment}", LONG, (137,), fault, killed=True)
+    for name, who in {"last rank": last, "first rank": first, "launcher": launcher}.items():
+        fault = strike_after_stop(who, signal.SIGKILL)
+        yield Trial(f"KILL to the command with a stopped {name}", LONG, (137,), fault, killed=True)
+        fault = strike_after_stop(who, signal.SIGINT)
+        yield Trial(f"INT to the command with a stopped {name}", LONG, (130,), fault)
 
-        def end_over(scene: Scene, who=who) -> None:  # type: ignore[no-untyped-def]
-            sampling(scene)
-            for pid in who(scene):
-                scene.send(signal.SIGSTOP, pid)
-            time.sleep(0.1)
-            scene.send(signal.SIGKILL)
 
-        yield Trial(f"KILL to the command with {name}", LONG, (137,), end_over, killed=True)
-    for name, who in {"a stopped rank": last, "a stopped launcher": launcher}.items():
-
-        def ask_over(scene: Scene, who=who) -> None:  # type: ignore[no-untyped-def]
-            sampling(scene)
-            for pid in who(scene):
-                scene.send(signal.SIGSTOP, pid)
-            scene.send(signal.SIGINT)
-
-        yield Trial(f"INT to the command with {name}", LONG, (130,), ask_over)
+def trials() -> Iterator[Trial]:
+    yield from killed()
+    yield from stopped()
+    yield from commands()

@@ -87,12 +87,19 @@ def strike(number: int, rank: int) -> Callable[[Scene], None]:
 
 
 def trials() -> Iterator[Trial]:
-    quick = (*SHORT, "-T", "3")
+    quick = (*SHORT, "-T", "5")
     for name, (change, allowed) in CHANGES.items():
         for rank in (0, 1):
             shell = ONLY.format(mpiexec=MPIEXEC, rank=rank, change=change)
             yield Trial(
-                f"rank {rank} of an mpiexec {name}", quick, allowed, prepare=broken, shell=shell, limit=75, speaks=True
+                f"rank {rank} of an mpiexec {name}",
+                quick,
+                allowed,
+                prepare=broken,
+                shell=shell,
+                limit=75,
+                speaks=True,
+                unforeseen=True,
             )
     yield Trial("an mpiexec into a folder with a run", quick, (USAGE,), prepare=taken, launcher=TWO, check=still_empty)
     yield Trial("an mpiexec with a wrong word", (*quick, "--op", "nothing"), (USAGE,), launcher=TWO, check=told)

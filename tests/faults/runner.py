@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+from tests.conftest import of_a_user
 from tests.faults.den import Den
-from tests.faults.trial import Scene, Trial, carried_out
+from tests.faults.trial import COLLBENCH, Scene, Trial, carried_out
 from tests.faults.verdict import complaints
 
 JOBS = len(os.sched_getaffinity(0)) + 1  # one of them mostly waits
@@ -49,10 +51,35 @@ class Ground:
         place = Path(tempfile.mkdtemp(dir=self.folder, prefix="t"))
         scene = Scene(place, self._own.den)
         begun = time.monotonic()
-        done = carried_out(trial, scene, self.cache)
-        found = complaints(trial, scene, done, self.cache)
+        try:
+            done = carried_out(trial, scene, self.cache)
+            found = complaints(trial, scene, done, self.cache)
+        except Exception as error:  # a trial that is wrong itself must not hide the others
+            found = [f"the trial itself failed: {type(error).__name__}: {error}"]
         shutil.rmtree(place, ignore_errors=True)
         return Verdict(trial, tuple(found), time.monotonic() - begun)
+
+    def warm(self) -> None:
+        """Compile what trials need, once, lest a slow machine's compiler be what they wait for."""
+        words = (
+            "sweep",
+            "--on",
+            "cpu",
+            "-n",
+            "1",
+            "--no-plot",
+            "--op",
+            "allreduce,broadcast",
+            "-e",
+            "8",
+            "--out",
+            "out",
+        )
+        place = self.folder / "warm"
+        place.mkdir()
+        surroundings = of_a_user() | {"COLLBENCH_CACHE": str(self.cache), "TMPDIR": str(place)}
+        command = [*COLLBENCH, *words, "--impl", "mpi,two-shot"]
+        subprocess.run(command, cwd=place, env=surroundings, capture_output=True, check=True)
 
     def close(self) -> None:
         """Leave all dens."""
@@ -66,6 +93,7 @@ def ground() -> Iterator[Ground]:
     (folder / "cache").mkdir(mode=0o700)
     made = Ground(folder)
     try:
+        made.warm()
         yield made
     finally:
         made.close()

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from tests.faults.trial import GOOD, LONG, SHORT, SIGNALS, Done, Scene, Trial
+from tests.faults.trial import BAD, GOOD, LONG, SHORT, SIGNALS, Done, Scene, Trial, nothing
 
 SLOW = '#!/bin/sh\ncase "$*" in *-o*) touch @/compiling; sleep 5;; esac\nexec c++ "$@"\n'
 PLOTTED = tuple(word for word in SHORT if word != "--no-plot")
@@ -76,6 +76,9 @@ MOMENTS = {  # by name: when, the command, what is prepared, the variables
 }
 
 
+EARLY = ("at once", "after 20 ms", "after 60 ms")  # when the interpreter may not have come to our code
+
+
 def whole(scene: Scene, done: Done) -> str:
     """Rows that were there stay, and the file says how it ended."""
     if not scene.run.exists():
@@ -84,48 +87,57 @@ def whole(scene: Scene, done: Done) -> str:
     return "" if last and b'"kind": "end"' in last[0] else "the run file does not say how the run ended"
 
 
-def trials() -> Iterator[Trial]:
+def strike(when: Callable[[Scene], None], number: int, times: int = 1) -> Callable[[Scene], None]:
+    """That signal to the command, then, once or more often."""
+
+    def fault(scene: Scene) -> None:
+        when(scene)
+        for _ in range(times):
+            scene.send(number)
+            time.sleep(0.03)
+
+    return fault
+
+
+def sweeps() -> Iterator[Trial]:
     for moment, (when, words, variables) in MOMENTS.items():
+        early = moment in EARLY
+        prepare = slow_compiler if "CXX" in variables else nothing
         for name, (number, status) in SIGNALS.items():
-            for times in (1, 2):
-
-                def fault(scene: Scene, when=when, number=number, times=times) -> None:  # type: ignore[no-untyped-def]
-                    when(scene)
-                    for _ in range(times):
-                        scene.send(number)
-                        time.sleep(0.03)
-
-                # an interpreter that has not come to our code ends by the signal itself
-                early = moment in ("at once", "after 20 ms", "after 60 ms")
+            allowed = (status, BAD) if early else (status, GOOD) if when is plotting else (status,)
+            for times, often in enumerate(("", "twice "), 1):
                 yield Trial(
-                    f"{name} {'twice ' * (times - 1)}{moment}",
+                    f"{name} {often}{moment}",
                     words,
-                    (status, 1) if early else (status, GOOD) if moment == "while plotting" else (status,),
-                    fault,
-                    slow_compiler if "CXX" in variables else (lambda scene: None),
+                    allowed,
+                    strike(when, number, times),
+                    prepare,
                     variables,
                     check=whole,
                     early=early,
                 )
-    for name in ("verify", "explain"):
-        words = (
-            ("verify", "--on", "cpu", "-T", "5")
-            if name == "verify"
-            else ("explain", "--on", "cpu", "-b", "64", "-e", "1M", "-f", "2", "--out", "out")
-        )
-        for kind, (number, status) in SIGNALS.items():
 
-            def end(scene: Scene, number: int = number) -> None:
-                starting(scene)
-                time.sleep(0.8)
-                scene.send(number)
 
-            yield Trial(f"{kind} during {name}", words, (status,), end)
+def measuring(count: int, seconds: float) -> Callable[[Scene], None]:
+    """So many ranks are there, and at it."""
+
+    def when(scene: Scene) -> None:
+        scene.until(lambda: len(scene.ranks()) == count)
+        time.sleep(seconds)
+
+    return when
+
+
+def others() -> Iterator[Trial]:
+    explain = ("explain", "--on", "cpu", "-b", "64", "-e", "1M", "-f", "2", "--out", "out")
     for kind, (number, status) in SIGNALS.items():
+        fault = strike(measuring(2, 0.8), number)
+        yield Trial(f"{kind} during verify", ("verify", "--on", "cpu", "-T", "5"), (status,), fault)
+        yield Trial(f"{kind} during explain", explain, (status,), fault)
+        pair = strike(measuring(4, 0.5), number)
+        yield Trial(f"{kind} during --ab", (*LONG, "--ab", "A=1"), (status,), pair)
 
-        def end_pair(scene: Scene, number: int = number) -> None:
-            scene.until(lambda: len(scene.ranks()) == 4)
-            time.sleep(0.5)
-            scene.send(number)
 
-        yield Trial(f"{kind} during --ab", (*LONG, "--ab", "A=1"), (status,), end_pair)
+def trials() -> Iterator[Trial]:
+    yield from sweeps()
+    yield from others()

@@ -49,6 +49,11 @@ TAKEN: dict[str, Callable[[Scene], None]] = {
 }
 
 
+def removed_late(scene: Scene) -> None:
+    plotting(scene)
+    removed(scene)
+
+
 def rescued(scene: Scene, done: Done) -> str:
     """All that was measured stands in the place that the error names."""
     words = done.errors.partition("all that was measured is in ")[2].split()
@@ -121,7 +126,7 @@ def trials() -> Iterator[Trial]:
         "the folder is removed while plotting",
         PLOTTED,
         (BAD, GOOD),
-        lambda scene: (plotting(scene), removed(scene)) and None,
+        removed_late,
     )
     for size in (8, 12, 24, 48):
         words = full_of("full/out", LONG)

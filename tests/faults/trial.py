@@ -1,5 +1,6 @@
-"""A trial: a command, what is done to it, and how it may end; what must hold besides is the same for all (verdict.py)."""
+"""A trial: a command, what is done to it, and how it may end; what must hold besides is the same for all (verdict)."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -100,10 +101,8 @@ class Scene:
 
     def send(self, number: int, pid: int | None = None) -> None:
         """A signal to the command or another process; one that is gone needs none."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid or self.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def nothing(scene: Scene) -> None:
@@ -140,6 +139,7 @@ class Trial:
     limit: float = 45.0  # seconds until it has ended
     check: Callable[[Scene, Done], str] = _no_complaint  # a complaint
     killed: bool = False  # the command itself by SIGKILL, which cannot tidy up: its ranks do, a little later
+    unforeseen: bool = False  # the last resort may write a traceback
     early: bool = False  # Python itself may be starting, and says what it likes
     speaks: bool = False  # the launcher has its own lines on what happened
 

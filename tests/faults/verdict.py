@@ -13,9 +13,7 @@ from tests.faults.trial import Done, Scene, Trial
 
 _GONE = 4.0  # seconds for the last process to be gone
 _GONE_KILLED = 12.0  # where ranks have to notice that nobody is there any more
-_RAW = re.compile(
-    r"Traceback \(most recent|Fatal Python error|Exception ignored|Abort\(\d+\)|core dumped"
-)
+_RAW = re.compile(r"Traceback \(most recent|Fatal Python error|Exception ignored|Abort\(\d+\)|core dumped")
 _LINE = re.compile(r"collbench: error: ")
 _CACHED = re.compile(r".*\.(so|lock|db|sqlite|sqlite-wal|sqlite-shm|json)$|matplotlib$")
 
@@ -28,7 +26,7 @@ def complaints(trial: Trial, scene: Scene, done: Done, cache: Path) -> list[str]
         *_said(trial, done),
         *_files(trial, scene),
         *filter(None, [trial.check(scene, done)]),
-        *_cache(cache),
+        *_cache(trial, cache),
     ]
 
 
@@ -86,9 +84,10 @@ def _run_file(path: Path, torn: bool) -> Iterator[str]:
         yield f"the run file is not whole: {error}"
 
 
-def _cache(cache: Path) -> Iterator[str]:
+def _cache(trial: Trial, cache: Path) -> Iterator[str]:
     for path in sorted(cache.iterdir()):
         if not _CACHED.match(path.name):
-            yield f"left in the cache: {path.name}"
+            if not (trial.unforeseen and path.name.startswith("traceback-")):
+                yield f"left in the cache: {path.name}"
             if path.is_file():
                 path.unlink()
