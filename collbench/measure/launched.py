@@ -85,7 +85,7 @@ class Joined:
         WATCHDOG.feed(self._limit)
         wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
         with self.agreeing():
-            if find_platform(self._name).process_per_rank:
+            if self._world.leader and find_platform(self._name).process_per_rank:
                 kernels.prove_compiler()
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
         topology = self._platform.topology()

@@ -69,7 +69,8 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     wanted = needs(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
     if find_platform(os.environ[PLATFORM]).process_per_rank:
         with world.agreeing():
-            kernels.prove_compiler()
+            if world.leader:  # the others would wait for it, and then try the same once more
+                kernels.prove_compiler()
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
     cores = world.pin() if first["pinned"] else []
     _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})

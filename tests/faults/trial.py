@@ -139,6 +139,7 @@ class Trial:
     limit: float = 45.0  # seconds until it has ended
     check: Callable[[Scene, Done], str] = _no_complaint  # a complaint
     killed: bool = False  # the command itself by SIGKILL, which cannot tidy up: its ranks do, a little later
+    lines: int = 1  # of error, at most
     unforeseen: bool = False  # the last resort may write a traceback
     early: bool = False  # Python itself may be starting, and says what it likes
     speaks: bool = False  # the launcher has its own lines on what happened

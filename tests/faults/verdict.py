@@ -44,8 +44,8 @@ def _said(trial: Trial, done: Done) -> Iterator[str]:
         yield f"printed {found[0]!r}: {_tail(done)}"
     if "Traceback" in said:
         yield f"a traceback: {_tail(done)}"
-    if len(_LINE.findall(said)) > 1:
-        yield f"more than one line of error: {_tail(done)}"
+    if len(_LINE.findall(said)) > trial.lines:
+        yield f"too many lines of error: {_tail(done)}"
 
 
 def _tail(done: Done) -> str:
@@ -59,8 +59,8 @@ def _left(scene: Scene, seconds: float) -> Iterator[str]:
     for pid, line in members.items():
         yield f"process {pid} is left: {line[:100]}"
         scene.send(signal.SIGKILL, pid)
-    if members:
-        time.sleep(0.3)
+    if members and scene.process:
+        scene.process.wait(5)
 
 
 def _files(trial: Trial, scene: Scene) -> Iterator[str]:
