@@ -68,6 +68,26 @@ class Case:
         for block, source, sent in self.collective.moves(rank, self.ranks, self.root):
             yield block * self.block, source, sent * self.block
 
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that all ranks together must read and write at least, whatever the algorithm.
+
+        Every block that some rank needs from a buffer is read once, and every block of a result is written once;
+        what already lies where it must, in place, is neither.
+        """
+        read: set[tuple[int, int]] = set()  # whose, and the first element sent
+        written = 0
+        for rank in range(self.ranks):
+            send, receive = self.places(rank)
+            for first, source, sent in self.pieces(rank):
+                alone = source == REDUCED and self.ranks == 1
+                if self.in_place and (source == rank or alone) and send + sent == receive + first:
+                    continue
+                written += 1
+                read |= {(peer, sent) for peer in (range(self.ranks) if source == REDUCED else (source,))}
+        size = self.block * self.dtype.itemsize
+        return len(read) * size, written * size
+
     def recipe(self, seed: int) -> Recipe:
         """The numbers that its inputs depend on, besides rank and index."""
         return recipe(self.dtype, self.redop, self.ranks, seed)

@@ -20,6 +20,9 @@ def __getattr__(name: str) -> object:
 
 def main() -> None:
     """Run a command; every error becomes one line on stderr and an exit status."""
+    from collbench.isolation import isolate
+
+    isolate()
     _end_quietly()
     from collbench import interrupts
 

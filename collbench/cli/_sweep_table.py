@@ -1,19 +1,22 @@
 """What a sweep prints, measured or predicted: the table as rows arrive, who is fastest, and where everything is."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from collbench import interrupts
-from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
+from collbench.analysis.bound import in_words, measured_bound
+from collbench.analysis.crossover import contests, library_of, rivals, winners
+from collbench.analysis.crossover import in_words as contest_in_words
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
+from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
 from collbench.errors import RunFileError, StorageError
-from collbench.implementations import implementations, libraries
+from collbench.implementations import implementations, is_library, libraries
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Measurement
+from collbench.measurement import Measurement, family, observed
 from collbench.runs.file import read
 from collbench.units import format_size
 
@@ -32,6 +35,7 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
         return interrupts.status(cause)
     if session.leader:
         _fastest(session)
+        _bounds(session)
         close(session, EXPECTED_LEGEND if session.modelled else LEGEND, plot)
     return exit_status(session.results)
 
@@ -39,16 +43,19 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
     wanted = session.sweep.implementations
-    compared = [name for name in wanted if name in libraries()]
-    estimated = {collective for name in wanted for collective in implementations()[name].estimates}
-    library = compared[0] if compared else ""
+    compared = [name for name in libraries() if name in map(family, wanted)]
+    estimated = {collective for name in wanted for collective in implementations()[family(name)].estimates}
+    several = len([name for name in wanted if is_library(name)]) > 1
+    library = "best" if several else compared[0] if compared else ""
+    width = max(NAME, *map(len, session.labels))
     table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
     for result in session.run():
         if not session.leader:
             continue
         estimates = result.case.collective.name in estimated
-        names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
-        line = row(result, library_of(session.results, compared, result), spread, estimates)
+        names = expected_heading(library) if session.modelled else heading(library, spread, estimates, width)
+        rival = None if is_library(result.implementation) else library_of(session.results, compared, result)
+        line = row(result, rival, spread, estimates, width)
         table.show(result.case.title, names, [(result, line)])
     table.close()
 
@@ -62,7 +69,18 @@ def _fastest(session: Session) -> None:
         click.echo(f"\nfastest, {case.title}: {'; '.join(told)}")
         for contest in contests(own, libraries()):
             if contest.case.title == case.title:
-                click.echo(f"  {in_words(contest)}")
+                click.echo(f"  {contest_in_words(contest)}")
+
+
+def _bounds(session: Session) -> None:
+    """What memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
+    for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
+        if not (limit := measured_bound(session.results, kind)):
+            continue
+        size = max(limit.floors)
+        rows = [result for result in observed(session.results) if result.case == replace(kind, nbytes=size)]
+        best = min(rows, key=lambda result: result.typical)
+        click.echo(f"{limit}; {best.implementation} reaches {in_words(best)}")
 
 
 def _span(first: int, last: int) -> str:

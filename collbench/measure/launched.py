@@ -5,6 +5,7 @@ for it.  Afterwards there is no supervisor to restart ranks, so a case that fail
 process ends it where nothing goes on.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +25,7 @@ from collbench.measure.tracing import explain
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform, kernels, open_platform
+from collbench.platforms.cpu import installed
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
@@ -36,6 +38,7 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 def world() -> Processes:
     """All processes of the launcher; the first call starts MPI."""
     rank, size = launched() or (0, 1)
+    load_the_launchers_library()
     with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
         return Processes.of_world()
 
@@ -45,6 +48,17 @@ def agree_on(error: CollbenchError) -> None:
     if WATCHDOG.phase is Phase.GATHERING and not error.agreed:
         with world().agreeing():
             raise error
+
+
+def load_the_launchers_library() -> None:
+    """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
+    try:
+        file = installed.of_launcher()
+    except PlatformError as error:
+        error.agreed = True  # all processes have that launcher
+        raise
+    if file:
+        os.environ[installed.LIBMPI] = str(file)
 
 
 class Joined:

@@ -5,11 +5,12 @@ everywhere, so no process needs to be told.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
+from collbench.measure.floor import Floor
 from collbench.measurement import Measurement, Mismatch, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
 from collbench.stats import relative_halfwidth
@@ -59,10 +60,11 @@ def measure(
         progress(contestant.implementation.name)
         known = (launches or {}).get(contestant.implementation.name, 1)
         contestant.launches = calibrate(contestant.prepared, platform, sampling, known)
-    _sample(contestants, platform, sampling, progress)
+    floor = Floor.of(case, platform)
+    _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        yield _closing(case, contestant, platform)
+        yield replace(_closing(case, contestant, platform), floor=floor.seconds)
 
 
 def _checked(
@@ -97,7 +99,9 @@ def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches
     return launches
 
 
-def _sample(contestants: Sequence[_Contestant], platform: Timing, sampling: Sampling, progress: Progress) -> None:
+def _sample(
+    contestants: Sequence[_Contestant], platform: Timing, sampling: Sampling, progress: Progress, floor: Floor
+) -> None:
     """Take samples A B B A A B ..., so that drift of the machine cancels in the ratios."""
     order = list(contestants)
     for _ in range(sampling.warmup):
@@ -106,6 +110,7 @@ def _sample(contestants: Sequence[_Contestant], platform: Timing, sampling: Samp
             platform.time(contestant.prepared, contestant.launches)
     spent = 0.0
     while not _enough(order, sampling, spent):
+        spent += floor.sample()
         for contestant in order:
             progress(contestant.implementation.name)
             seconds = platform.time(contestant.prepared, contestant.launches)
@@ -152,4 +157,5 @@ def _result(case: Case, contestant: _Contestant, platform: Platform, mismatch: M
         mismatch=mismatch,
         note=platform.note | contestant.prepared.note,
         estimate=contestant.prepared.estimate,
+        library=contestant.prepared.library,
     )

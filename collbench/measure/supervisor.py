@@ -7,6 +7,7 @@ with the rest.  The supervisor itself never touches MPI or CUDA, so nothing can 
 import contextlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -24,6 +25,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform
+from collbench.platforms.cpu.installed import Library
 from collbench.runs.environment import UNCHANGED, Setting
 from collbench.runs.records import case_fields, sweep_fields, to_result
 
@@ -41,7 +43,8 @@ class Supervisor:
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
     `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  If
-    `pinned`, they have a core each, the same whenever they are started.
+    `pinned`, they have a core each, the same whenever they are started.  On a CPU they load that MPI `library`, or the
+    one that mpi4py finds.
     """
 
     platform: str
@@ -49,6 +52,7 @@ class Supervisor:
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
     pinned: bool = False
+    library: Library | None = None
     greeting: Greeting = field(default_factory=Greeting)
     _workers: "_Workers | None" = None
 
@@ -60,7 +64,7 @@ class Supervisor:
         """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
         try:
             with held():
-                self._workers = _Workers(self.platform, self.sweep, self.setting)
+                self._workers = _Workers(self.platform, self.sweep, self.setting, self.library)
             return self._workers.greet(self.named, self.pinned)
         except BaseException:
             self._kill()
@@ -120,7 +124,7 @@ class _Lost(Exception):
 class _Workers:
     """One set of rank processes."""
 
-    def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
+    def __init__(self, platform: str, sweep: Sweep, setting: Setting, library: Library | None) -> None:
         self._sweep = sweep
         self._patience = find_platform(platform).startup
         self._channel: link.Channel | None = None
@@ -134,7 +138,8 @@ class _Workers:
                 self._log = self._folder / "log"
                 self._page = link.Page(self._folder)
                 self._server = undo.enter_context(link.listen(self._folder))
-                self._process = self._begin(start.command(platform, sweep.ranks), platform, setting)
+                environment = start.environment(platform, self._folder, setting, library)
+                self._process = self._begin(start.command(platform, sweep.ranks, library), environment)
             except OSError as error:
                 raise PlatformError(
                     f"the ranks did not start: {error}; they need a folder for temporary files "
@@ -142,14 +147,14 @@ class _Workers:
                 ) from None
             undo.pop_all()
 
-    def _begin(self, command: Sequence[str], platform: str, setting: Setting) -> subprocess.Popen[bytes]:
+    def _begin(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=start.environment(platform, self._folder, setting),
+                env=environment,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
@@ -216,8 +221,8 @@ class _Workers:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
         text = self._log.read_text(encoding="utf-8", errors="replace")
-        if killed := re.search(r"EXIT STRING: (.+?) \(signal (\d+)\)", text):
-            return f"a rank was ended by signal {killed[2]} ({killed[1]})"
+        if killed := start.signal_of(text):
+            return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", text, re.MULTILINE)
         last = errors[-1] if errors else next(iter(text.strip().splitlines()[-1:]), "")
         return f"a rank ended with status {self._process.returncode}" + (f": {last}" if last else "")

@@ -39,13 +39,14 @@ with all its children, and removes the folder that they worked in."""
 def ask(command: Sequence[str], seconds: float, cure: str, scratch: Path | None = None) -> tuple[int, str, str]:
     """Exit status (above 128 after a signal), output and errors, whatever their bytes.
 
-    PlatformError with the cure if the program cannot be run or takes too long.  It may work in the folder `scratch`.
+    PlatformError with the cure if the program cannot be run or takes too long.  It works in the folder `scratch`.
     """
     hold, held = os.pipe()  # not the guard's own standard input: asking would close that at once
     try:
         with subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD, str(scratch or ""), *command],
             stdin=hold,
+            cwd=scratch,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",

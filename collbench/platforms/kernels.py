@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.cache import cache_folder
+from collbench.cache import keep, kept, lock_file, private
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
 from collbench.platforms.ask import ask
@@ -125,48 +125,33 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     )
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
-    target = cache_folder() / f"{Path(file).stem}-{key[:16]}.so"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
-            if not target.exists():
-                _compile(command, text, target)
-    return target
+    own, stem = private("kernels"), f"{Path(file).stem}-{key[:16]}"
+    return kept(own, stem, ".so") or _compiled(command, text, own, stem)
 
 
-def _compile(command: Sequence[str], text: str, target: Path) -> None:
-    """Through a file without a name, so that nobody loads half a file, and none is left, after a crash.
-
-    The compiler works in the folder for temporary files, which of ranks is their run's own.
-    """
-    with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:
-        origin, product = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
-        origin.write_text(text, encoding="utf-8")
-        status, _, errors = ask([*command, "-o", str(product), str(origin)], _COMPILING, _CURE, Path(scratch))
-        if status:
-            said = errors.strip() or f"status {status}, and not a word"
-            first = next((line for line in said.splitlines() if "error" in line), said)[:_LONGEST]
-            raise PlatformError(f"{command[0]} could not compile {target.name}: {first}; {_CURE}")
-        if not product.exists() or product.read_bytes()[:4] != _ELF:
-            raise PlatformError(f"{command[0]} says that it compiled {target.name}, but made no library; {_CURE}")
-        _keep(product, target)
+def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
+    with os.fdopen(lock_file(own / f"{stem}.lock"), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
+        if found := kept(own, stem, ".so"):
+            return found
+        with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
+            product = Path(scratch, f"{stem}.so")
+            _compile(command, text, product)
+            return keep(product, own, stem, ".so")
 
 
-def _keep(product: Path, target: Path) -> None:
-    content = product.read_bytes()
-    try:
-        handle = os.open(target.parent, os.O_TMPFILE | os.O_WRONLY, 0o700)
-    except OSError:  # a file system without such files
-        copy = target.with_suffix(".new")
-        copy.write_bytes(content)
-        copy.chmod(0o700)
-        copy.replace(target)
-        return
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle, follow_symlinks=True)
+def _compile(command: Sequence[str], text: str, product: Path) -> None:
+    """In the folder of the product, which the compiler has to itself."""
+    origin = product.with_suffix(".cpp")
+    origin.write_text(text, encoding="utf-8")
+    names = ["-o", product.name, origin.name]  # within that folder, so that no other is looked into
+    status, _, errors = ask([*command, *names], _COMPILING, _CURE, product.parent)
+    if status:
+        said = errors.strip() or f"status {status}, and not a word"
+        first = next((line for line in said.splitlines() if "error" in line), said)[:_LONGEST]
+        raise PlatformError(f"{command[0]} could not compile {product.name}: {first}; {_CURE}")
+    if not product.is_file() or product.read_bytes()[:4] != _ELF:
+        raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_CURE}")
 
 
 def prove_compiler() -> None:
@@ -183,8 +168,8 @@ def prove_compiler() -> None:
 def compiler() -> tuple[str, ...]:
     """The C++ compiler: $CXX, else c++, g++ or clang++ on the path, else the ziglang wheel."""
     if chosen := os.environ.get("CXX", "").split():
-        if shutil.which(chosen[0]):
-            return tuple(chosen)
+        if found := shutil.which(chosen[0]):
+            return str(Path(found).absolute()), *chosen[1:]
         raise PlatformError(f"the C++ compiler {chosen[0]!r} named by CXX is not on the path: unset CXX, or correct it")
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):

@@ -35,7 +35,7 @@ def world_type(most: int = MAX_RANKS) -> np.dtype[np.void]:
             ("stride", np.uint32),
             ("blocks", np.uint32),
             ("yield_after", np.uint32),
-            ("reserved", np.uint32),
+            ("streamed", np.uint32),
         ]
     )
 

@@ -40,6 +40,9 @@ class Prepared:
     one_graph: bool = False
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
+    library: str = (
+        ""  # as in a measurement: whose product carries it out, where the implementation's name leaves it open
+    )
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
 
 
@@ -101,6 +104,12 @@ class Timing(Protocol):
         """*Collective*: seconds per operation of the slowest rank, over that many operations back to back.
 
         CaseFailed if a kernel gave up waiting, or the hardware failed.
+        """
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Ways to move the fewest bytes that a case must move through memory, and nothing else: it cannot be faster.
+
+        None where nobody knows them, or caches may hold the buffers.  They spoil what lies in the buffers.
         """
 
 

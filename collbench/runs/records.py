@@ -1,5 +1,6 @@
 """Cases, sweeps and results as they stand in a run file, and on the wire between supervisor and workers."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -99,6 +100,8 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
     fields |= note_fields(result.note)
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
+    fields |= {"floor": result.floor} if result.floor is not None else {}
+    fields |= {"library": result.library} if result.library else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -109,7 +112,7 @@ def to_result(fields: dict[str, Any]) -> Result | None:
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
-    wrong, estimate = fields["check"] == "wrong", fields.get("estimate")
+    wrong, estimate, floor = fields["check"] == "wrong", fields.get("estimate"), float(fields.get("floor", 0))
     return Measurement(
         *common,
         launches=int(fields["launches"]),
@@ -118,6 +121,8 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         note=_to_note(fields),
         estimate=None if estimate is None else float(estimate),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
+        floor=floor if 0 < floor < math.inf else None,
+        library=str(fields.get("library", "")),
     )
 
 

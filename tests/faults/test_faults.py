@@ -60,7 +60,7 @@ def a_trial(shell: str, folder: Path) -> Trial:
         ("echo >$COLLBENCH_CACHE/tmpmine", "left in the cache: tmpmine"),
         ("echo 'Traceback (most recent call last):' >&2", "a traceback"),
         ("printf 'collbench: error: a\\ncollbench: error: b\\n' >&2", "too many lines of error"),
-        ("mkdir out; echo '{\"kind\": \"hea' >out/run.jsonl", "the run file is not whole"),
+        ('mkdir out; echo \'{"kind": "hea\' >out/run.jsonl', "the run file is not whole"),
         ("exit 0", ""),
     ],
 )

@@ -34,6 +34,7 @@ class ToyPlatform:
     log: list[tuple[str, Any]] = field(default_factory=list)
     running: str = ""
     together: bool = False
+    floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
 
     def prepare(self, name: str) -> Prepared:
         def launch(launches: int) -> None:
@@ -41,6 +42,9 @@ class ToyPlatform:
 
         assert self.together, "what may fail on one process only runs where all learn of it"
         return Prepared(launch, note=Note.of(f"{name} note"), estimate=3e-6)
+
+    def floor(self, case: Any) -> list[Prepared]:
+        return [self.prepare(name) for name in self.floors]
 
     def time(self, prepared: Prepared, launches: int) -> float:
         prepared.launch(launches)

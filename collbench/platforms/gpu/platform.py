@@ -8,7 +8,7 @@ behind three objects: `Team` (how processes agree), `Placement` (who lives where
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -114,6 +114,10 @@ class GpuPlatform:
         """
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             self._stopwatch.wait()
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """None: the line rates of data sheets bound what GPUs do (collbench/analysis/bound.py)."""
+        return ()
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """A graph's replay between two events of every rank's stream; without graphs, launches; else the host's clock.
