@@ -45,9 +45,15 @@ def world() -> Processes:
 
 def agree_on(error: CollbenchError) -> None:
     """Raise on all processes what one of them cannot go on for, if they come to an exchange next."""
-    if WATCHDOG.phase is Phase.GATHERING and not error.agreed:
-        with world().agreeing():
-            raise error
+    if WATCHDOG.phase is not Phase.GATHERING or error.agreed:
+        return
+    try:
+        everyone = world()
+    except PlatformError:  # MPI cannot be started by this launcher, on any of them
+        error.agreed = True
+        raise error from None
+    with everyone.agreeing():
+        raise error
 
 
 def load_the_launchers_library() -> None:

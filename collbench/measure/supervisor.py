@@ -241,6 +241,8 @@ class _Workers:
             while self._process.poll() is None and time.monotonic() < deadline and not waiting():
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(0.05)
+        if self._process.poll() is not None:
+            self._files = []  # gone in good order; the names may soon be others'
 
     def kill(self) -> None:
         """End every process at once, and remove what a killed process cannot."""

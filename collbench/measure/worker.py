@@ -68,7 +68,7 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
     wanted = needs(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
-    if find_platform(os.environ[PLATFORM]).process_per_rank:
+    if isinstance(world, Processes):  # whose kernels are compiled
         with world.agreeing():
             if world.leader:  # the others would wait for it, and then try the same once more
                 kernels.prove_compiler()

@@ -9,7 +9,7 @@ from tests.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
 FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
-CUT = (*LONG[: LONG.index("-e")], "-e", "96", *LONG[LONG.index("-e") + 2 :])
+CUT = (*LONG[: LONG.index("-e")], "-e", "400", *LONG[LONG.index("-e") + 2 :])
 """A sweep of a few sizes, which ends."""
 
 

@@ -15,7 +15,7 @@ _GONE = 4.0  # seconds for the last process to be gone
 _GONE_KILLED = 12.0  # where ranks have to notice that nobody is there any more
 _RAW = re.compile(r"Traceback \(most recent|Fatal Python error|Exception ignored|Abort\(\d+\)|core dumped")
 _LINE = re.compile(r"collbench: error: ")
-_CACHED = re.compile(r".*\.(so|lock|db|sqlite|sqlite-wal|sqlite-shm|json)$|matplotlib$")
+_CACHED = re.compile(r".*\.(so|lock|db|sqlite|sqlite-wal|sqlite-shm|json)$|(kernels|matplotlib|runs|index)$")
 
 
 def complaints(trial: Trial, scene: Scene, done: Done, cache: Path) -> list[str]:
@@ -85,7 +85,7 @@ def _run_file(path: Path, torn: bool) -> Iterator[str]:
 
 
 def _cache(trial: Trial, cache: Path) -> Iterator[str]:
-    for path in sorted(cache.iterdir()):
+    for path in sorted((*cache.iterdir(), *cache.glob("kernels/*"))):
         if not _CACHED.match(path.name):
             if not (trial.unforeseen and path.name.startswith("traceback-")):
                 yield f"left in the cache: {path.name}"
