@@ -104,9 +104,8 @@ class Joined:
     def __enter__(self) -> Self:
         WATCHDOG.feed(self._limit)
         wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
-        with self.agreeing():
-            if self._world.leader and find_platform(self._name).process_per_rank:
-                kernels.prove_compiler()
+        if find_platform(self._name).process_per_rank:
+            kernels.prove_compiler(self._world)
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
         topology = self._platform.topology()
         with self.agreeing():

@@ -69,9 +69,7 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     sweep = to_sweep(first["sweep"])
     wanted = needs(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
     if isinstance(world, Processes):  # whose kernels are compiled
-        with world.agreeing():
-            if world.leader:  # the others would wait for it, and then try the same once more
-                kernels.prove_compiler()
+        kernels.prove_compiler(world)
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
     cores = world.pin() if first["pinned"] else []
     _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})

@@ -25,6 +25,7 @@ from collbench.cache import keep, kept, lock_file, private
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
 from collbench.platforms.ask import ask
+from collbench.platforms.processes import Team
 
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
 _ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
@@ -154,14 +155,29 @@ def _compile(command: Sequence[str], text: str, product: Path) -> None:
         raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_CURE}")
 
 
-def prove_compiler() -> None:
-    """PlatformError unless the compiler makes a library that can be loaded: better now than in every case."""
-    target = host_library(_PROOF, ())
+def prove_compiler(team: Team) -> None:
+    """*Collective*: PlatformError unless the compiler makes a library that can be loaded: better now than in every case.
+
+    One process tries, since the others would wait for it, and then try the same again.
+    """
+    complaint = team.broadcast(_complaint() if team.leader else "")
+    if complaint:
+        error = PlatformError(complaint)
+        error.agreed = True
+        raise error
+
+
+def _complaint() -> str:
     try:
-        ctypes.CDLL(str(target))
+        library = host_library(_PROOF, ())
+    except PlatformError as error:
+        return str(error)
+    try:
+        ctypes.CDLL(str(library))
     except OSError as error:
-        target.unlink(missing_ok=True)
-        raise PlatformError(f"what {compiler()[0]} compiled cannot be loaded: {error}; {_CURE}") from None
+        library.unlink(missing_ok=True)
+        return f"what {compiler()[0]} compiled cannot be loaded: {error}; {_CURE}"
+    return ""
 
 
 @cache

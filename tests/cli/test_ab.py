@@ -25,7 +25,7 @@ from collbench.runs.file import Run, read
 from collbench.runs.header import Header, Interleaved
 from tests.cli.held_ranks import go, held
 from tests.cli.made_up_ranks import made_up_ranks
-from tests.cli.test_sweep import Start, alive, ranks_of, shared_files, wait_for
+from tests.cli.test_sweep import Start, alive, ranks_of, wait_for
 from tests.conftest import ROOT, Command, carried_out, measurement, of_a_user
 
 __all__ = ["made_up_ranks"]

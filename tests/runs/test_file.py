@@ -260,7 +260,7 @@ def test_where_no_place_takes_the_rows_the_error_says_what_there_is(
     writer = storing(tmp_path / "run")
     monkeypatch.setattr(rescue, "keep", lambda *ignored: None)
     monkeypatch.setattr(Writer, "_failure", lambda *ignored: "No space left on device")
-    with pytest.raises(StorageError, match="No space left on device; what was measured before is in it$"):
+    with pytest.raises(StorageError, match=r"No space left on device; what was measured before is in it$"):
         writer.append(RESULTS[0])
     writer.close()
     assert read(tmp_path / "run").results == (RESULTS[0],)
