@@ -78,7 +78,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
         return ("", 141) if error.quietly else (str(error), 1)
     if isinstance(error, BrokenPipeError):
         return "", 141
-    return _of_class(error) or (_last_resort(error), 1)
+    return _of_class(error) or (_unforeseen(error), 1)
 
 
 def _of_class(error: BaseException) -> tuple[str, int] | None:
@@ -102,7 +102,7 @@ def _of_class(error: BaseException) -> tuple[str, int] | None:
     return None
 
 
-def _last_resort(error: BaseException) -> str:
+def _unforeseen(error: BaseException) -> str:
     from collbench.cli._last_resort import line
 
     return line(error)
