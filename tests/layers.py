@@ -12,6 +12,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "clean",
     "errors",
     "door",
+    "interrupts",
     "units",
     "cache",
     "stats",
