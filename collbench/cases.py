@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
+from collbench.errors import UsageError
+
+MOST_SIZES = 10_000  # of a sweep
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,26 @@ class Case:
         """What a rank must hold: (first received element, source rank or REDUCED, first element sent), a block each."""
         for block, source, sent in self.collective.moves(rank, self.ranks, self.root):
             yield block * self.block, source, sent * self.block
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that all ranks together must read and write at least, whatever the algorithm.
+
+        Every block that some rank needs from a buffer is read once, and every block of a result is written once;
+        what already lies where it must, in place, is neither.
+        """
+        read: set[tuple[int, int]] = set()  # whose, and the first element sent
+        written = 0
+        for rank in range(self.ranks):
+            send, receive = self.places(rank)
+            for first, source, sent in self.pieces(rank):
+                alone = source == REDUCED and self.ranks == 1
+                if self.in_place and (source == rank or alone) and send + sent == receive + first:
+                    continue
+                written += 1
+                read |= {(peer, sent) for peer in (range(self.ranks) if source == REDUCED else (source,))}
+        size = self.block * self.dtype.itemsize
+        return len(read) * size, written * size
 
     def recipe(self, seed: int) -> Recipe:
         """The numbers that its inputs depend on, besides rank and index."""
@@ -150,9 +173,14 @@ def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:
     while size <= last:
         sizes.append(int(size))
         size = max(size * factor, int(size) + 1)
+        if len(sizes) > MOST_SIZES:
+            raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -f, such as 2")
     return tuple(sizes)
 
 
 def linear(first: int, last: int, step: int) -> tuple[int, ...]:
     """Sizes from `first` to `last` in steps of `step` bytes (nccl-tests' -i)."""
-    return tuple(range(first, last + 1, step))
+    sizes = range(first, last + 1, step)
+    if len(sizes) > MOST_SIZES:
+        raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -i, or -f 2")
+    return tuple(sizes)

@@ -17,10 +17,13 @@
 #include "flags.cuh"
 
 // Packs that a thread loads from each rank before it stores the first sum: on a GPU to have them in flight together, on
-// a CPU to fill vectors.  With RANKS known the loop over ranks is unrolled too, and all of its 16 loads are in flight at
-// once, of 2, 4 or 8 ranks; more would not find registers.
-#if defined(RANKS)
+// a CPU to fill vectors.  With RANKS known the loop over ranks is unrolled too: on a GPU all of its 16 loads are in
+// flight at once, of 2, 4 or 8 ranks; more would not find registers.  On a CPU the sums then stay in registers, where
+// 128 packs go through the first cache and halt the loads while they are stored.
+#if defined(RANKS) && defined(__CUDACC__)
 constexpr unsigned DEPTH = RANKS < 8 ? 16 / RANKS : 2;
+#elif defined(RANKS)
+constexpr unsigned DEPTH = 8;
 #elif defined(__CUDACC__)
 constexpr unsigned DEPTH = 4;
 #else
@@ -55,6 +58,10 @@ struct Route {
   u64 first;                  // element of all buffers that the part starts at
   unsigned thread, threads;   // this thread among those that share the part
   unsigned target, targets;   // ranks that get the result: target, target + 1, ... modulo all
+
+  template <class E> __device__ E* place(unsigned char* const* of, unsigned rank, u64 at) const {
+    return (E*)((T*)of[rank] + first) + at;
+  }
 };
 
 // A number known when the kernel is compiled: only then do a GPU's sums stay in registers.
@@ -65,19 +72,18 @@ template <unsigned VALUE> struct Fixed {
 template <bool FAR_STORES, class E, class Length>
 __device__ inline void add_tile(const Route& route, u64 at, Length length) {
   const World& world = route.world;
-  auto buffer = [&](unsigned char* const* of, unsigned rank) { return (E*)((T*)of[rank] + route.first) + at; };
   Sum<E> sum[DEPTH];
-  const E* const own = buffer(world.send, 0);
+  const E* const own = route.template place<E>(world.send, 0, at);
   INDEPENDENT
   for (unsigned k = 0; k < length; k++) sum[k].start(own[k * (u64)route.threads]);  // by value: one access of 16 bytes
   for (unsigned rank = 1; rank < world.ranks; rank++) {
-    const E* const peer = buffer(world.send, rank);
+    const E* const peer = route.template place<E>(world.send, rank, at);
     INDEPENDENT
     for (unsigned k = 0; k < length; k++) sum[k].add(peer[k * (u64)route.threads]);
   }
   for (unsigned i = 0; i < route.targets; i++) {
     const unsigned rank = (route.target + i) % world.ranks;
-    E* const result = buffer(world.receive, rank);
+    E* const result = route.template place<E>(world.receive, rank, at);
     INDEPENDENT
     for (unsigned k = 0; k < length; k++) {
       if (FAR_STORES && i) stream(&result[k * (u64)route.threads], sum[k].result(world.ranks));
@@ -90,8 +96,11 @@ __device__ inline void add_tile(const Route& route, u64 at, Length length) {
 template <bool FAR_STORES, class E>
 __device__ inline void add_all(const Route& route, u64 count) {
   u64 at = route.thread;
-  for (; at + (DEPTH - 1) * (u64)route.threads < count; at += (u64)DEPTH * route.threads)
+  for (; at + (DEPTH - 1) * (u64)route.threads < count; at += (u64)DEPTH * route.threads) {
+    for (unsigned rank = 0; rank < route.world.ranks; rank++)
+      fetch_ahead(route.template place<E>(route.world.send, rank, at), DEPTH);
     add_tile<FAR_STORES, E>(route, at, Fixed<DEPTH>());
+  }
 #if defined(__CUDACC__)
   for (; at < count; at += route.threads) add_tile<FAR_STORES, E>(route, at, Fixed<1>());
 #else
@@ -105,7 +114,7 @@ __device__ inline void add_part(const Route& route, u64 count) {
   for (unsigned rank = 0; rank < route.world.ranks; rank++)
     whole = whole && aligned((T*)route.world.send[rank] + route.first, (T*)route.world.receive[rank] + route.first);
   const u64 packs = whole ? count / Pack::LANES : 0;
-  if (STREAMS && packs >= STREAMED) add_all<STREAMS, Pack>(route, packs);
+  if (STREAMS && packs >= route.world.streamed) add_all<STREAMS, Pack>(route, packs);
   else add_all<false, Pack>(route, packs);
   Route rest = route;
   rest.first += packs * Pack::LANES;

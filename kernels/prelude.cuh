@@ -87,15 +87,15 @@ __device__ inline T finish(T x, unsigned ranks) {
   return REDOP == AVG ? narrow(divide(widen(x), ranks), T()) : x;
 }
 
-// Whether large pieces for another rank are sent past the caches, and the packs from which on.  Never on a GPU, where
-// `stream` is a plain store: as a constant, so that none of it is compiled there.
+// Whether large pieces for another rank may be sent past the caches (World::streamed says from which size on).  Never on
+// a GPU, where `stream` is a plain store: as a constant, so that none of it is compiled there.
 #if defined(__CUDACC__)
 constexpr bool STREAMS = false;
 template <class E> __device__ inline void stream(E* target, const E& value) { *target = value; }
+template <class E> __device__ inline void fetch_ahead(const E*, unsigned) {}
 #else
 constexpr bool STREAMS = true;
 #endif
-const u64 STREAMED = 1024;  // 16 KiB: the reader gains more than the writer's detour through memory costs
 
 struct alignas(16) Pack {
   static const unsigned LANES = 16 / sizeof(T);

@@ -94,7 +94,7 @@ struct Ring {
     const u64 tail = packs * Pack::LANES;  // what does not fill a pack: the end of the array, or all of an odd buffer
     const Pack *from = (const Pack*)in, *own = (const Pack*)source;
     Pack *keep = (Pack*)target, *to = (Pack*)out;
-    const bool far = STREAMS && (VERBS & SEND) && packs >= STREAMED;
+    const bool far = STREAMS && (VERBS & SEND) && packs >= world.streamed;
     if (far) move<VERBS | FAR, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
     else move<VERBS, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
     move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);

@@ -52,7 +52,7 @@ struct World {
   unsigned stride;
   unsigned blocks;       // of each rank
   unsigned yield_after;  // on a CPU: tries between two offers of the core to another rank; 0 for never
-  unsigned reserved;
+  unsigned streamed;     // on a CPU: packs from which on a piece for another rank is stored past the caches
 
   __device__ Window* window_of(unsigned rank) const { return (Window*)window[rank]; }
   __device__ unsigned char* fifo_of(unsigned rank) const { return window[rank] + WINDOW_HEAD; }

@@ -1,18 +1,24 @@
 """What a sweep prints, measured or predicted: the table as rows arrive, who is fastest, and where everything is."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from collbench.analysis.crossover import contests, in_words, library_of, rivals, winners
+from collbench import interrupts
+from collbench.analysis.bound import in_words, measured_bound
+from collbench.analysis.crossover import contests, library_of, rivals, winners
+from collbench.analysis.crossover import in_words as contest_in_words
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
-from collbench.implementations import implementations, libraries
+from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
+from collbench.errors import RunFileError, StorageError
+from collbench.implementations import implementations, is_library, libraries
+from collbench.labels import family
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Measurement
-from collbench.runs.file import INTERRUPTED, read
+from collbench.measurement import Measurement, observed
+from collbench.runs.file import read
 from collbench.units import format_size
 
 
@@ -24,12 +30,13 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
                 for line in (session.topology, *remarks):
                     click.echo(line, err=True)
             _show(session, spread)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as cause:
         where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
         click.echo(f"\ninterrupted: {where}", err=True)
-        return INTERRUPTED
+        return interrupts.status(cause)
     if session.leader:
         _fastest(session)
+        _bounds(session)
         close(session, EXPECTED_LEGEND if session.modelled else LEGEND, plot)
     return exit_status(session.results)
 
@@ -37,16 +44,19 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
     wanted = session.sweep.implementations
-    compared = [name for name in wanted if name in libraries()]
-    estimated = {collective for name in wanted for collective in implementations()[name].estimates}
-    library = compared[0] if compared else ""
+    compared = [name for name in libraries() if name in map(family, wanted)]
+    estimated = {collective for name in wanted for collective in implementations()[family(name)].estimates}
+    several = len([name for name in wanted if is_library(name)]) > 1
+    library = "best" if several else compared[0] if compared else ""
+    width = max(NAME, *map(len, session.labels))
     table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
     for result in session.run():
         if not session.leader:
             continue
         estimates = result.case.collective.name in estimated
-        names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
-        line = row(result, library_of(session.results, compared, result), spread, estimates)
+        names = expected_heading(library) if session.modelled else heading(library, spread, estimates, width)
+        rival = None if is_library(result.implementation) else library_of(session.results, compared, result)
+        line = row(result, rival, spread, estimates, width)
         table.show(result.case.title, names, [(result, line)])
     table.close()
 
@@ -60,7 +70,18 @@ def _fastest(session: Session) -> None:
         click.echo(f"\nfastest, {case.title}: {'; '.join(told)}")
         for contest in contests(own, libraries()):
             if contest.case.title == case.title:
-                click.echo(f"  {in_words(contest)}")
+                click.echo(f"  {contest_in_words(contest)}")
+
+
+def _bounds(session: Session) -> None:
+    """What memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
+    for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
+        if not (limit := measured_bound(session.results, kind)):
+            continue
+        size = max(limit.floors)
+        rows = [result for result in observed(session.results) if result.case == replace(kind, nbytes=size)]
+        best = min(rows, key=lambda result: result.typical)
+        click.echo(f"{limit}; {best.implementation} reaches {in_words(best)}")
 
 
 def _span(first: int, last: int) -> str:
@@ -79,8 +100,17 @@ def close(session: Session, legend: str, plot: bool) -> None:
 
 
 def draw_plots(path: Path) -> None:
-    """The plots of a run file, beside it."""
+    """The plots of a run file, beside it; StorageError if they, or it, cannot be there any more."""
     from collbench.figures.curves import draw
 
-    for picture in draw([read(path)], path.parent):
+    try:
+        pictures = draw([read(path)], path.parent)
+    except (OSError, RunFileError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot draw into {path.parent}: {reason}; {_kept(path)}") from None
+    for picture in pictures:
         click.echo(f"plot: {picture}")
+
+
+def _kept(path: Path) -> str:
+    return f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from collbench.figures.axes import legend_entries, line_name, place_legend, results_of, size_axis, value_axis, wrapped
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels
-from collbench.figures.styles import SCREEN, Look, Style, letters_of, looks, save, style
+from collbench.figures.styles import SCREEN, TOLD_APART, Look, Style, letters_of, looks, save, style
 from collbench.figures.views import DEFAULT, Quantity, chosen
+from collbench.measurement import Measurement
 from collbench.runs.file import Run
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def figures(
     if wanted.implementations:
         rows = {combination: only(row, wanted.implementations) for combination, row in rows.items()}
         rows = {combination: row for combination, row in rows.items() if row}
+    rows = _told_apart(rows, say)
     known = _looks(line for row in rows.values() for panel in row for line, _ in panel.points)
     said: set[str] = set()
     for combination, row in rows.items():
@@ -80,6 +82,18 @@ def figures(
             if drawable:
                 stem = [*_distinction(combination, rows), *(["overlay"] if wanted.overlay else []), quantity.name]
                 yield "-".join(stem), _figure(combination, drawable, quantity, known, wanted.style)
+
+
+def _told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
+    """As much as one figure can hold, and a word on the rest."""
+    lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
+    names = list(dict.fromkeys(line.implementation for line in lines))
+    if len(names) > TOLD_APART:
+        say(f"{len(names) - TOLD_APART} implementations are not drawn: {TOLD_APART} are the most; choose with --impl")
+        rows = {combination: only(row, names[:TOLD_APART]) for combination, row in rows.items()}
+    if (most := max(map(len, rows.values()), default=0)) > TOLD_APART:
+        say(f"{most - TOLD_APART} panels are not drawn: {TOLD_APART} are the most; give fewer runs")
+    return {combination: row[:TOLD_APART] for combination, row in rows.items() if row}
 
 
 def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str], None]) -> Cell:
@@ -93,11 +107,20 @@ def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str
 
 
 def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
-    """A look for each line: those of one implementation differ only in being predicted or not."""
-    wanted = set(lines)
-    chosen = looks(line.implementation for line in wanted)
-    every = {Line(name, predicted): look for name, look in chosen.items() for predicted in (False, True)}
-    return {line: look.predicted if line.predicted else look for line, look in every.items() if line in wanted}
+    """A look for each line: those of one implementation differ only in being predicted or not, or in their library.
+
+    Of several libraries the first has the implementation's own look, and the others one that clashes little.
+    """
+    wanted = sorted(set(lines))
+    first = {line.implementation: line.library for line in reversed(wanted) if line.library}
+    names = {
+        line: line.implementation if line.library in ("", first.get(line.implementation)) else line.label
+        for line in wanted
+    }
+    chosen = looks(names.values())
+    order = list(chosen)
+    wanted.sort(key=lambda line: (order.index(names[line]), line.predicted))
+    return {line: chosen[names[line]].predicted if line.predicted else chosen[names[line]] for line in wanted}
 
 
 def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
@@ -111,12 +134,12 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 def _figure(
     combination: Combination, cells: list[Cell], quantity: Quantity, known: dict[Line, Look], of_style: Style
 ) -> "Figure":
-    from matplotlib.figure import Figure
-
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     layers = [layer for cell in cells for layer in cell]
     with style(of_style):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
         room = place_legend(figure, legend_entries(layers, quantity, known, of_style), of_style)
         shared = _comparable(cells, quantity)
@@ -139,8 +162,24 @@ def _figure(
 def _panel(axes: "Axes", cell: Cell, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
     for layer in cell:
         _lines(axes, layer, quantity, known, of_style)
+        _measured_bound(axes, layer.panel, quantity, of_style)
     if quantity.level is not None:
         axes.axhline(quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
+
+
+def _measured_bound(axes: "Axes", panel: Panel, quantity: Quantity, of_style: Style) -> None:
+    """What memory allows, where the rows say it; a dotted line, and across each size that has it."""
+    floors = {
+        result.case.nbytes: quantity.value(panel, result, result.floor)
+        for result in panel.results
+        if quantity.bounded and isinstance(result, Measurement) and result.floor
+    }
+    if not floors:
+        return
+    sizes = sorted(floors)
+    values = [floors[size] for size in sizes]
+    axes.plot(sizes, values, color="#606060", linestyle=":", marker="_", markersize=12, zorder=1, gid="bound")
+    axes.annotate("bound", (sizes[-1], values[-1]), (0, 3), textcoords="offset points", ha="right", color="#606060")
 
 
 def _finish(axes: "Axes", cells: list[Cell], number: int, columns: int, quantity: Quantity, of_style: Style) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
-from collbench.analysis.bound import Bound, bound
+from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
-from collbench.implementations import libraries
+from collbench.implementations import is_library, libraries
+from collbench.labels import labelled
 from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
 from collbench.runs.file import NAME, Run
 
@@ -33,6 +34,12 @@ class Line(NamedTuple):
 
     implementation: str
     predicted: bool
+    library: str = ""  # that it calls, so that no line mixes the points of two
+
+    @property
+    def label(self) -> str:
+        """What the legend calls it."""
+        return labelled(self.implementation, self.library)
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Panel:
     wrong: frozenset[str]
     expectation: str = ""  # the system whose predictions are laid over measurements of another name
     libraries: tuple[Drawn, ...] = ()  # what the others are compared with, drawn or not
-    bound: Bound | None = None  # what the lines allow
+    bound: Bound | MemoryBound | None = None  # what the lines or the memory allow
     unbounded: str = ""  # why that is not known
     tools: frozenset[str] = frozenset()  # what reported, where nobody here measured
 
@@ -90,7 +97,8 @@ class Panel:
 
 def line_of(result: Drawn) -> Line:
     """The line that a result is a point of."""
-    return Line(result.implementation, isinstance(result, Prediction))
+    library = result.library if isinstance(result, Measurement) else ""
+    return Line(result.implementation, isinstance(result, Prediction), library)
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
@@ -173,7 +181,7 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
         platform=topology.platform or right[0].platform,
         results=right,
         wrong=wrong,
-        libraries=tuple(result for result in right if result.implementation in libraries()),
+        libraries=tuple(result for result in right if is_library(result.implementation)),
         tools=frozenset(filter(None, [run.header.imported.tool])),
     )
 

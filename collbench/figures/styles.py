@@ -5,6 +5,7 @@ Matplotlib brings along, so that the same runs give the same bytes on every mach
 """
 
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +13,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from collbench.errors import unlinked
+from collbench.figures.library import matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,6 +54,10 @@ LOOKS = {
 }
 
 
+TOLD_APART = 60
+"""Lines, and panels, of one figure: nobody tells more apart, and drawing thousands takes hours."""
+
+
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """A look for each name, libraries first; a name without a fixed one gets what clashes least."""
     wanted = set(names)
@@ -58,7 +66,8 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     spare = [Look(*parts) for parts in product(colors, "hdoX^", ("--", "-.", ":"))]
     for name in sorted(wanted - set(LOOKS)):
         first = zlib.crc32(name.encode()) % len(spare)  # so that a name tends to keep its look between runs
-        chosen[name] = min(spare[first:] + spare[:first], key=lambda look: _clashes(look, chosen.values()))
+        free = spare[first:] + spare[:first] if len(chosen) < TOLD_APART else spare[first : first + 1]
+        chosen[name] = min(free, key=lambda look: _clashes(look, chosen.values()))
     return chosen
 
 
@@ -126,8 +135,11 @@ def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
     return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
 
 
+_UNFIT = re.compile(r"[/\\\x00]+")  # in the name of a file
+_LONGEST = 200  # characters of one
 _EVERY = {
     "svg.hashsalt": "collbench",
+    "text.parse_math": False,  # what runs are called is text, also with two dollar signs in it
     "font.size": 11,
     "lines.markersize": 5,
     "legend.frameon": False,
@@ -217,16 +229,19 @@ STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
 
 def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
     """Settings of every figure of that style, whatever the user's configuration."""
-    import matplotlib.style
+    matplotlib()
+    from matplotlib.style import context
 
-    return matplotlib.style.context(["default", {**_EVERY, **chosen.settings}])
+    return context(["default", {**_EVERY, **chosen.settings}])
 
 
 def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
     """Write one figure in each format, and say which files."""
     folder.mkdir(parents=True, exist_ok=True)
+    stem = _UNFIT.sub("_", stem)[:_LONGEST]  # it holds words of a run file, which may lead out of the folder
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
+        unlinked(path, "--out")
         with style(of_style):
             figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
     return paths

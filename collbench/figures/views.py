@@ -7,8 +7,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from collbench.analysis.bound import share
 from collbench.errors import unknown
 from collbench.figures.panels import Drawn, Panel, line_of
+from collbench.labels import family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]
@@ -30,6 +32,7 @@ class Quantity:
     band: Callable[[Panel, Drawn], Band] | None = None  # where it is not simply the values of the ends in seconds
     intervals: tuple[str, str] = ("95 % interval", "nine in ten, predicted")  # what the legend calls a band
     level: float | None = None  # where a line across stands
+    bounded: bool = False  # whether the bound is drawn where it was measured
     lacking: Callable[[Panel], str] = lambda panel: ""  # why it cannot be drawn
     remark: Callable[[Panel], str] = lambda panel: ""  # what else the reader must know
 
@@ -64,7 +67,8 @@ def _speedups(panel: Panel, result: Drawn) -> Band:
 
 def _over(row: Sequence[Panel]) -> str:
     libraries = (panel.library(result) for panel in row for result in panel.results)
-    return f"speed-up over {' or '.join(dict.fromkeys(library.implementation for library in libraries if library))}"
+    names = dict.fromkeys(family(library.implementation) for library in libraries if library)
+    return f"speed-up over {' or '.join(names)}"
 
 
 def _no_library(panel: Panel) -> str:
@@ -80,6 +84,7 @@ QUANTITIES = (
         heading="bandwidth",
         scale="linear",  # from zero: what matters here is how far apart the plateaus are
         value=lambda panel, result, seconds: result.case.nbytes / seconds * (panel.factor or 1),
+        bounded=True,
         label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth (GB/s)",
         tick=lambda rate: f"{rate / 1e9:.7f}".rstrip("0").rstrip("."),
     ),
@@ -88,6 +93,7 @@ QUANTITIES = (
         heading="latency",
         scale="log",
         value=lambda panel, result, seconds: seconds,
+        bounded=True,
         label=lambda row: "time per operation",
         tick=format_seconds,
     ),
@@ -107,9 +113,7 @@ QUANTITIES = (
         name="bound",
         heading="share of the bound",
         scale="linear",
-        value=lambda panel, result, seconds: (
-            result.case.nbytes / seconds / panel.bound.rate if panel.bound else math.nan
-        ),
+        value=lambda panel, result, seconds: share(result, panel.bound, seconds),
         label=lambda row: "bandwidth over its bound",
         tick=lambda share: f"{100 * share:.3g} %",
         level=1.0,

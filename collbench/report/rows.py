@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from markupsafe import escape
 
+from collbench.analysis.bound import in_words
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
-from collbench.implementations import libraries
+from collbench.implementations import is_library
 from collbench.measurement import (
     Explanation,
     Failed,
@@ -85,20 +86,23 @@ def raw_table(runs: Sequence[Sound]) -> RawTable:
                 break
             rows.append(_row(run, result, odd.get(id(result), ""), references))
             room -= rows[-1].nbytes
-    return RawTable("Every row of the runs", HEADING, rows, sum(len(run.every) for run in runs) - len(rows))
+        rows += [TableRow("?", (run.label, "?", "?"), f"not usable: line {why}", "bad") for why in run.unread]
+    every = sum(len(run.every) + len(run.unread) for run in runs)
+    return RawTable("Every row of the runs", HEADING, rows, every - len(rows))
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
-    """The library's result for each case that it has a time for: the last."""
-    known = libraries()
-    return {result.case: result for result in timed(results) if result.implementation in known}
+    """The library's result for each case that it has a time for: the last, and of several libraries the fastest."""
+    last = {(result.case, result.implementation): result for result in timed(results)}
+    every = sorted((one for one in last.values() if is_library(one.implementation)), key=lambda one: -one.typical)
+    return {result.case: result for result in every}
 
 
 def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:
     status, numbers, check = _told(run, result, odd, references)
     size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
     cells = run.label, plain(result.case.title, 120), size, *numbers
-    return TableRow(result.implementation, cells, check, status)
+    return TableRow(result.label, cells, check, status)
 
 
 def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
@@ -141,7 +145,7 @@ def _check(result: Measurement | Reported | Prediction) -> str:
         )
     else:
         said = result.standing
-    return ", ".join(filter(None, (said, str(result.note))))
+    return ", ".join(filter(None, (said, in_words(result), str(result.note))))
 
 
 def _explained(result: Explanation) -> str:

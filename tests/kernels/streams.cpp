@@ -210,6 +210,7 @@ struct Rank {
     }
     world.spins = ~0ULL;
     world.ranks = plan.ranks, world.first = rank, world.stride = 1, world.blocks = job.blocks, world.yield_after = 1;
+    world.streamed = 2;  // small pieces go the way of large ones too
 
     const Arguments arguments = job.arguments();
     std::vector<pthread_barrier_t> barriers(job.blocks);

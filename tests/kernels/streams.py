@@ -54,8 +54,6 @@ _HEADERS = ("host/cuda.hpp", "prelude.cuh", "world.cuh")  # all that the ranks' 
 Change = tuple[str, str, str]  # of a file of the kernels: an old text, which stands there once, and a new one
 
 _FOR_TESTS: tuple[Change, ...] = (
-    # Small pieces go the way of large ones too.
-    ("prelude.cuh", "STREAMED = 1024", "STREAMED = 2"),
     # The two halves of a pair of packets arrive at different times, as they may.
     (
         "packets.cuh",
@@ -235,7 +233,7 @@ def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
 _SEND = "    if (VERBS & SEND) publish(arrived, ++sent);\n"
 _TAKE = "    if (VERBS & TAKE) publish(room, ++taken);\n"
 _TOLD = "    told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);\n"
-_MOVE = "    const bool far = STREAMS && (VERBS & SEND) && packs >= STREAMED;\n"
+_MOVE = "    const bool far = STREAMS && (VERBS & SEND) && packs >= world.streamed;\n"
 _TAIL = "    move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);\n"
 _PUBLISH = "unsigned number) {\n  drain();\n  __syncthreads();\n"
 _PUBLISH_BOTH = "unsigned other_number) {\n  drain();\n  __syncthreads();\n"

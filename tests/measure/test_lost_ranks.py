@@ -18,6 +18,7 @@ from collbench.measure.installation import installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
 from collbench.platforms import platforms
+from collbench.platforms.cpu.installed import own
 from collbench.runs.environment import Setting
 from collbench.runs.records import sweep_fields
 from tests.cli.test_sweep import alive
@@ -108,8 +109,14 @@ def test_ranks_go_home_in_order_unless_something_broke(
     ranks: Ranks, broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Who has gone is not ended by its number, which may be another's by then."""
-    ended: list[tuple[list[int], list[str]]] = []
-    monkeypatch.setattr(cleanup, "end", lambda *known: ended.append(known))
+    ended: list[tuple[set[int], list[str]]] = []
+    end = cleanup.end
+
+    def noted(pids: set[int], known: list[str]) -> None:
+        ended.append((set(pids), known))
+        end(pids, [])
+
+    monkeypatch.setattr(cleanup, "end", noted)
     left, shared = tmp_path / "left", tmp_path / "shared"
     greet = f"greeting['files'] = [{str(shared)!r}]"
     stop = f"time.sleep(0.2); open({str(left)!r}, 'w')" if not broken else "time.sleep(60)"
@@ -118,7 +125,7 @@ def test_ranks_go_home_in_order_unless_something_broke(
     folder = one._workers._folder
     assert folder.exists()
     one.__exit__(KeyboardInterrupt if broken else None)
-    assert ended == [(list(one.greeting.pids), [str(shared)]) if broken else ([], [])]
+    assert ended == [(set(one.greeting.pids), [str(shared)]) if broken else (set(), [])]
     assert left.exists() is not broken
     assert not folder.exists()
     assert not alive(one.greeting.pids)
@@ -268,7 +275,7 @@ def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
     """Beside this Python, or else on the path."""
     python = [sys.executable, "-P", "-m", worker.__name__]
     assert start.command("gpu", 4) == python
-    assert start.command("cpu", 4) == [start.mpiexec(), "-n", "4", *python]
+    assert start.command("cpu", 4) == [*own().command(4), *python]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(PlatformError, match="pip install mpich mpi4py"):

@@ -6,10 +6,9 @@ Under an outside launcher ranks may be on several nodes; then only the library c
 
 import copy
 import ctypes
-import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,32 +16,34 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measurement import Mismatch
+from collbench.flaws import Mismatch, Overrun
 from collbench.note import Note
 from collbench.platforms import checking, kernels, tracelog
+from collbench.platforms.cpu import memory_traffic, stress
 from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
+from collbench.platforms.cpu.limits import limits
+from collbench.platforms.cpu.window import Window
+from collbench.platforms.layout import (
+    GUARD,
+    GUARDED,
+    MAX_RANKS,
+    PACK,
+    WINDOW_HEAD,
+    WORLD,
+    Layout,
+    Region,
+    buffers,
+    view,
+)
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.roles import Moment, Platform, Prepared
+from collbench.platforms.stress import Plan
+from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}
 _RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
+_UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
-
-
-class _Node:
-    """One window of memory for all ranks of a machine."""
-
-    def __init__(self, comm: Any, nbytes: int) -> None:
-        from mpi4py import MPI
-
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.window = MPI.Win.Allocate_shared(nbytes + LINE, 1, comm=node)
-        neighbours = node.allgather(comm.Get_rank())
-        self.bases = {  # where the memory of each of them starts
-            rank: -(-self.window.Shared_query(place)[0].address // LINE) * LINE for place, rank in enumerate(neighbours)
-        }
-        self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
 
 
 class CpuPlatform:
@@ -59,13 +60,17 @@ class CpuPlatform:
         self.layout = layout
         self._options: tuple[str, ...] = ()  # of every kernel
         self._seconds = np.zeros(1), np.zeros(1)  # of this rank, and of the slowest
-        node = _Node(team.comm, layout.nbytes)
-        self._window, self._bases, self._cores = node.window, node.bases, node.cores
-        self._nodes = len(set(team.exchange(min(node.bases))))
+        with team.agreeing():  # one machine may have the memory where another has not
+            self._window = Window(team.comm, layout.nbytes)
+        self._bases, self._cores = self._window.bases, self._window.cores
+        self._nodes = len(set(team.exchange(min(self._bases))))
         view(self.address(Region.WINDOW, self.rank), layout.sizes[Region.WINDOW])[:] = 0
-        crowded = len(node.bases) > len(node.cores)
+        self._topology = discover(self.ranks, usable=self._cores)
+        self._cache = memory_traffic.caches(self._topology)
+        crowded = len(self._bases) > len(self._cores)
         self.hardware = cpus(crowded)
         self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
+        self.limits = limits(team)
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         team.meet()  # every window is zeroed before anyone's kernel writes into it
 
@@ -81,7 +86,8 @@ class CpuPlatform:
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
         """A kernel compiled as C++."""
-        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *self._options, *options))
+        known = (f"-DRANKS={self.ranks}",) if file == "direct.cu" and self.ranks in _UNROLLED else ()
+        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *known, *self._options, *options))
 
     def traced(self) -> Self:
         """Itself, but for an option of the compiler."""
@@ -99,17 +105,58 @@ class CpuPlatform:
         """A process runs its own rank only, as one block of one thread."""
         return kernel.bind(self._world(case), *arguments)
 
-    def _world(self, case: Case) -> Array:
-        world = np.zeros((), WORLD)
-        if case.ranks > MAX_RANKS:
-            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
+    def _world(self, case: Case) -> Any:
+        world = self._ranks_alone(case.ranks)
         for rank in range(case.ranks):
-            world["window"][rank] = self.address(Region.WINDOW, rank)
             world["send"][rank], world["receive"][rank] = buffers(self, case, rank)
-        world["ranks"], world["first"], world["stride"], world["blocks"] = case.ranks, self.rank, 1, 1
-        world["spins"], world["yield_after"] = _SPINS, self._yield_after
-        world["trace"] = self.layout.fifos.get(tracelog.FIFO, 0)
+        world["streamed"], world["trace"] = self.streamed, self.layout.fifos.get(tracelog.FIFO, 0)
         return world
+
+    def _ranks_alone(self, ranks: int) -> Any:
+        """A World without buffers."""
+        world: Any = np.zeros((), WORLD)
+        if ranks > MAX_RANKS:
+            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
+        for rank in range(ranks):
+            world["window"][rank] = self.address(Region.WINDOW, rank)
+        world["ranks"], world["first"], world["stride"], world["blocks"] = ranks, self.rank, 1, 1
+        world["spins"], world["yield_after"] = _SPINS, self._yield_after
+        return world
+
+    @cached_property
+    def streamed(self) -> int:
+        """*Collective*, once: packs from which on kernels store a piece for another rank past the caches, measured.
+
+        Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
+        """
+        pieces = memory_traffic.pieces(self.layout.sizes[Region.RECEIVE] // max(2, self.ranks))
+        if self.ranks == 1 or self.ranks > MAX_RANKS or self._nodes > 1 or self.note.oversubscribed:
+            pieces = ()
+        view(self.address(Region.RECEIVE, self.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
+        self.team.meet()
+        return memory_traffic.streamed_from({piece: self._handed_over(piece) for piece in pieces}, PACK)
+
+    def _handed_over(self, piece: int) -> tuple[float, float]:
+        """Seconds to hand over so many bytes, with ordinary stores and with those past the caches."""
+        with self.team.agreeing():
+            kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
+        world = self._ranks_alone(self.ranks)
+        for rank in range(self.ranks):
+            world["receive"][rank] = self.address(Region.RECEIVE, rank)
+        lines = np.uint64(piece // memory_traffic.LINE)
+        world["streamed"] = memory_traffic.NEVER
+        ordinary = Prepared(kernel.bind(world.copy(), lines))
+        world["streamed"] = memory_traffic.ALWAYS
+        streamed = Prepared(kernel.bind(world.copy(), lines))
+        return memory_traffic.in_turn(self, (ordinary, streamed), max(2, 2**20 // piece))
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Ways to read and write as much as the case must and no more; none where caches may hold its buffers."""
+        if self._nodes > 1 or not memory_traffic.beyond(case, self._cache):
+            return ()
+        kernel = kernels.host_kernel(memory_traffic.KERNELS, "traffic")
+        shares = memory_traffic.ways(case, *buffers(self, case, self.rank))
+        return [Prepared(kernel.bind(*share)) for share in shares]
 
     def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """Runs at once: a CPU has no queue."""
@@ -151,10 +198,13 @@ class CpuPlatform:
     def fill(self, case: Case, seed: int) -> None:
         """Each rank writes its own buffers."""
         send, _ = buffers(self, case, self.rank)
-        if not case.in_place:
-            home = self.address(Region.RECEIVE, self.rank)
-            view(home, case.receive_count * case.dtype.itemsize)[:] = checking.POISON
-        fill = self.kernel("check.cu", "fill", case.dtype, case.redop)
+        home = self.address(Region.RECEIVE, self.rank)
+        ctypes.memset(
+            home, checking.POISON, max(case.receive_count, case.send_count * case.in_place) * case.dtype.itemsize
+        )
+        for guard in self.layout.guards(case):
+            ctypes.memset(self.address(guard.region, self.rank) + guard.start, GUARDED, GUARD)
+        fill = self.kernel(kernels.JUDGE, "fill", case.dtype, case.redop)
         how = checking.packed(case.recipe(seed))
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
@@ -162,21 +212,43 @@ class CpuPlatform:
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
-        own = filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank)))
-        mismatches: list[Mismatch | None] = self.comm.allgather(next(own, None))
-        return next(filter(None, mismatches), None)
+        with self.team.agreeing():
+            own = next(filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank))), None)
+        return next(filter(None, self.team.exchange(own)), None)
 
     def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
         size = case.dtype.itemsize
         got = buffers(self, case, self.rank)[1] + piece[0] * size
         verdict = checking.CLEAN.copy()
-        compare = self.kernel("check.cu", "compare", case.dtype, case.redop)
+        compare = self.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
         compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
+        checking.refuse_unseen(int(verdict["seen"]), case.block)
         if not verdict["wrong"]:
             return None
         where = int(verdict["wrong"]), int(verdict["first"])
         element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
         return checking.describe(case, seed, self.rank, piece, where, element)
+
+    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
+        self.comm.Barrier()
+        with self.team.agreeing():
+            own = stress.carry_out(self, case, self.rank, prepared.loop or prepared.launch, plan)
+            if self._gave_up():
+                raise CaseFailed("a rank waited in vain for another's flag")
+        return next(filter(None, self.team.exchange(own)), None)
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """One call after the other, of what C can call."""
+        loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)
+        return Prepared(loop) if loop else None
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """Each rank looks at its own guards; the lowest rank speaks."""
+        self.synchronize()
+        held = ((guard, self.address(guard.region, self.rank) + guard.start) for guard in self.layout.guards(case))
+        own = (guard.overrun(self.rank, ctypes.string_at(address, GUARD)) for guard, address in held)
+        return next(filter(None, self.team.exchange(next(filter(None, own), None))), None)
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""
@@ -193,9 +265,8 @@ class CpuPlatform:
 
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""
-        from collbench.topology.discover_cpu import discover
-
-        return discover(self.ranks, usable=self._cores).to_json() | {"nodes": self._nodes}
+        measured = {} if self.streamed == memory_traffic.NEVER else {"streamed_from": self.streamed * PACK}
+        return self._topology.to_json() | {"nodes": self._nodes} | measured
 
     def versions(self) -> dict[str, str]:
         """The MPI library, its binding and the compiler of the kernels."""
@@ -209,8 +280,9 @@ class CpuPlatform:
         }
 
     def close(self) -> None:
-        """Free the shared window, which every rank must agree to."""
-        self._window.Free()
+        """Unmap the window, once nobody's kernels use it."""
+        self.comm.Barrier()
+        self._window.close()
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
