@@ -10,7 +10,7 @@ EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/platforms/gpu/cuda_extra.
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
 
-.PHONY: sweep test lint types unit fuzz bench model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: sweep test lint types unit fuzz bench results model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -35,6 +35,11 @@ fuzz: $(VENV)/.dev
 
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tests/bench.py
+
+# Measures the committed CPU runs anew, rewrites the lesson and says which constants follow; minutes, on a quiet machine.
+# MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
+results: $(VENV)/.dev compiler
+	$(CHECKOUT) $(RUN)/python -m tests.remeasure --mpi $(or $(MPI),mpich)
 
 # Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md.  Takes minutes.
 model-report: $(VENV)/.dev

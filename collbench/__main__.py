@@ -1,5 +1,13 @@
 """`python -m collbench` is `collbench`."""
 
-from collbench.cli import main
+import sys
+
+from collbench.isolation import isolate
+
+if not sys.flags.safe_path:
+    del sys.path[0]  # the working folder: what lies there is no part of the command
+isolate()
+
+from collbench.cli import main  # noqa: E402
 
 main()

@@ -44,6 +44,11 @@ class CaseResult:
         return ""
 
     @property
+    def label(self) -> str:
+        """The implementation, as people are shown it."""
+        return self.implementation
+
+    @property
     def outcome(self) -> Outcome:
         """What became of it."""
         return Outcome.WRONG if self.wrong else self.usual
@@ -123,6 +128,12 @@ class Measurement(Observed):
     estimate: float | None = None  # seconds that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
+    library: str = ""  # whose product carried it out, with its version, where the implementation's name does not say it
+
+    @property
+    def label(self) -> str:
+        """The implementation with the library that it calls: `mpi: MPICH 5.0.2`."""
+        return labelled(self.implementation, self.library)
 
     @property
     def wrong(self) -> str:
@@ -240,6 +251,20 @@ class Explanation(CaseResult):
 
 
 Result = Measurement | Reported | Skipped | Failed | Explanation | Prediction
+
+
+def labelled(implementation: str, library: str) -> str:
+    """What people are shown: the library tells more than the word behind the @ does.
+
+    Of a library that the implementation is named after, its version: `nccl: 2.30.4`.
+    """
+    name, (first, _, rest) = family(implementation), library.partition(" ")
+    return f"{name}: {rest if first.lower() == name and rest else library}" if library else implementation
+
+
+def family(implementation: str) -> str:
+    """What implementations have in common that differ in their library only: `mpi` of `mpi@openmpi`."""
+    return implementation.partition("@")[0]
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:

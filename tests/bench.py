@@ -9,39 +9,37 @@ import tempfile
 import time
 from pathlib import Path
 
-from collbench.measure.start import mpiexec
 from collbench.measurement import Measurement
+from collbench.platforms.cpu.installed import own
+from collbench.platforms.kernels import compiler
 from collbench.runs.file import read
 
-BARE = """
-import statistics, time
-import numpy as np
-from mpi4py import MPI
+C_LOOP = Path(__file__).with_name("c_loop.cpp")
+BESIDE = """
+import ctypes, statistics, sys
+from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from collbench.platforms import open_platform
-from collbench.platforms.layout import Needs
+from collbench.platforms.layout import Needs, buffers
 from collbench.platforms.processes import Processes
-from collbench.cases import Sweep
-comm = MPI.COMM_WORLD
-chosen = (COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],)
-sweep = Sweep(*chosen, comm.Get_size(), ("mpi",))
-platform = open_platform(sweep, Needs(), "cpu", Processes.of_world())
-prepared = implementations()["mpi"].prepare(next(sweep.cases()), platform)
-send, receive = np.ones(2, np.float32), np.empty(2, np.float32)
-def bare(launches):
-    for _ in range(launches):
-        comm.Allreduce(send, receive)
-harness, loops = [], []
-for _ in range(201):
-    harness.append(platform.time(prepared, 200))
-    comm.Barrier()
-    start = time.perf_counter()
-    bare(200)
-    loops.append(comm.allreduce(time.perf_counter() - start, MPI.MAX) / 200)
-if comm.Get_rank() == 0:
-    print(statistics.median(harness) * 1e6, statistics.median(loops) * 1e6)
+world = Processes.of_world()
+names = "mpi", "mpi-python"
+sweep = Sweep((COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],), world.size, names)
+platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
+rows = {name: implementations()[name].prepare(case, platform) for name in names}
+loop = ctypes.CDLL(sys.argv[1]).loop
+loop.restype, loop.argtypes = ctypes.c_double, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+places = buffers(platform, case, world.rank)
+ways = {name: lambda name=name: platform.time(rows[name], 500) for name in names}
+ways["C"] = lambda: loop(*places, 2, 500)
+times = {name: [] for name in ways}
+for turn in range(201):
+    for name in list(ways)[:: 1 if turn % 2 else -1]:
+        times[name].append(ways[name]())
+if world.leader:
+    print(*(statistics.median(times[name]) * 1e6 for name in ("mpi", "mpi-python", "C")))
 platform.close()
 """
 
@@ -74,16 +72,27 @@ def _startup() -> None:
 
 
 def _harness() -> None:
-    command = [mpiexec(), "-n", "2", sys.executable, "-c", BARE]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    harness, bare = map(float, done.stdout.split()[-2:])
-    _line("mpi at 8 B through the harness", f"{harness:.2f} us, bare loop {bare:.2f} us", "at most 1 us more")
+    """The same library from a C program's loop, over the same buffers, in the same ranks by turns."""
+    library, include = own(), Path(sys.prefix, "include")
+    if not (include / "mpi.h").exists():
+        _line("mpi at 8 B against a C loop", "not compared: no mpi.h beside this Python", "0.95 to 1.05")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "c_loop.so")
+        file = Path(sys.prefix, "lib", library.kind.files[0])
+        built = [*compiler(), "-O3", "-shared", "-fPIC", f"-I{include}", str(C_LOOP), "-o", str(program), str(file)]
+        subprocess.run(built, check=True)
+        command = [*library.command(2), sys.executable, "-c", BESIDE, str(program)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row, python, loop = map(float, done.stdout.split()[-3:])
+    _line("mpi at 8 B over a C loop", f"{row / loop:.3f} ({row:.3f} us, {loop:.3f} us)", "0.95 to 1.05")
+    _line("mpi-python at 8 B over it", f"{python / loop:.3f} ({python:.3f} us)", "what Python adds")
 
 
 def _rings() -> None:
     """The library's time over each rung's, all in one interleaved sweep."""
     times = _sweep("--ranks", "2", "-b", "4", "-f", "4", "-e", "64M", "--budget", "2")
-    rungs = sorted({name for _, name in times} - {"mpi"})
+    rungs = sorted({name for _, name in times} - {"mpi", "mpi-python"})
     for size in sorted({size for size, _ in times}):
         speedups = {name: times[size, "mpi"] / times[size, name] for name in rungs if (size, name) in times}
         if size <= 4096 or size >= 2**20:

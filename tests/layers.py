@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
+    "isolation",
     "errors",
     "units",
     "cache",

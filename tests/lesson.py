@@ -9,7 +9,8 @@ In the lesson a number is a link to the run that it comes from, whose title says
     busbw of A at SIZE      in GB/s
     PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
 
-The table between the marks of BLOCK is computed from the textbooks' closed forms.
+The tables between the marks of BLOCKS are computed: one from the textbooks' closed forms, one from the run that has
+several MPI libraries.
 """
 
 import re
@@ -17,7 +18,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from collbench.measurement import Explanation, Measurement
+from collbench.implementations import is_library
+from collbench.measurement import Explanation, Measurement, family
 from collbench.runs.file import read
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size
@@ -39,7 +41,8 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
     "parameter server, one": lambda size: forms.parameter_server(RANKS, 1, size, *BETWEEN),
     "hierarchical": lambda size: forms.hierarchical(GPUS, RANKS // GPUS, size, INSIDE, BETWEEN),
 }
-BLOCK = re.compile(r"(<!-- textbook -->\n).*?(\n<!-- end -->)", re.DOTALL)
+LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
+LIBRARY_SIZES = (8, 2**12, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 
 Results = dict[tuple[str, int], Measurement | Explanation]
@@ -90,9 +93,37 @@ def textbook() -> str:
     return "\n".join(lines)
 
 
+def several_libraries() -> str:
+    """Every MPI library from the compiled loop and from Python, the best rung, and how much faster that is."""
+    sizes = " | ".join(map(format_size, LIBRARY_SIZES))
+    lines = [f"| | {sizes} |", "|---|" + "---|" * len(LIBRARY_SIZES)]
+    measured = results(LIBRARIES)
+    own = dict.fromkeys(name for name, _ in measured if family(name) in ("mpi", "mpi-python"))
+    for name in own:
+        rows = [measured[name, size] for size in LIBRARY_SIZES]
+        lines.append(f"| {rows[0].label} | {' | '.join(format_seconds(time(row)) for row in rows)} |")
+    rungs = [_fastest(measured, size, lambda name: name not in own and name != "auto") for size in LIBRARY_SIZES]
+    mpis = [_fastest(measured, size, is_library) for size in LIBRARY_SIZES]
+    lines.append(f"| the best rung | {' | '.join(f'{rung}, {format_seconds(took)}' for rung, took in rungs)} |")
+    factors = (f"{ratio(slow / fast)}" for (_, slow), (_, fast) in zip(mpis, rungs, strict=True))
+    lines.append(f"| the best MPI over it | {' | '.join(factors)} |")
+    return "\n".join(lines)
+
+
+def _fastest(measured: Results, size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
+    """Implementation and seconds."""
+    times = {name: time(row) for (name, nbytes), row in measured.items() if nbytes == size and wanted(name)}
+    name = min(times, key=lambda name: times[name])
+    return name, times[name]
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"textbook": textbook, "libraries": several_libraries}
+BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+
+
 def rewritten(text: str) -> str:
     """The lesson with every number as the runs have it."""
-    text = BLOCK.sub(lambda match: match[1] + textbook() + match[2], text)
+    text = BLOCK.sub(lambda match: match[1] + BLOCKS[match[2]]() + match[3], text)
     return NUMBER.sub(
         lambda match: f'[{value((LESSON.parent / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
     )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from collbench.cases import Case
-from collbench.implementations import implementations
-from collbench.measurement import Prediction, Result, Timed, timed
+from collbench.implementations import find
+from collbench.measurement import Prediction, Result, Timed, family, timed
 from collbench.units import format_size
 
 Speedups = list[tuple[int, float]]
@@ -48,7 +48,10 @@ class Contest:
 
 
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
-    """Every pair of a library and a hand-written implementation with two sizes or more in common."""
+    """Every pair of a library and a hand-written implementation with two sizes or more in common.
+
+    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size is the opponent.
+    """
     groups: dict[tuple[Case, str], dict[int, Timed]] = {}
     for result in timed(results):
         kind = result.case.kind
@@ -56,38 +59,60 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
     pairs = []
     for (kind, challenger), times in groups.items():
         for library in libraries:
-            reference = groups.get((kind, library), {})
+            name, reference = _opponent(kind, library, groups)
             sizes = sorted(times.keys() & reference.keys())
-            if challenger not in libraries and len(sizes) > 1:
+            if _hand_written(challenger) and len(sizes) > 1:
                 speedups = [(size, reference[size].typical / times[size].typical) for size in sizes]
-                pairs.append(Contest(times[sizes[-1]].case, library, challenger, speedups))
+                pairs.append(Contest(times[sizes[-1]].case, name, challenger, speedups))
     return pairs
+
+
+def _hand_written(name: str) -> bool:
+    """Also what another tool ran by a name that nobody here knows."""
+    way = find(name)
+    return way is None or not way.library
+
+
+def _opponent(
+    kind: Case, library: str, groups: Mapping[tuple[Case, str], Mapping[int, Timed]]
+) -> tuple[str, Mapping[int, Timed]]:
+    """The name and the times, by size, of a library; of several of its kind the fastest at each size."""
+    members = {name: times for (case, name), times in groups.items() if case == kind and family(name) == library}
+    if len(members) < 2:
+        return next(iter(members.items()), (library, {}))
+    sizes = {size for times in members.values() for size in times}
+    every = {size: [times[size] for times in members.values() if size in times] for size in sizes}
+    return f"the fastest {library}", {size: min(those, key=lambda one: one.typical) for size, those in every.items()}
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
     """The library's time that a result is compared with: expected if that is, measured if not.
 
-    Of several libraries the first that has a time for the same case, of a case measured twice the later.
+    Of several libraries the first that has a time for the same case, and the fastest of its kind (`mpi`,
+    `mpi@openmpi`); of a case measured twice the later.
     """
     predicted = isinstance(like, Prediction)
-    same = [
-        result
+    same = {
+        result.implementation: result
         for result in timed(results)
-        if result.implementation in libraries
+        if family(result.implementation) in libraries
         and result.case == like.case
         and isinstance(result, Prediction) == predicted
-    ]
-    return min(reversed(same), key=lambda result: libraries.index(result.implementation), default=None)
+    }
+    return min(
+        same.values(),
+        key=lambda result: (libraries.index(family(result.implementation)), result.typical),
+        default=None,
+    )
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:
-    """What has a time and bytes, without implementations that only pick others, unless there is nothing else.
+    """What has a time and bytes, without implementations that only pick or call others, unless there is nothing else.
 
-    Those are level with what they pick, and would be called the fastest by chance alone.
+    Those are level with what they pick or call, and would be called the fastest by chance alone.
     """
-    known = implementations()
     every = [result for result in timed(results) if result.case.nbytes]
-    own = [result for result in every if result.implementation not in known or not known[result.implementation].uses()]
+    own = [result for result in every if not ((way := find(result.implementation)) and (way.uses() or way.calls))]
     return own or every
 
 

@@ -15,6 +15,7 @@ import click
 
 from collbench import __version__
 from collbench.errors import CollbenchError
+from collbench.isolation import isolate
 from collbench.launcher import launched
 
 
@@ -62,6 +63,7 @@ def group() -> None:
 
 def main() -> None:
     """Run a command; every expected error becomes one line on stderr and an exit status."""
+    isolate()
     try:
         status = group.main(prog_name="collbench", standalone_mode=False)
     except click.ClickException as error:

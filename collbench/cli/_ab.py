@@ -78,6 +78,8 @@ def _texts(options: Mapping[str, Any]) -> list[str]:
         raise UsageError(
             f"{of_described(options)} goes with a described system, on which --ab has nothing to measure; leave it out"
         )
+    if options["mpi"]:
+        raise UsageError("--mpi and --ab both measure in turn, but each on its own; leave one out")
     if launched():
         raise UsageError(
             "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "

@@ -11,10 +11,10 @@ from collbench.analysis.crossover import contests, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, expected_heading, heading, row
-from collbench.implementations import implementations, libraries
+from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
+from collbench.implementations import implementations, is_library, libraries
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Measurement, observed
+from collbench.measurement import Measurement, family, observed
 from collbench.runs.file import INTERRUPTED, read
 from collbench.units import format_size
 
@@ -41,16 +41,19 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
 def _show(session: Session, spread: bool) -> None:
     """The table, row by row as results arrive."""
     wanted = session.sweep.implementations
-    compared = [name for name in wanted if name in libraries()]
-    estimated = {collective for name in wanted for collective in implementations()[name].estimates}
-    library = compared[0] if compared else ""
+    compared = [name for name in libraries() if name in map(family, wanted)]
+    estimated = {collective for name in wanted for collective in implementations()[family(name)].estimates}
+    several = len([name for name in wanted if is_library(name)]) > 1
+    library = "best" if several else compared[0] if compared else ""
+    width = max(NAME, *map(len, session.labels))
     table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
     for result in session.run():
         if not session.leader:
             continue
         estimates = result.case.collective.name in estimated
-        names = expected_heading(library) if session.modelled else heading(library, spread, estimates)
-        line = row(result, library_of(session.results, compared, result), spread, estimates)
+        names = expected_heading(library) if session.modelled else heading(library, spread, estimates, width)
+        rival = None if is_library(result.implementation) else library_of(session.results, compared, result)
+        line = row(result, rival, spread, estimates, width)
         table.show(result.case.title, names, [(result, line)])
     table.close()
 

@@ -16,6 +16,7 @@ LEGEND = (
     "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
 )
+SEVERAL = "vs best: of several libraries the fastest at that size"
 EXPECTED_LEGEND = (
     "time: what a model expects of one operation on the slowest rank; nine in ten: the band around it\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
@@ -24,19 +25,25 @@ CHANGE_LEGEND = "takes: what one operation should take with the change, over wha
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
-_ROW = "{size:>9}  {name:<16} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
-_EXPECTED = "{size:>9}  {name:<16} {time:>9} {band:>18} {algbw:>8} {busbw:>8} {ratio:>8}  {how:<16} {check}"
+NAME = 16  # characters of an implementation's name
+_ROW = "{size:>9}  {name:<{width}} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+_EXPECTED = "{size:>9}  {name:<{width}} {time:>9} {band:>18} {algbw:>8} {busbw:>8} {ratio:>8}  {how:<16} {check}"
 _PAIRED = (
-    "{size:>9}  {name:<16} {label:<18} {time:>9} {interval:>7} {algbw:>8} {busbw:>8} {ratio:>8}  {spread:>16}  {check}"
+    "{size:>9}  {name:<{width}} {label:<18} {time:>9} {interval:>7} {algbw:>8} {busbw:>8} {ratio:>8}"
+    "  {spread:>16}  {check}"
 )
 _LABEL = 18  # characters of a setting's name in a row
 _CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
-def heading(library: str, spread: bool = False, estimates: bool = False) -> str:
-    """The names of the columns; `spread` adds the percentiles of the samples, `estimates` what the library expects."""
+def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
+    """The names of the columns; `spread` adds the percentiles of the samples, `estimates` what the library expects.
+
+    `width` is that of the longest implementation's name.
+    """
     return _ROW.format(
+        width=width,
         **_names(library),
         interval="± 95 %",
         spread="".join(f"{name:>9} " for name in _SPREAD) if spread else "",
@@ -47,7 +54,7 @@ def heading(library: str, spread: bool = False, estimates: bool = False) -> str:
 
 def expected_heading(library: str) -> str:
     """The same for predictions."""
-    return _EXPECTED.format(**_names(library), band="nine in ten", how="algorithm", check="").rstrip()
+    return _EXPECTED.format(**_names(library), width=NAME, band="nine in ten", how="algorithm", check="").rstrip()
 
 
 def _names(library: str) -> dict[str, str]:
@@ -87,7 +94,7 @@ def label(letter: str, setting: str) -> str:
 def paired_heading() -> str:
     """The names of the columns where two settings are measured in turn."""
     names = _names("") | {"ratio": "B / A"}
-    return _PAIRED.format(**names, label="setting", interval="± 95 %", spread="rounds", check="check")
+    return _PAIRED.format(**names, width=NAME, label="setting", interval="± 95 %", spread="rounds", check="check")
 
 
 def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Sequence[float]) -> Iterator[str]:
@@ -99,7 +106,7 @@ def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Se
         yield row(pair[0], None)
         return
     for number, (result, name) in enumerate(zip(pair, labels, strict=True)):
-        size, implementation = ("", "") if number else (format_size(result.case.nbytes), result.implementation)
+        size, implementation = ("", "") if number else (format_size(result.case.nbytes), result.label)
         if not isinstance(result, Measurement) or result.mismatch:
             yield f"{size:>9}  {implementation:<16} {name:<{_LABEL}} {_reason(result)}"
             continue
@@ -107,6 +114,7 @@ def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Se
         ratio = f"{_factor(percentile(told, 50))}x" if told else ""
         yield _PAIRED.format(
             **_cells(result) | {"size": size, "name": implementation, "ratio": ratio},
+            width=NAME,
             label=name,
             interval=_halfwidth(result),
             spread=f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else "",
@@ -131,20 +139,21 @@ def _halfwidth(result: Measurement | Reported) -> str:
     return f"{halfwidth:.1%}" if halfwidth < 10 else "?"
 
 
-def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False) -> str:
+def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
     """One result; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
     if isinstance(result, Untimed) or result.wrong:
-        return f"{size:>9}  {result.implementation:<16} {_reason(result)}"
+        return f"{size:>9}  {result.label:<{width}} {_reason(result)}"
     if isinstance(result, Explanation):
         return _explain_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
     if not result.typical > 0:  # some tools print a row without a time
-        return f"{size:>9}  {result.implementation:<16} {_joined('no time', result)}"
+        return f"{size:>9}  {result.label:<{width}} {_joined('no time', result)}"
     percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []
     return _ROW.format(
         **_cells(result, library),
+        width=width,
         interval=_halfwidth(result),
         spread="".join(f"{seconds:>9} " for seconds in percentiles),
         estimate=f"{_estimate(result):>9} " if estimates else "",
@@ -155,7 +164,7 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
 def _cells(result: Timed, library: Timed | None = None) -> dict[str, str]:
     return {
         "size": format_size(result.case.nbytes),
-        "name": result.implementation,
+        "name": result.label,
         "time": format_seconds(result.typical),
         "algbw": format_rate(result.algbw),
         "busbw": format_rate(result.busbw),
@@ -184,7 +193,9 @@ def _estimate(result: Measurement | Reported) -> str:
 
 def _expected_row(result: Prediction, library: Timed | None) -> str:
     band = " .. ".join(map(format_seconds, result.band))
-    return _EXPECTED.format(**_cells(result, library), band=band, how=_way(result), check=_joined("predicted", result))
+    return _EXPECTED.format(
+        **_cells(result, library), width=NAME, band=band, how=_way(result), check=_joined("predicted", result)
+    )
 
 
 def _ratio(result: Timed, library: Timed | None) -> str:

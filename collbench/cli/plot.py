@@ -129,13 +129,12 @@ def _draw(
 
 def _implementations(names: str, runs: "Sequence[Run]") -> Collection[str]:
     """Those of the runs that are meant; UsageError, listing what there is, for one that is not in them."""
-    from collbench.implementations import implementations, libraries
+    from collbench.implementations import find
 
     there = list(dict.fromkeys(result.implementation for run in runs for result in run.results))
-    known = implementations()
     groups = {
-        "library": [name for name in there if name in libraries()],
-        "ladder": [name for name in there if name in known and name not in libraries()],
+        "library": [name for name in there if (way := find(name)) and way.library],
+        "ladder": [name for name in there if (way := find(name)) and not way.library],
     }
     chosen: list[str] = []
     for word in (word.strip() for word in names.split(",")):

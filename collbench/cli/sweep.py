@@ -8,7 +8,10 @@ import click
 from collbench.cli._paths import PATH
 from collbench.platforms import platforms
 
-MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "ab", "percentiles")
+MEASURING = (
+    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin"),
+    *("ab", "mpi", "percentiles"),
+)
 """The options that say how to measure; they change no prediction."""
 
 
@@ -51,11 +54,18 @@ MEASURING = ("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "tim
     help="Measure with these variables in turn with the environment as it is; NAME= makes one empty, -NAME unset. "
     "Given twice: one setting against the other.",
 )
+@click.option(
+    "--mpi",
+    default="",
+    metavar="LIB[,LIB]",
+    help="On a CPU, the MPI libraries to measure, in turn: mpich, openmpi, intel, ... or a folder; default: mpi4py's.",
+)
 @click.option("-I", "--percentiles", is_flag=True, help="Show min, p95, p99 and max of the samples too.")
 @click.option("--out", type=PATH, help="Folder to make for run file and plots.")
 @click.option("--plot/--no-plot", default=True, help="Draw the plots at the end.")
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
+    from collbench.cli._mpi import mpi_libraries, with_libraries
     from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
     from collbench.cli._sweep_table import carry_out
     from collbench.errors import UsageError
@@ -75,7 +85,9 @@ def command(**options: Any) -> int:
     if option := of_described(options):
         raise UsageError(f"{option} goes with a described system, and --on {options['on']} is none; leave it out")
     joined = launched()
-    platform, sweep = make_sweep(options, joined)
+    libraries = mpi_libraries(options, joined)
+    platform, sweep = make_sweep(options, joined, max(1, len(libraries)))
     remarks = ["" if options["maxbytes"] else cut_short(sweep, platform)]
-    session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
+    ranks, sweep = with_libraries(platform, sweep, libraries)
+    session = Session(ranks, sweep, joined, options["out"] or default_folder(sweep))
     return carry_out(session, filter(None, remarks), options["percentiles"], options["plot"])

@@ -67,7 +67,7 @@ def size_ticks(least: int, most: int, room: int) -> list[int]:
 
 def line_name(line: Line, everything: bool) -> str:
     """Whether it is predicted need not be said of each line where `everything` is."""
-    return f"{line.implementation}, predicted" if line.predicted and not everything else line.implementation
+    return f"{line.label}, predicted" if line.predicted and not everything else line.label
 
 
 def legend_entries(

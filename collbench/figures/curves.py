@@ -94,11 +94,20 @@ def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str
 
 
 def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
-    """A look for each line: those of one implementation differ only in being predicted or not."""
-    wanted = set(lines)
-    chosen = looks(line.implementation for line in wanted)
-    every = {Line(name, predicted): look for name, look in chosen.items() for predicted in (False, True)}
-    return {line: look.predicted if line.predicted else look for line, look in every.items() if line in wanted}
+    """A look for each line: those of one implementation differ only in being predicted or not, or in their library.
+
+    Of several libraries the first has the implementation's own look, and the others one that clashes little.
+    """
+    wanted = sorted(set(lines))
+    first = {line.implementation: line.library for line in reversed(wanted) if line.library}
+    names = {
+        line: line.implementation if line.library in ("", first.get(line.implementation)) else line.label
+        for line in wanted
+    }
+    chosen = looks(names.values())
+    order = list(chosen)
+    wanted.sort(key=lambda line: (order.index(names[line]), line.predicted))
+    return {line: chosen[names[line]].predicted if line.predicted else chosen[names[line]] for line in wanted}
 
 
 def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
@@ -112,12 +121,12 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 def _figure(
     combination: Combination, cells: list[Cell], quantity: Quantity, known: dict[Line, Look], of_style: Style
 ) -> "Figure":
-    from matplotlib.figure import Figure
-
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     layers = [layer for cell in cells for layer in cell]
     with style(of_style):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
         room = place_legend(figure, legend_entries(layers, quantity, known, of_style), of_style)
         shared = _comparable(cells, quantity)

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeGuard
 from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
-from collbench.implementations import libraries
-from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
+from collbench.implementations import is_library, libraries
+from collbench.measurement import Measurement, Prediction, Reported, Result, Timed, labelled
 from collbench.runs.file import NAME, Run
 
 
@@ -33,6 +33,12 @@ class Line(NamedTuple):
 
     implementation: str
     predicted: bool
+    library: str = ""  # that it calls, so that no line mixes the points of two
+
+    @property
+    def label(self) -> str:
+        """What the legend calls it."""
+        return labelled(self.implementation, self.library)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,8 @@ class Panel:
 
 def line_of(result: Drawn) -> Line:
     """The line that a result is a point of."""
-    return Line(result.implementation, isinstance(result, Prediction))
+    library = result.library if isinstance(result, Measurement) else ""
+    return Line(result.implementation, isinstance(result, Prediction), library)
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
@@ -173,7 +180,7 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
         platform=topology.platform or right[0].platform,
         results=right,
         wrong=wrong,
-        libraries=tuple(result for result in right if result.implementation in libraries()),
+        libraries=tuple(result for result in right if is_library(result.implementation)),
         tools=frozenset(filter(None, [run.header.imported.tool])),
     )
 

@@ -40,8 +40,6 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
 
 def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     """A panel for each kind of case of each comparison; None if there is nothing to draw."""
-    from matplotlib.figure import Figure
-
     panels = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
     if not panels:
         return None
@@ -49,6 +47,8 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     lines = math.ceil(len(panels) / columns)
     chosen = looks(row.base.implementation for _, rows in panels for row in rows)
     with style():
+        from matplotlib.figure import Figure
+
         drawn = Figure(figsize=(SCREEN.width(columns), 4.6 * lines), layout="constrained")
         grid = drawn.subplots(lines, columns, squeeze=False)
         for axes, (comparison, rows) in zip(grid.flat, panels, strict=False):

@@ -5,6 +5,7 @@ Matplotlib brings along, so that the same runs give the same bytes on every mach
 """
 
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from collbench.figures.library import matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,8 +129,11 @@ def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
     return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
 
 
+_UNFIT = re.compile(r"[/\\\x00]+")  # in the name of a file
+_LONGEST = 200  # characters of one
 _EVERY = {
     "svg.hashsalt": "collbench",
+    "text.parse_math": False,  # what runs are called is text, also with two dollar signs in it
     "font.size": 11,
     "lines.markersize": 5,
     "legend.frameon": False,
@@ -217,14 +223,16 @@ STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
 
 def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
     """Settings of every figure of that style, whatever the user's configuration."""
-    import matplotlib.style
+    matplotlib()
+    from matplotlib.style import context
 
-    return matplotlib.style.context(["default", {**_EVERY, **chosen.settings}])
+    return context(["default", {**_EVERY, **chosen.settings}])
 
 
 def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
     """Write one figure in each format, and say which files."""
     folder.mkdir(parents=True, exist_ok=True)
+    stem = _UNFIT.sub("_", stem)[:_LONGEST]  # it holds words of a run file, which may lead out of the folder
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
         with style(of_style):

@@ -50,13 +50,13 @@ def draw(system: System, path: Path) -> Path:
 
 def figure(system: System) -> "Figure":
     """The picture itself."""
-    from matplotlib.figure import Figure
-
     frame = _frame(system)
     nodes = min(system.nodes, 2)
     network = tiers(system) if system.nodes > 1 else []
     width, height = NODE * nodes + GAP * (nodes - 1), frame.height + 1.3 * len(network) + 0.5
     with style():
+        from matplotlib.figure import Figure
+
         drawn = Figure(figsize=((width + 0.4) * SCALE, (height + 0.3) * SCALE))
         axes = drawn.add_axes((0, 0, 1, 1))
         axes.set(xlim=(-0.2, width + 0.2), ylim=(-0.15, height + 0.15))

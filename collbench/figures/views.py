@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from collbench.analysis.bound import share
 from collbench.errors import unknown
 from collbench.figures.panels import Drawn, Panel, line_of
+from collbench.measurement import family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]
@@ -66,7 +67,8 @@ def _speedups(panel: Panel, result: Drawn) -> Band:
 
 def _over(row: Sequence[Panel]) -> str:
     libraries = (panel.library(result) for panel in row for result in panel.results)
-    return f"speed-up over {' or '.join(dict.fromkeys(library.implementation for library in libraries if library))}"
+    names = dict.fromkeys(family(library.implementation) for library in libraries if library)
+    return f"speed-up over {' or '.join(names)}"
 
 
 def _no_library(panel: Panel) -> str:

@@ -1,5 +1,6 @@
 """What a foreign file tells: its tests, each with its rows, its machine, and what a run file cannot hold."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,6 +16,7 @@ from collbench.runs.environment import variables
 from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
 MOST_RANKS = 2**20
+SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Rows:
 def known_collective(word: str) -> Collective | None:
     """The collective that a tool calls so, whatever its capitals and path; None if collbench has none like it."""
     name = word.replace("\\", "/").rsplit("/", 1)[-1].lower().replace("-", "_").removesuffix(".exe")
+    name = SUFFIX.sub("", name)
     try:
         return find_collective(name)
     except UsageError:

@@ -12,9 +12,10 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
-from collbench.formats.nccl_tests.lines import EXPORTED, TAG, body, without_log
+from collbench.formats.nccl_tests.lines import EXPORTED, body, without_log
 from collbench.formats.osu_write import NAME, TESTS, TYPES, OsuKind, write
 from collbench.formats.source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
+from collbench.formats.wrapping import bare
 from collbench.measurement import Reported
 from collbench.note import Note
 
@@ -77,7 +78,7 @@ def read(source: Source, hints: Hints) -> list[Test]:
 def _sections(source: Source) -> Iterator[_Section]:
     section = _Section()
     for number_, raw in source.lines():
-        line = without_log(TAG.sub("", raw), {})
+        line = without_log(bare(raw), {})
         text = body(line)
         if section.rows and _Section().heads(line, text):
             yield section

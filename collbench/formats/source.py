@@ -106,8 +106,13 @@ def exact(word: str) -> int | None:
 
 def microseconds(word: object) -> float:
     """Seconds from a word in us; 0 where it is no time that an operation could take."""
-    value = number(word)
-    seconds = 0.0 if value is None else float(f"{Decimal(repr(value)).scaleb(-6)}")  # 12.87 us is 1.287e-05
+    return seconds_of(word, 1e-6)
+
+
+def seconds_of(word: object, unit: float) -> float:
+    """Seconds from a word that counts that power of ten of them; 0 where it is no time that an operation could take."""
+    value, power = number(word), round(math.log10(unit))
+    seconds = 0.0 if value is None else float(f"{Decimal(repr(value)).scaleb(power)}")  # 12.87 us is 1.287e-05
     return seconds if SHORTEST <= seconds <= LASTING else 0.0
 
 

@@ -12,6 +12,7 @@ from functools import cache
 from collbench.cases import Case
 from collbench.cost import Cost
 from collbench.errors import Unsupported, UsageError, unknown
+from collbench.measurement import family
 from collbench.platforms.layout import Needs
 from collbench.platforms.roles import Launching, Prepared
 
@@ -30,6 +31,7 @@ class Implementation:
     prepare: Callable[[Case, Launching], Prepared]
     supports: Callable[[Case], None] = lambda case: None
     rung: int = 0  # place on the ladder; 0 for a library
+    calls: str = ""  # the library that it calls in another way, which is what the ladder is compared with instead
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it wants in each rank's window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
@@ -62,7 +64,17 @@ def implementations() -> dict[str, Implementation]:
 
 def libraries() -> list[str]:
     """Those that the hand-written ones are compared with."""
-    return [name for name, implementation in implementations().items() if implementation.library]
+    return [name for name, way in implementations().items() if way.library and not way.calls]
+
+
+def is_library(name: str) -> bool:
+    """Whether the hand-written ones are compared with it, whichever library of its kind it calls (`mpi@openmpi`)."""
+    return family(name) in libraries()
+
+
+def find(name: str) -> Implementation | None:
+    """The implementation of that name, whichever library of its kind it calls; None for what another tool ran."""
+    return implementations().get(family(name))
 
 
 def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
@@ -80,8 +92,8 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
     known = [name for name, record in implementations().items() if platform in record.platforms]
     groups = {
         "all": known,
-        "library": [name for name in known if name in libraries()],
-        "ladder": [name for name in known if name not in libraries()],
+        "library": [name for name in known if implementations()[name].library],
+        "ladder": [name for name in known if not implementations()[name].library],
     }
     chosen: list[str] = []
     for word in names.split(","):

@@ -1,30 +1,29 @@
-"""`mpi`: the MPI library's own collectives, through mpi4py; what the ladder is compared with on a CPU.
+"""`mpi`: the MPI library's own collectives, called from the same compiled loop as the rungs beside it.
 
-Two things MPI lacks are made of what it has, as its users do: the average is the sum, divided afterwards by each rank
-that holds a result, and bfloat16 is added by a user-defined operation.  A broadcast in MPI is always in place; out of
-place the root also copies, as NCCL's does.
+Its functions are the ones that mpi4py calls; only the interpreter is left out (`mpi-python` has it).  What MPI lacks is
+made of what it has, as its users do: the average is the sum, divided afterwards by each rank that holds a result, and
+what the library cannot add is added by a user-defined operation.  A broadcast in MPI is always in place; out of place
+the root also copies, as NCCL's does.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS, Reduction
-from collbench.errors import Unsupported
+from collbench.datatypes import REDUCTIONS, Datatype, Reduction
+from collbench.errors import CaseFailed, Unsupported
 from collbench.implementations import Implementation
 from collbench.note import Note
-from collbench.platforms import kernels
-from collbench.platforms.layout import buffers, view
+from collbench.platforms.cpu import calls, libraries
+from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Launching, Prepared
 
-Action = Callable[[], Any]
-
-_ELEMENTS = {
+ELEMENTS = {
     "float": "FLOAT",
     "double": "DOUBLE",
     "half": "FLOAT16_T",
@@ -36,132 +35,179 @@ _ELEMENTS = {
     "int64": "INT64_T",
     "uint64": "UINT64_T",
 }
+_BITS = "UINT16_T"  # of a type that a library does not know; all others are in every library
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM"}
+_LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
 
 
 @dataclass(frozen=True)
 class _Ends:
-    """One rank's end of a collective, in mpi4py's terms; `own` is its input, or MPI.IN_PLACE."""
+    """One rank's end of a collective in words for C: addresses, handles and counts; `own` is its input, or in place."""
 
-    comm: Any
     case: Case
     rank: int
-    send: list[Any]
-    receive: list[Any]
-    own: Any
-    operation: Any
+    send: int
+    receive: int
+    own: int
+    element: int
+    operation: int
+    comm: int
 
     @property
     def at_root(self) -> bool:
         return self.rank == self.case.root
 
+    @property
+    def block(self) -> tuple[int, int]:
+        """Count and type of a block."""
+        return self.case.block, self.element
 
-def _reduce(end: _Ends) -> Action:
-    send, receive = (end.own, end.receive) if end.at_root else (end.send, None)
-    return partial(end.comm.Reduce, send, receive, end.operation, end.case.root)
+    @property
+    def gathered(self) -> tuple[int, int, int]:
+        """The receive buffer of a root; others have none."""
+        return (self.receive, *self.block) if self.at_root else (0, 0, self.element)
 
 
-def _gather(end: _Ends) -> Action:
-    send, receive = (end.own, end.receive) if end.at_root else (end.send, None)
-    return partial(end.comm.Gather, send, receive, end.case.root)
+Arguments = tuple[int, ...]
 
 
-def _scatter(end: _Ends) -> Action:
-    send = end.send if end.at_root else None
+def _gather(end: _Ends) -> Arguments:
+    send = end.own if end.at_root else end.send
+    return send, *end.block, *end.gathered, end.case.root, end.comm
+
+
+def _reduce(end: _Ends) -> Arguments:
+    send, receive = (end.own, end.receive) if end.at_root else (end.send, 0)
+    return send, receive, *end.block, end.operation, end.case.root, end.comm
+
+
+def _scatter(end: _Ends) -> Arguments:
+    send = (end.send, *end.block) if end.at_root else (0, 0, end.element)
     receive = end.own if end.at_root and end.case.in_place else end.receive
-    return partial(end.comm.Scatter, send, receive, end.case.root)
+    return *send, receive, *end.block, end.case.root, end.comm
 
 
-def _sendrecv(end: _Ends) -> Action:
+def _sendrecv(end: _Ends) -> Arguments:
     right, left = (end.rank + 1) % end.case.ranks, (end.rank - 1) % end.case.ranks
-    return partial(end.comm.Sendrecv, end.send, right, 0, end.receive, left, 0)
+    return end.send, *end.block, right, 0, end.receive, *end.block, left, 0, end.comm, _status()
 
 
-_CALLS: dict[str, Callable[[_Ends], Action]] = {
-    "allreduce": lambda end: partial(end.comm.Allreduce, end.own, end.receive, end.operation),
-    "broadcast": lambda end: partial(end.comm.Bcast, end.receive, end.case.root),
-    "allgather": lambda end: partial(end.comm.Allgather, end.own, end.receive),
-    "reducescatter": lambda end: partial(end.comm.Reduce_scatter_block, end.own, end.receive, end.operation),
-    "reduce": _reduce,
-    "alltoall": lambda end: partial(end.comm.Alltoall, end.own, end.receive),
-    "gather": _gather,
-    "scatter": _scatter,
-    "sendrecv": _sendrecv,
+_CALLS: dict[str, tuple[str, Callable[[_Ends], Arguments]]] = {
+    "allreduce": ("MPI_Allreduce", lambda end: (end.own, end.receive, *end.block, end.operation, end.comm)),
+    "broadcast": ("MPI_Bcast", lambda end: (end.receive, *end.block, end.case.root, end.comm)),
+    "allgather": ("MPI_Allgather", lambda end: (end.own, *end.block, end.receive, *end.block, end.comm)),
+    "reducescatter": (
+        "MPI_Reduce_scatter_block",
+        lambda end: (end.own, end.receive, *end.block, end.operation, end.comm),
+    ),
+    "reduce": ("MPI_Reduce", _reduce),
+    "alltoall": ("MPI_Alltoall", lambda end: (end.own, *end.block, end.receive, *end.block, end.comm)),
+    "gather": ("MPI_Gather", _gather),
+    "scatter": ("MPI_Scatter", _scatter),
+    "sendrecv": ("MPI_Sendrecv", _sendrecv),
 }
 
 
-def _supports(case: Case) -> None:
+def supports(case: Case) -> None:
+    """Unsupported for what no MPI can do."""
     if case.in_place and case.collective.name == "reducescatter":
         raise Unsupported("MPI leaves an in-place result at the buffer's start, not in the rank's own block")
 
 
-def _operation(case: Case) -> Any:
-    """MPI's operation, or for bfloat16 one of our own."""
-    from mpi4py import MPI
-
-    if case.dtype.name == "bfloat16" and case.collective.reduces:
-        return _bfloat16_operation(REDUCTIONS["sum"] if case.redop.name == "avg" else case.redop)
-    return getattr(MPI, _OPERATIONS.get(case.redop.name, "SUM"))
+def library() -> str:
+    """The library that mpi4py loaded, and its version."""
+    return libraries.short_name(_said())
 
 
 @cache
-def _bfloat16_operation(redop: Reduction) -> Any:
-    """The same kernel that the ladder adds with; made once, since MPI has room for a few user-defined operations."""
+def _said() -> str:
     from mpi4py import MPI
 
-    dtype = DATATYPES["bfloat16"]
-    add = kernels.host_kernel("steps.cu", "add", kernels.defines(dtype, redop))
+    return MPI.Get_library_version()
 
-    def combine(source: Any, target: Any, datatype: Any) -> None:
-        add(np.uint64(target.address), np.uint64(source.address), np.uint64(target.nbytes // dtype.itemsize))
 
-    return MPI.Op.Create(combine, commute=True)
+def element(dtype: Datatype) -> Any:
+    """MPI's type, or bits of the same size where the library cannot add it."""
+    from mpi4py import MPI
+
+    known = dtype.name != "half" or libraries.adds_half(_said())
+    return getattr(MPI, ELEMENTS[dtype.name] if known else _BITS)
+
+
+def operation(case: Case) -> Any:
+    """MPI's operation; one of our own for elements that MPI does not add, such as bfloat16's bits."""
+    from mpi4py import MPI
+
+    redop = REDUCTIONS["sum"] if case.redop.name == "avg" else case.redop
+    if case.collective.reduces and case.dtype.itemsize == 2 and element(case.dtype) == getattr(MPI, _BITS):
+        return _own_operation(case.dtype, redop, case.block > _LARGEST_COUNT)
+    return getattr(MPI, _OPERATIONS.get(redop.name, "SUM"))
+
+
+@cache
+def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
+    """The ladder's addition; made once, since MPI has room for a few user-defined operations."""
+    from mpi4py import MPI
+
+    handle = np.zeros(1, np.uint64)
+    arguments = calls.combining(dtype, redop, large), 1, handle.ctypes.data
+    _succeed(calls.repeated([_call("MPI_Op_create", large, arguments)])(1))
+    return MPI.Op.fromhandle(int(handle[0]))
+
+
+@cache
+def _status() -> int:
+    """Where a receive may write its status; MPI_STATUS_IGNORE has another value in every library."""
+    from mpi4py import MPI
+
+    _status.kept = MPI.Status()  # type: ignore[attr-defined]
+    return int(MPI._addressof(_status.kept))  # type: ignore[attr-defined]
+
+
+def _call(name: str, large: bool, arguments: Arguments) -> calls.Call:
+    """A call of the library that mpi4py loaded; of its form for large counts, where one is needed."""
+    from mpi4py import MPI
+
+    wanted = f"{name}_c" if large else name
+    if (address := calls.symbol(MPI.__file__, wanted)) is None:
+        raise Unsupported(f"the MPI library has no {wanted}, which blocks of more than {_LARGEST_COUNT} elements need")
+    return calls.Call(address, arguments, errors=calls.INTEGER_STATUS)
+
+
+def _succeed(code: int) -> None:
+    if code:
+        from mpi4py import MPI
+
+        raise CaseFailed(f"MPI says: {MPI.Get_error_string(code)}")
 
 
 def _prepare(case: Case, platform: Launching) -> Prepared:
     from mpi4py import MPI
 
     (rank,) = platform.local
-    element = getattr(MPI, _ELEMENTS[case.dtype.name])
-    size = case.dtype.itemsize
-    send_address, receive_address = buffers(platform, case, rank)
-    send = [view(send_address, case.send_count * size), case.block, element]
-    receive = [view(receive_address, case.receive_count * size), case.block, element]
-    own = MPI.IN_PLACE if case.in_place else send
-    operation = _operation(case)
-    call = _CALLS[case.collective.name](_Ends(platform.comm, case, rank, send, receive, own, operation))
-    actions = [call, *_division(case, platform, rank)]
+    send, receive = buffers(platform, case, rank)
+    handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), platform.comm))
+    name, arguments = _CALLS[case.collective.name]
+    end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
+    sequence = [_call(name, case.block > _LARGEST_COUNT, arguments(end))]
     if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
-        actions.insert(0, partial(platform.copy, rank, receive_address, send_address, case.nbytes))
+        sequence.insert(0, calls.copy(receive, send, case.nbytes))
+    repeated = calls.repeated([*sequence, *_division(case, platform, rank, receive)])
+
+    def launch(launches: int) -> None:
+        if code := repeated(launches):
+            _succeed(code)
+
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
-    return Prepared(_repeat(actions), note=note)
+    return Prepared(launch, note=note, library=library())
 
 
-def _division(case: Case, platform: Launching, rank: int) -> list[Action]:
+def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:
     """What turns the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []
     complete = platform.kernel("steps.cu", "complete", case.dtype, case.redop)
-    target, count = buffers(platform, case, rank)[1], case.receive_count
-    return [platform.bind_one(complete, rank, count, np.uint64(target), np.uint64(count), np.uint32(case.ranks))]
-
-
-def _repeat(actions: list[Action]) -> Callable[[int], None]:
-    """The loop that is timed: as lean as a hand-written one, since MPI takes a few microseconds a call."""
-    if len(actions) == 1:
-        (action,) = actions
-
-        def launch(launches: int) -> None:
-            for _ in range(launches):
-                action()
-    else:
-
-        def launch(launches: int) -> None:
-            for _ in range(launches):
-                for action in actions:
-                    action()
-
-    return launch
+    return [calls.kernel(complete, np.uint64(receive), np.uint64(case.receive_count), np.uint32(case.ranks))]
 
 
 IMPLEMENTATION = Implementation(
@@ -170,5 +216,5 @@ IMPLEMENTATION = Implementation(
     platforms=("cpu",),
     collectives=tuple(COLLECTIVES),
     prepare=_prepare,
-    supports=_supports,
+    supports=supports,
 )

@@ -124,7 +124,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
     estimate = comm.estimate(calls) if case.collective.name in _WHOLE else None
-    return Prepared(launch, note=comm.note, estimate=estimate)
+    return Prepared(launch, note=comm.note, estimate=estimate, library=comm.library)
 
 
 IMPLEMENTATION = Implementation(

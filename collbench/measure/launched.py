@@ -3,6 +3,7 @@
 There is no supervisor to restart ranks here, so a case that fails ends the run.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Self
@@ -16,16 +17,24 @@ from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
 from collbench.measurement import Failed, Result
 from collbench.platforms import open_platform
+from collbench.platforms.cpu import installed
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
 from collbench.runs.records import sweep_fields, to_sweep
 
 
+def load_the_launchers_library() -> None:
+    """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
+    if file := installed.of_launcher():
+        os.environ[installed.LIBMPI] = str(file)
+
+
 class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
     def __init__(self, platform: str, sweep: Sweep) -> None:
+        load_the_launchers_library()
         self._world = Processes.of_world()
         self._world.local(sweep.ranks)  # refuses another number of processes
         self._refuse_others()

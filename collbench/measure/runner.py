@@ -157,4 +157,5 @@ def _result(case: Case, contestant: _Contestant, platform: Platform, mismatch: M
         mismatch=mismatch,
         note=platform.note | contestant.prepared.note,
         estimate=contestant.prepared.estimate,
+        library=contestant.prepared.library,
     )

@@ -1,17 +1,19 @@
 """A whole run: ranks from here, from an outside launcher or of a model, and each result on disk before the next."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from collbench import __version__
 from collbench.cases import Sweep
+from collbench.implementations import find
 from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result
+from collbench.measurement import Result, labelled
+from collbench.platforms.cpu.libraries import short_name
 from collbench.runs.environment import describe
 from collbench.runs.file import INTERRUPTED, Writer
 from collbench.runs.header import Header, SweepPart, TopologyPart
@@ -57,6 +59,7 @@ class Session:
         self.path = self._writer.path if self._writer else None
         self.results: list[Result] = []
         self.topology = ""
+        self.labels: list[str] = []  # what rows are called, as far as the ranks have said it
 
     def __enter__(self) -> "Session":
         try:
@@ -66,6 +69,7 @@ class Session:
             raise
         header = self._header()
         self.topology = header.topology.name
+        self.labels = [_label(name, header.environment.versions) for name in self.sweep.implementations]
         if self._writer:
             self._writer.header(header)
         return self
@@ -105,6 +109,13 @@ class Session:
 
 def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joined | Supervisor:
     return Joined(platform, sweep) if launched else Supervisor(platform, sweep)
+
+
+def _label(name: str, versions: Mapping[str, str]) -> str:
+    """What rows of that name will be called, by what the ranks say of their MPI library."""
+    way, (_, at, suffix) = find(name), name.partition("@")
+    said = versions.get(f"mpi{at}{suffix}", "") if way and way.library and "cpu" in way.platforms else ""
+    return labelled(name, short_name(said)) if said else name
 
 
 def exit_status(results: Sequence[Result]) -> int:

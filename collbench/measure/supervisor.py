@@ -24,6 +24,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform
+from collbench.platforms.cpu.installed import Library
 from collbench.runs.environment import UNCHANGED, Setting
 from collbench.runs.records import case_fields, sweep_fields, to_result
 
@@ -35,7 +36,8 @@ class Supervisor:
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
     `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  If
-    `pinned`, they have a core each, the same whenever they are started.
+    `pinned`, they have a core each, the same whenever they are started.  On a CPU they load that MPI `library`, or the
+    one that mpi4py finds.
     """
 
     platform: str
@@ -43,6 +45,7 @@ class Supervisor:
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
     pinned: bool = False
+    library: Library | None = None
     greeting: Greeting = field(default_factory=Greeting)
     _workers: "_Workers | None" = None
 
@@ -52,7 +55,7 @@ class Supervisor:
 
     def _start(self) -> Greeting:
         """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
-        self._workers = _Workers(self.platform, self.sweep, self.setting)
+        self._workers = _Workers(self.platform, self.sweep, self.setting, self.library)
         try:
             return self._workers.greet(self.named, self.pinned)
         except BaseException:
@@ -107,7 +110,7 @@ class _Lost(Exception):
 class _Workers:
     """One set of rank processes."""
 
-    def __init__(self, platform: str, sweep: Sweep, setting: Setting) -> None:
+    def __init__(self, platform: str, sweep: Sweep, setting: Setting, library: Library | None) -> None:
         self._sweep = sweep
         self._patience = find_platform(platform).startup
         self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
@@ -119,11 +122,11 @@ class _Workers:
         self._files: list[str] = []
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                start.command(platform, sweep.ranks),
+                start.command(platform, sweep.ranks, library),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=start.environment(platform, self._folder, setting),
+                env=start.environment(platform, self._folder, setting, library),
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
@@ -190,8 +193,8 @@ class _Workers:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
         text = self._log.read_text(encoding="utf-8", errors="replace")
-        if killed := re.search(r"EXIT STRING: (.+?) \(signal (\d+)\)", text):
-            return f"a rank was ended by signal {killed[2]} ({killed[1]})"
+        if killed := start.signal_of(text):
+            return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", text, re.MULTILINE)
         last = errors[-1] if errors else next(iter(text.strip().splitlines()[-1:]), "")
         return f"a rank ended with status {self._process.returncode}" + (f": {last}" if last else "")

@@ -39,6 +39,7 @@ _PATIENCE = 3.0  # seconds that a failing rank waits to be ended: its abort coul
 
 def main() -> None:
     """Serve one supervisor until it says stop or is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # sent by the launcher when another rank has died: go at once
     folder = Path(os.environ[FOLDER])
     ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
     world: Team = Processes.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()

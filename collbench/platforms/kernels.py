@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.cache import cache_folder
+from collbench.cache import keep, kept, lock_file, private
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
 
@@ -120,14 +120,19 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     )
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
-    target = cache_folder() / f"{Path(file).stem}-{key[:16]}.so"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
-            if not target.exists():
-                _compile(command, text, target)
-    return target
+    own, stem = private("kernels"), f"{Path(file).stem}-{key[:16]}"
+    return kept(own, stem, ".so") or _compiled(command, text, own, stem)
+
+
+def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
+    with os.fdopen(lock_file(own / f"{stem}.lock"), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
+        if found := kept(own, stem, ".so"):
+            return found
+        with tempfile.TemporaryDirectory(dir=own) as scratch:
+            product = Path(scratch, f"{stem}.so")
+            _compile(command, text, product)
+            return keep(product, own, stem, ".so")
 
 
 def _compile(command: Sequence[str], text: str, target: Path) -> None:
@@ -135,7 +140,8 @@ def _compile(command: Sequence[str], text: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         origin, product = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
         origin.write_text(text, encoding="utf-8")
-        done = subprocess.run([*command, "-o", product, origin], capture_output=True, text=True, check=False)
+        names = ["-o", product.name, origin.name]  # within the scratch folder, so that no other is looked into
+        done = subprocess.run([*command, *names], cwd=scratch, capture_output=True, text=True, check=False)
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
             raise PlatformError(
@@ -149,8 +155,8 @@ def _compile(command: Sequence[str], text: str, target: Path) -> None:
 def compiler() -> tuple[str, ...]:
     """The C++ compiler: $CXX, else c++, g++ or clang++ on the path, else the ziglang wheel."""
     if chosen := os.environ.get("CXX", "").split():
-        if shutil.which(chosen[0]):
-            return tuple(chosen)
+        if found := shutil.which(chosen[0]):
+            return str(Path(found).absolute()), *chosen[1:]
         raise PlatformError(f"the C++ compiler {chosen[0]!r} named by CXX is not on the path: unset CXX, or correct it")
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):

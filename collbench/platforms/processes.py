@@ -70,7 +70,14 @@ class Processes:
 
     @classmethod
     def of_world(cls) -> Self:
-        """All that the launcher started; this starts MPI."""
+        """All that the launcher started; this starts MPI.
+
+        One thread calls it, as in most programs: told that several might, MPI locks, and MPICH takes three times as
+        long for a small message.
+        """
+        import mpi4py
+
+        mpi4py.rc.thread_level = "funneled"
         from mpi4py import MPI
 
         return cls(MPI.COMM_WORLD)

@@ -40,6 +40,9 @@ class Prepared:
     one_graph: bool = False
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
+    library: str = (
+        ""  # as in a measurement: whose product carries it out, where the implementation's name leaves it open
+    )
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
 
 

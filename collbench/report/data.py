@@ -10,7 +10,7 @@ from markupsafe import Markup
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.figures.styles import Look, looks
-from collbench.implementations import libraries
+from collbench.implementations import is_library, libraries
 from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
 from collbench.report.sanitize import Sound
 from collbench.runs.file import Run
@@ -60,10 +60,16 @@ def chart_of(runs: Sequence[Sound]) -> dict[str, Any]:
             figures.setdefault(kind, {"title": kind.title, "lines": []})["lines"].append(fields)
     return {
         "runs": [{"label": run.label, "machine": run.machine} for run in runs],
-        "libraries": libraries(),
+        "libraries": _libraries(runs),
         "figures": [*figures.values()],
         "left_out": left_out,
     }
+
+
+def _libraries(runs: Sequence[Sound]) -> list[str]:
+    """What lines are called that others are compared with, those of the first run first."""
+    found = (result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation))
+    return list(dict.fromkeys([*found, *libraries()]))
 
 
 def data_block(value: Any) -> Markup:
@@ -90,7 +96,7 @@ def _line(run: Run, rows: Sequence[Timed], order: int, look: Look) -> dict[str, 
     once = "dash" if predicted else DASHES.get(look.linestyle, "solid")
     seen = [row for row in rows if isinstance(row, Measurement | Reported)]
     return {
-        "name": first.implementation,
+        "name": first.label,
         "predicted": predicted,
         "light": look.color,
         "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),

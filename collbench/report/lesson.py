@@ -12,7 +12,7 @@ from itertools import pairwise
 from collbench.analysis.crossover import Contest, contests, rivals, winners
 from collbench.analysis.fit.runs import Curve
 from collbench.cases import Case
-from collbench.implementations import libraries
+from collbench.implementations import is_library, libraries
 from collbench.measurement import Prediction, Timed
 from collbench.report.sanitize import Sound
 from collbench.units import format_rate, format_seconds, format_size
@@ -177,7 +177,7 @@ def _why(subject: Subject, fitted: dict[str, Curve]) -> Iterator[str]:
     """Sentences of the second paragraph, about the library if there is one, and the fastest at the largest size."""
     largest = max(row.case.nbytes for row in subject.rows)
     fastest = min((row for row in subject.rows if row.case.nbytes == largest), key=lambda row: row.typical)
-    known = [row.implementation for row in subject.rows if row.implementation in libraries()]
+    known = [row.implementation for row in subject.rows if is_library(row.implementation)]
     told = False
     for name in dict.fromkeys((*known[:1], fastest.implementation)):
         rows = subject.curve(name)

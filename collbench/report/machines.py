@@ -67,16 +67,13 @@ def picture(system: System, prefix: str) -> str:
 
     The text stays text; nothing in it refers to anything outside.
     """
-    import matplotlib
-
+    from collbench.figures.library import matplotlib
     from collbench.figures.styles import UNDATED, style
     from collbench.figures.system import figure
 
     file = io.StringIO()
-    with style(), matplotlib.rc_context({"svg.fonttype": "none"}):
+    with style(), matplotlib().rc_context({"svg.fonttype": "none"}):
         drawn = figure(system)
-        for text in drawn.findobj(lambda artist: hasattr(artist, "set_parse_math")):
-            text.set_parse_math(False)  # type: ignore[attr-defined]
         drawn.savefig(file, format="svg", transparent=True, metadata=UNDATED["svg"])
     svg = re.sub(r"\A.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
     svg = re.sub(r' id="', f' id="{prefix}', svg)

@@ -8,7 +8,7 @@ from markupsafe import escape
 from collbench.analysis.bound import in_words
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
-from collbench.implementations import libraries
+from collbench.implementations import is_library
 from collbench.measurement import (
     Explanation,
     Failed,
@@ -90,16 +90,17 @@ def raw_table(runs: Sequence[Sound]) -> RawTable:
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
-    """The library's result for each case that it has a time for: the last."""
-    known = libraries()
-    return {result.case: result for result in timed(results) if result.implementation in known}
+    """The library's result for each case that it has a time for: the last, and of several libraries the fastest."""
+    last = {(result.case, result.implementation): result for result in timed(results)}
+    every = sorted((one for one in last.values() if is_library(one.implementation)), key=lambda one: -one.typical)
+    return {result.case: result for result in every}
 
 
 def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:
     status, numbers, check = _told(run, result, odd, references)
     size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
     cells = run.label, plain(result.case.title, 120), size, *numbers
-    return TableRow(result.implementation, cells, check, status)
+    return TableRow(result.label, cells, check, status)
 
 
 def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:

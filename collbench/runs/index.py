@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench import __version__
-from collbench.cache import cache_folder
+from collbench.cache import cache_folder, private
+from collbench.errors import PlatformError
 from collbench.runs.file import FORMAT
 from collbench.runs.scan_folder import Facts, Medians, Scan
 
@@ -24,7 +25,7 @@ VERSION = zlib.crc32(f"{SCHEMA} {FORMAT} {__version__}".encode())
 
 _TABLE = """CREATE TABLE IF NOT EXISTS runs
 (name BLOB PRIMARY KEY, size INTEGER, modified INTEGER, changed INTEGER, facts TEXT, medians TEXT)"""
-_UNUSABLE = (OSError, RuntimeError, sqlite3.OperationalError)  # also locked; RuntimeError: there is no home directory
+_UNUSABLE = (OSError, RuntimeError, PlatformError, sqlite3.OperationalError)  # also locked; RuntimeError: no home
 
 
 class Stamp(NamedTuple):
@@ -91,8 +92,10 @@ class Index:
             return []
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=1)
+        own = private("history") / self.path.name
+        if own.is_symlink():
+            own.unlink()  # from when others could write there
+        connection = sqlite3.connect(own, timeout=1)
         with suppress(sqlite3.Error):  # whoever asks next is told
             connection.execute(_TABLE)
         return connection

@@ -101,6 +101,7 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= note_fields(result.note)
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
+    fields |= {"library": result.library} if result.library else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -121,6 +122,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         estimate=None if estimate is None else float(estimate),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
+        library=str(fields.get("library", "")),
     )
 
 

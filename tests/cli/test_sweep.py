@@ -99,7 +99,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def test_a_sweep_measures_every_implementation_and_draws_it(whole: Whole) -> None:
     """Checked rows of all, a whole run file, two pictures, and where they are."""
     for name in choose("all", "cpu"):
-        assert re.search(rf"32 KiB +{name} .* ok", whole.done.stdout)
+        assert re.search(rf"32 KiB +{name}(: MPICH [\d.]+)? .* ok", whole.done.stdout)
     run = read(whole.folder)
     assert run.complete
     assert all(isinstance(result, Measurement) and not result.mismatch for result in run.results)

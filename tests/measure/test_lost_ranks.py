@@ -18,6 +18,7 @@ from collbench.measure.installation import installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
 from collbench.platforms import platforms
+from collbench.platforms.cpu.installed import own
 from collbench.runs.environment import Setting
 from collbench.runs.records import sweep_fields
 from tests.cli.test_sweep import alive
@@ -268,7 +269,7 @@ def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
     """Beside this Python, or else on the path."""
     python = [sys.executable, "-P", "-m", worker.__name__]
     assert start.command("gpu", 4) == python
-    assert start.command("cpu", 4) == [start.mpiexec(), "-n", "4", *python]
+    assert start.command("cpu", 4) == [*own().command(4), *python]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(PlatformError, match="pip install mpich mpi4py"):

@@ -10,8 +10,13 @@ from collbench.formats.source import exact, number
 
 LEFT = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
+_MARKS = re.compile(r"^[#|(](?=size|bytes)|[|),;]$")
+OTHER_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error", "delta": "error", "wrong": "#wrong"}
+"""Of 2015 to 2018, whose times are milliseconds; and a header that lost its marks on the way."""
 RESULTS = (*TIMES, "hipevt", "algbw", "busbw", "#wrong", "error", "i_min", "i_max", "i_p99", "i_cv%")
 APPENDED = ("algo", "proto", "nchannels")  # by rccl-tests, in some versions without a header
+TYPES = r"float\d{0,2}|half|double|bfloat16|u?int\d{0,2}|u?char|f8e[45]m[23]|fp8_e[45]m[23]|nccl[A-Z]\w{2,12}"
+START = re.compile(rf"(?<![\w.,:/-])\d{{1,19}}\s++\d{{1,19}}\s++(?:{TYPES})(?!\S)", re.IGNORECASE)
 STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S)")
 
 
@@ -23,6 +28,7 @@ class Columns:
     places: tuple[tuple[str, ...], ...]
     appended: tuple[str, ...] = ()
     in_place_first: bool = False  # a table of one place may be of that one
+    unit: float = 1e-6  # seconds that its times count
 
     @property
     def width(self) -> int:
@@ -45,7 +51,12 @@ class LogRow:
 
 def header(words: list[str], above: str) -> Columns | None:
     """The columns that a line names; `above` is the line that names the places.  None if it is no header."""
-    if "size" not in words or "type" not in words or "algbw" not in words or not set(words) & set(TIMES):
+    words = [word.lower() for word in words]
+    if not any("algbw" in word for word in words):
+        return None
+    old = "bytes" in words and "n" in words
+    words = [OTHER_NAMES.get(word, word) for word in (_MARKS.sub("", word) or word for word in words)]
+    if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
         return None
     words = words[words.index("size") :]
     first = next(at for at, word in enumerate(words) if word in TIMES)
@@ -54,15 +65,15 @@ def header(words: list[str], above: str) -> Columns | None:
     for word in words[first:]:
         if word in TIMES:
             places.append([])
-        if word in RESULTS and not appended:
-            places[-1].append(word)
-        elif word in APPENDED:
+        if word in APPENDED:
             appended.append(word)
+        elif word[-1].isalpha() or word in RESULTS:
+            places[-1].append(word)  # also what a later version may print
     case = tuple(word for word in words[:first] if word in LEFT)
     if len(places) > 2 or case[:1] != ("size",):
         return None
     alone = len(places) == 1 and "in-place" in above and "out-of-place" not in above
-    return Columns(case, tuple(map(tuple, places)), tuple(appended), alone)
+    return Columns(case, tuple(map(tuple, places)), tuple(appended), alone, 1e-3 if old else 1e-6)
 
 
 def stamped(line: str) -> tuple[str, str]:
@@ -73,9 +84,16 @@ def stamped(line: str) -> tuple[str, str]:
 
 def match(line: str, columns: Columns) -> LogRow | None:
     """The row that a line is, or None; the operation's name may be missing, as for hypercube."""
-    words = stamped(line)[0].split()
+    text = stamped(line)[0]
+    start = START.search(text)
+    words = text[start.start() if start else 0 :].split()
     for variant in _variants(columns):
-        if len(words) >= variant.width and (row := _row(words[-variant.width :], variant)):
+        if len(words) < variant.width:
+            continue
+        row = _row(words[-variant.width :], variant)
+        if not row and start and not any(map(_number, words[variant.width :])):  # somebody's remark behind it
+            row = _row(words[: variant.width], variant)
+        if row:
             row.case.setdefault("redop", "")
             return row
     return None
@@ -107,13 +125,17 @@ def _row(words: list[str], columns: Columns) -> LogRow | None:
 
 
 def _number(word: str) -> bool:
-    return number(word) is not None or word.lower().lstrip("+-") in ("n/a", "nan", "inf", "infinity")
+    """`4e-07*` is an error that rccl-tests finds too large."""
+    return number(word.removesuffix("*")) is not None or word.lower().lstrip("+-") in ("n/a", "nan", "inf", "infinity")
 
 
-def begins(line: str) -> bool:
-    """Whether a line looks as if a row began there: two whole numbers and a type."""
-    words = stamped(line)[0].split()[:3]
-    return len(words) == 3 and all(exact(word) is not None for word in words[:2]) and words[2][0].isalpha()
+def begins(line: str, known: bool = True) -> bool:
+    """Whether a line looks as if a row began there: two whole numbers and a type, of any name below a known header."""
+    text = stamped(line)[0]
+    if START.search(text):
+        return True
+    words = text.split()[:3]
+    return known and len(words) == 3 and all(exact(word) is not None for word in words[:2]) and words[2][0].isalpha()
 
 
 def pieces(line: str) -> bool:

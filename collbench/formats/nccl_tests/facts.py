@@ -1,7 +1,7 @@
 """What a log of nccl-tests says of its test as a whole, and what follows where it does not say it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
@@ -9,19 +9,22 @@ from pathlib import PurePath
 from collbench.collectives import Collective
 from collbench.errors import UsageError
 from collbench.formats.imported import Hints, Machine, dotted, known_collective, machine_of, said_ranks
-from collbench.formats.nccl_tests.columns import stamped
+from collbench.formats.nccl_tests.columns import Columns, LogRow, stamped
+from collbench.formats.nccl_tests.evidence import Evidence, Witness
 from collbench.formats.nccl_tests.lines import LogSection
-from collbench.formats.nccl_tests.ranks import Size, possible_collectives, reckoned, shares
-from collbench.formats.source import HEAD, Source, clean, exact
+from collbench.formats.nccl_tests.naming import Name, Sayings, named
+from collbench.formats.nccl_tests.ranks import RankCount, listed_ranks, settle
+from collbench.formats.source import Source, clean, exact
 
 SETTINGS = {
-    "threads": r"\bnThread (\d{1,6})\b",
-    "gpus": r"\bnGpus (\d{1,6})\b",
-    "warmup": r"\bwarmup iters: (\d{1,9})\b",
+    "threads": r"\bnThread:? (\d{1,6})\b",
+    "gpus": r"\bnGpus:? (\d{1,6})\b",
+    "warmup": r"\bwarmup ?[iI]ters: (\d{1,9})\b",
     "iters": r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b",
     "aggregated": r"\bagg iters: (\d{1,9})\b",
     "graph": r"\bgraph: (\d{1,9})\b",
 }
+STEM = re.compile(r"[a-z][a-z_]{2,40}_perf")
 AMD = re.compile(r"AMD|Radeon|Instinct|\bMI\d{2,3}|gfx\d")
 
 
@@ -32,6 +35,8 @@ class LogFacts:
     source: Source
     section: LogSection
     hints: Hints
+    alone: bool = True  # whether the file has no other test
+    elsewhere: Sequence[str] = ()  # programs that the rest of the file names
 
     @cached_property
     def known(self) -> Mapping[str, int]:
@@ -40,70 +45,66 @@ class LogFacts:
         return {name: int(match[1]) for name, match in matches.items() if match}
 
     @cached_property
-    def name(self) -> str:
-        """What the test calls its collective; UsageError if nothing tells."""
-        for name in (self.hints.collective, self.section.program):
-            if name:
-                return name
-        if not self.section.rows:  # then it does not matter
-            return "unknown"
-        text, stem = self.source.text[:HEAD], PurePath(self.source.name).name.lower()
-        for place in (text, stem):
-            named: set[str] = {word for word in re.findall(r"[a-z][a-z_]{2,40}_perf", place) if known_collective(word)}
-            if len(named) == 1:
-                return named.pop()
-        return self._guessed()
-
-    def _guessed(self) -> str:
-        """As operation, root, sizes and bandwidths show, if they leave one only."""
-        columns, rows = self.section.columns, [row for _, row in self.section.rows]
-        assert columns
-        whole = "redop" in columns.case and "root" in columns.case
-        first = rows[0].case
-        fitting = possible_collectives(
-            self._listed,
-            first["redop"] if "redop" in columns.case else None,
-            int(first["root"]) if whole else None,
-            self._sizes,
-            self._bandwidths,
+    def evidence(self) -> Evidence:
+        """What its rows tell."""
+        rows, columns = [row for _, row in self.section.rows], self.section.columns
+        first = rows[0].case if rows else {}
+        root = first.get("root", "")
+        redop = first.get("redop") if columns and "redop" in columns.case else None
+        return Evidence(
+            tuple(witness for row in rows for witness in witnesses(row, columns)),
+            None if redop is None else redop.lower(),
+            int(root) if root else None,
+            not any("cputime" in place for place in (columns.places if columns else ())),
         )
-        if len(fitting) != 1:
-            choices = ", ".join(collective.name for collective in fitting)
-            fits = f"; {choices} would fit" if fitting else ""
+
+    @cached_property
+    def named(self) -> Name:
+        """What the test calls its collective; UsageError if nothing tells."""
+        if not self.section.rows:  # then it does not matter
+            return Name(self.section.program or "unknown")
+        stem = STEM.findall(PurePath(self.source.name).name.lower())
+        elsewhere = [*self.elsewhere, *filter(known_collective, stem)]
+        said = Sayings(self.section.program, self.section.named, self.hints.collective, self.alone, elsewhere)
+        listed = next(iter(self._offers), None)
+        name = named(said, self.evidence, listed)
+        if not name.name:
+            choices = ", ".join(collective.name for collective in self.evidence.collectives(listed))
+            fits = f"; {choices} would fit" if choices else ""
             raise UsageError(f"{self.source.name} does not say which collective it is of{fits}; give --op NAME")
-        return fitting[0].name
+        return name
 
     @cached_property
     def collective(self) -> Collective | None:
         """The same as collbench knows it, or None."""
-        return known_collective(self.name)
+        return known_collective(self.named.name)
 
     @cached_property
-    def _bandwidths(self) -> list[tuple[str, str]]:
-        places = (place for _, row in self.section.rows for place in row.places)
-        return [(place["algbw"], place["busbw"]) for place in places if "algbw" in place and "busbw" in place]
+    def _listed(self) -> list[tuple[int, int]]:
+        return [(device.group, device.rank) for device in self.section.devices]
 
     @cached_property
-    def _sizes(self) -> list[Size]:
-        cases = (row.case for _, row in self.section.rows if "count" in row.case)
-        return [(exact(case["size"]) or 0, exact(case["count"]) or 0, case["type"]) for case in cases]
+    def _offers(self) -> list[int]:
+        """Numbers of ranks that a list allows."""
+        together = self.known.get("threads", 1) * self.known.get("gpus", 1)
+        return listed_ranks(self._listed, together)
 
     @cached_property
-    def _listed(self) -> int | None:
-        """Ranks of a communicator, if they are listed: those in the first one's group."""
-        devices = self.section.devices
-        return len({device.rank for device in devices if device.group == devices[0].group}) or None
+    def counted(self) -> RankCount:
+        """The number of ranks, and how it was come by."""
+        if self.collective is None or not self.section.rows:  # none of its rows is kept
+            return RankCount(self.hints.ranks or next(iter(self._offers), 1))
+        if self.section.exported:
+            return RankCount(self.hints.ranks or self.section.exported[2])
+        together = self.known.get("threads", 1) * self.known.get("gpus", 1)
+        started = self.section.started or (together if together > 1 else None)
+        return settle(self.collective, self.evidence, self._offers, started, self.hints.ranks)
 
     @cached_property
     def machine(self) -> Machine:
         """Where it ran; UsageError if nothing tells the number of ranks."""
-        section, name, collective = self.section, self.source.name, self.collective
-        ranks = section.exported[2] if section.exported else self._listed
-        if collective is None:  # none of its rows is kept
-            ranks = ranks or 1
-        elif not ranks:
-            ranks = self._reckoned(collective)
-        ranks = said_ranks(self.hints, ranks, name, "it lists no ranks, and its bandwidths do not tell how many")
+        section, name = self.section, self.source.name
+        ranks = said_ranks(Hints(), self.counted.ranks, name, self.counted.why)
         versions = {self.library: section.release or dotted(section.library), section.tool: clean(section.version)}
         distinct = {
             (device.group, device.rank): replace(device, host=clean(device.host, 64), name=clean(device.name, 64))
@@ -111,12 +112,6 @@ class LogFacts:
         }
         machine = machine_of(list(distinct.values()), ranks, versions, section.said)
         return replace(machine, platform=section.exported[1]) if section.exported else machine
-
-    def _reckoned(self, collective: Collective) -> int | None:
-        """From shares of sizes, or else as `reckoned`; one thread with one GPU is what mpirun starts many of."""
-        product = self.known.get("threads", 0) * self.known.get("gpus", 0)
-        cut = shares(self._sizes) if collective.sharded else None
-        return cut or reckoned(collective, self._bandwidths, product if product > 1 else 0)
 
     @cached_property
     def library(self) -> str:
@@ -138,3 +133,12 @@ class LogFacts:
         """When the first row was done, if it says."""
         stamp = stamped(self.section.rows[0][0])[1] if self.section.rows else ""
         return stamp.replace(" ", "T") or None
+
+
+def witnesses(row: LogRow, columns: Columns | None) -> Iterator[Witness]:
+    """What a row of a table tells, a witness for each place."""
+    size, elements = exact(row.case["size"]) or 0, exact(row.case.get("count", ""))
+    for place in row.places:
+        took = place.get("time") or place.get("cputime", "")
+        unit = columns.unit if columns else 1e-6
+        yield Witness(size, elements, row.case.get("type", ""), (took, unit), place.get("algbw", ""), place.get("busbw", ""))

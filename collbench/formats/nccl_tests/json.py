@@ -25,7 +25,8 @@ from collbench.formats.imported import (
 )
 from collbench.formats.nccl_tests.facts import AMD
 from collbench.formats.nccl_tests.loose_json import kept, parse
-from collbench.formats.nccl_tests.ranks import reckoned
+from collbench.formats.nccl_tests.evidence import Evidence, Witness
+from collbench.formats.nccl_tests.ranks import RankCount, settle
 from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
 from collbench.measurement import Reported
@@ -76,7 +77,8 @@ class _Log:
         return any(AMD.search(clean(mapping(device).get("device_info"))) for device in devices)
 
     def test(self, whole_file: bool) -> Test:
-        rows, machine = Rows(), self._machine()
+        rows, counted = Rows(), self._counted()
+        machine = self._machine(counted)
         for at, entry in enumerate(self._entries):
             rows.add(self._results(at, entry, machine))
         complete = whole_file and "end_time" in self._fields
@@ -97,7 +99,7 @@ class _Log:
             },
             layout={"keys": [key for key in self._fields if key in TOP], "values": self._values()},
             left_out=rows.left_out,
-            remarks=(*remarks, *errors),
+            remarks=(*remarks, *errors, *filter(None, [counted.why])),
         )
 
     def _named(self) -> str:
@@ -123,10 +125,10 @@ class _Log:
         pairs = (setting.partition("=") for setting in texts(self._fields.get("env")))
         return list(variables({name: value for name, _, value in pairs}).items())
 
-    def _machine(self) -> Machine:
+    def _machine(self, counted: RankCount) -> Machine:
         devices = [_device(device) for device in _list(self._config.get("devices")) if isinstance(device, Mapping)]
         name = self._source.name
-        ranks = said_ranks(self._hints, self._ranks(devices), name, "it does not tell the number of ranks")
+        ranks = said_ranks(Hints(), counted.ranks, name, counted.why)
         kinds = list(dict.fromkeys(device.name for device in devices))
         code = whole(self._fields.get("nccl_version") or self._fields.get("rccl_version"))
         versions = {self._library: dotted(code or 0)}
@@ -136,19 +138,34 @@ class _Log:
         machine = machine_of(devices, ranks, versions, dict(self._variables))
         return replace(machine, platform=self._platform)
 
-    def _ranks(self, devices: list[Device]) -> int | None:
-        """From bandwidths where they leave one number; else threads and GPUs of each process, unless they contradict.
-
-        The devices that are listed may be one for each process only.
-        """
+    def _counted(self) -> RankCount:
+        """The number of ranks; the devices that are listed may be one for each process only."""
         if ranks := whole(self._exporter.get("ranks")):
-            return ranks
-        entries = [mapping(entry) for entry in self._entries]
-        places = [mapping(entry.get(place)) for entry in entries for place in PLACES]
-        rates = [(_decimal(place.get("alg_bw")), _decimal(place.get("bus_bw"))) for place in places]
-        processes = len({(device.host, device.pid) for device in devices})
+            return RankCount(self._hints.ranks or ranks)
+        devices = [mapping(device) for device in _list(self._config.get("devices"))]
+        processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
         product = (whole(self._config.get("nthreads")) or 0) * (whole(self._config.get("ngpus")) or 0) * processes
-        return reckoned(self._collective, rates, product) if self._collective else product or None
+        if not self._collective:
+            return RankCount(self._hints.ranks or product or None, "it does not tell the number of ranks")
+        offers = [product] if product else []
+        return settle(self._collective, self._evidence(), offers, None, self._hints.ranks)
+
+    def _evidence(self) -> Evidence:
+        """What the entries tell."""
+        entries = [mapping(entry) for entry in self._entries]
+        witnesses = [
+            Witness(
+                whole(entry.get("size")) or 0,
+                whole(entry.get("count")),
+                str(entry.get("type")).strip(),
+                (_decimal(figures.get("time")), 1e-6),
+                _decimal(figures.get("alg_bw")),
+                _decimal(figures.get("bus_bw")),
+            )
+            for entry in entries
+            for figures in map(mapping, map(entry.get, PLACES))
+        ]
+        return Evidence(witnesses, timed=not any("cpu_time" in mapping(entry.get(PLACES[0])) for entry in entries))
 
     def _results(self, at: int, entry: object, machine: Machine) -> Iterator[Reported]:
         """Of the entry's places those that have a value; at least one."""

@@ -2,25 +2,28 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from collbench.formats.commands import programs, ranks_started
 from collbench.formats.imported import Device
 from collbench.formats.nccl_tests.columns import Columns, LogRow, begins, header, match, pieces
 from collbench.formats.source import Source
+from collbench.formats.wrapping import bare, cells
 
 VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
 PROGRAM = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
-SETTINGS = re.compile(r"\bnThread\s+\d+\s+nGpus\s+\d+")
+SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+")
 DEVICE = re.compile(
-    r"Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?Pid\s+(\d{1,10})\s+on\s+(\S+)\s+device\s+(\d{1,5})\s+\[([^\]]*)\]\s*(.*)"
+    r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++(\d{1,10})\s++)?(?:on\s++(\S++)\s++|uses\s++)"
+    r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
 )
 KEPT = re.compile(
     r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
 )
 END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
-TABLE = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\(us\)")
+TABLE = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\([um]s\)")
 SAID = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
-TAG = re.compile(r"^\s*\[\d+,\d+\](?:<std(?:out|err)>)?:\s?|^\d+: ")  # of mpirun --tag-output, srun --label
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
@@ -46,6 +49,8 @@ class LogSection:
     settings: str = ""
     ended: bool = False
     above: str = ""  # the last line that names places
+    named: list[str] = field(default_factory=list)  # programs, by lines above the table
+    started: int | None = None  # ranks, by the command line above it
     said: dict[str, str] = field(default_factory=dict)  # variables that NCCL says it heeds
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
@@ -81,12 +86,12 @@ def without_log(line: str, said: dict[str, str]) -> str:
 
 def sections(source: Source) -> Iterator[LogSection]:
     """The tests of a log, in order; a section without columns holds no table."""
-    section, half, at = LogSection(), "", 0
+    section, half, at, coming = LogSection(), "", 0, LogSection()
     for number, raw in source.lines():
-        line = without_log(TAG.sub("", raw), section.said)
+        line = cells(without_log(bare(raw), section.said))
         if not line.strip():
             continue
-        begun, own = bool(section.columns or section.before) and begins(line), _is_own(line)
+        begun, own = begins(line, section.columns is not None or bool(section.before)), _is_own(line)
         if half and (begun or own):
             section.bad.append((at, half))
             half = ""
@@ -96,13 +101,22 @@ def sections(source: Source) -> Iterator[LogSection]:
         elif own:
             if (section.rows or section.bad) and not _belongs_below(line):
                 yield section
-                section = _next(section, line)
+                section, coming = _next(section, line, coming), LogSection()
             _note(section, line)
-        elif match := LIBRARY.search(line):
-            section.release = match[1]
+        else:
+            _heed(coming if section.rows or section.bad else section, line)
     if half:
         section.bad.append((at, half))
     yield section
+
+
+def _heed(section: LogSection, line: str) -> None:
+    """What a line of another program says of the table below it."""
+    if match := LIBRARY.search(line):
+        section.release = match[1]
+    if found := programs(line):
+        section.named += found
+        section.started = ranks_started(line)
 
 
 def body(line: str) -> str:
@@ -123,15 +137,17 @@ def _belongs_below(line: str) -> bool:
     return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
 
 
-def _next(done: LogSection, line: str) -> LogSection:
-    """After a table: a bare header is of the same test's kind, anything else of a new test."""
-    text = body(line)
-    if not (TABLE.search(text) or header(text.split(), "")):
-        return LogSection(release=done.release, said=dict(done.said))
-    kept = {name: getattr(done, name) for name in ("tool", "version", "library", "release", "program", "settings")}
-    return LogSection(
-        columns=done.columns, devices=list(done.devices), said=dict(done.said), exported=done.exported, **kept
-    )
+def _next(done: LogSection, line: str, coming: LogSection) -> LogSection:
+    """After a table: a bare header is of the same test's kind unless a command stands between, else a new test begins."""
+    text, release = body(line), coming.release or done.release
+    if coming.named or not (TABLE.search(text) or header(text.split(), "")):
+        named = coming.named or done.named
+        return LogSection(release=release, said=dict(done.said), named=list(named), started=coming.started)
+    return replace(done, release=release, devices=list(done.devices), said=dict(done.said), **_empty())
+
+
+def _empty() -> dict[str, Any]:
+    return {"before": [], "after": [], "rows": [], "bad": [], "ended": False, "above": ""}
 
 
 def _note(section: LogSection, line: str) -> None:
@@ -143,6 +159,8 @@ def _note(section: LogSection, line: str) -> None:
         section.columns = columns
     elif TABLE.search(text):
         section.above = text
+        if section.columns and "(ms)" in text:
+            section.columns = replace(section.columns, unit=1e-3)
     elif match := EXPORTED.match(text):
         section.exported = match[1], match[2], int(match[3])
     elif match := VERSION.search(text):
@@ -154,5 +172,5 @@ def _note(section: LogSection, line: str) -> None:
         section.settings = text
     elif match := DEVICE.search(text):
         rank, group, pid, host, number, bus, name = match.groups()
-        where = int(group or 0), int(pid), int(number), bus
-        section.devices.append(Device(int(rank), host.strip(), name.strip(), *where))
+        where = int(group or 0), int(pid or 0), int(number), bus
+        section.devices.append(Device(int(rank), (host or "").strip(), name.strip(), *where))

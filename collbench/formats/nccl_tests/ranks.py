@@ -1,85 +1,70 @@
-"""What the printed bandwidths tell of a test that does not say it: its number of ranks, or its collective."""
+"""How many ranks a test had: what it lists, what it was started with, what the user says, and what its rows allow."""
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass
 
-from collbench.collectives import COLLECTIVES, Collective
-from collbench.datatypes import find_datatype
-from collbench.errors import UsageError
+from collbench.collectives import Collective
+from collbench.formats.nccl_tests.evidence import NOTHING, Evidence
 
-MOST = 4096  # ranks that are tried
-Bandwidths = Iterable[tuple[str, str]]  # algbw and busbw as printed
+Listed = tuple[int, int]  # group and rank
 
 
-def _interval(word: str) -> tuple[float, float] | None:
-    """What a number may have been before it was rounded."""
-    try:
-        value = Decimal(word)
-    except InvalidOperation:
-        return None
-    exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or not -30 < exponent < 30 or value <= 0 or value.adjusted() > 30:
-        return None
-    half = Decimal(1).scaleb(exponent) / 2
-    return float(value - half), float(value + half)
+@dataclass(frozen=True)
+class RankCount:
+    """A number of ranks, or None with the reason; and what the user must know of how it was come by."""
+
+    ranks: int | None
+    why: str = ""
 
 
-def factors(rows: Bandwidths) -> tuple[float, float]:
-    """Between which the bus factor lies, all rows taken together; (0, inf) if they say nothing."""
-    least, most = 0.0, float("inf")
-    for algbw, busbw in rows:
-        below, above = _interval(algbw), _interval(busbw)
-        if below and above and below[0] > 0 and above[0] > 0:
-            least, most = max(least, above[0] / below[1]), min(most, above[1] / below[0])
-    return least, most
+def listed_ranks(listed: Sequence[Listed], together: int) -> list[int]:
+    """The numbers of ranks that a list allows, the likeliest first; `together` are those of one process.
 
-
-def possible_ranks(collective: Collective, rows: Bandwidths) -> list[int]:
-    """The numbers of ranks that the bandwidths allow; none if they allow all, or contradict each other."""
-    least, most = factors(rows)
-    if collective.bus_factor(2) == collective.bus_factor(3) or least == 0:
+    Lists are trimmed to their ends or their beginning, so the highest rank counts.  Where the communicator was split,
+    ranks are numbered across the groups, and only a whole list tells how many a group has.
+    """
+    if not listed:
         return []
-    return [ranks for ranks in range(1, MOST + 1) if least <= collective.bus_factor(ranks) <= most]
+    groups, numbers = {group for group, _ in listed}, {rank for _, rank in listed}
+    of_first = len({rank for group, rank in listed if group == listed[0][0]})
+    highest = max(numbers) + 1
+    if len(groups) > 1:
+        return [of_first] if len(numbers) == highest else []
+    longest = max(highest, together)
+    return list(dict.fromkeys([longest, highest, len(numbers)]))
 
 
-def reckoned(collective: Collective, rows: Bandwidths, product: int) -> int | None:
-    """Ranks by the bandwidths if they leave one number; else `product`, threads times GPUs, unless they exclude it."""
-    possible = possible_ranks(collective, rows)
-    if len(possible) == 1:
-        return possible[0]
-    return product if product and (not possible or product in possible) else None
+def settle(
+    collective: Collective, evidence: Evidence, listed: Sequence[int], started: int | None, said: int | None
+) -> RankCount:
+    """The number of ranks: the first that the rows allow of what the user said, the log lists and a command started."""
+    first = listed[0] if listed else None
+    offers = [number for number in (said, *listed, started) if number]
+    chosen = next((number for number in offers if evidence.allows(collective, number)), None)
+    chosen = chosen or evidence.only(collective)
+    if chosen is None:
+        return _unsettled(evidence, offers, said)
+    if said and chosen != said:
+        return RankCount(chosen, f"its rows are those of {chosen} ranks, not of the {said} of --ranks")
+    if not said and first and chosen != first:
+        return RankCount(chosen, f"it lists {first} ranks, and its rows are those of {chosen}")
+    if not said and not first and chosen == started and evidence.only(collective) is None:
+        return RankCount(chosen, f"{chosen} ranks, as its command line says")
+    return RankCount(chosen)
 
 
-Size = tuple[int, int, str]  # bytes, elements of a rank's share, type
+def _unsettled(evidence: Evidence, offers: Sequence[int], said: int | None) -> RankCount:
+    """Nothing fits, or nothing is told."""
+    if said:
+        return RankCount(said, f"its rows are not those of the {said} ranks of --ranks")
+    if offers:
+        return RankCount(None, f"it lists {offers[0]} ranks, and its rows are not those of so many")
+    if evidence.ratio == NOTHING:
+        return RankCount(None, "it lists no ranks, and its bandwidths do not tell how many")
+    return RankCount(None, "it lists no ranks, and its bandwidths would be those of several numbers")
 
 
-def shares(sizes: Iterable[Size]) -> int | None:
-    """Into how many equal shares the bytes of each row are cut; None if the rows do not agree on one number."""
-    cuts = set()
-    for nbytes, elements, dtype in sizes:
-        try:
-            own = elements * find_datatype(dtype).itemsize
-        except UsageError:
-            return None
-        if nbytes and own:
-            cuts.add(nbytes // own if nbytes % own == 0 else 0)
-    return cuts.pop() if len(cuts) == 1 and 0 not in cuts else None
-
-
-def possible_collectives(
-    ranks: int | None, redop: str | None, root: int | None, sizes: Sequence[Size], rows: Bandwidths
-) -> list[Collective]:
-    """The collectives that rows may be of; None is not known."""
-    (least, most), cut = factors(rows), shares(sizes)
-
-    def fits(collective: Collective) -> bool:
-        own = ranks or (cut if collective.sharded else None)
-        return (
-            (redop is None or collective.reduces == (redop not in ("", "none")))
-            and (root is None or collective.rooted == (root >= 0))
-            and any(least <= collective.bus_factor(some) <= most for some in ([own] if own else range(1, MOST + 1)))
-            and (cut is None or cut == (own if collective.sharded else 1))
-            and not (collective.sharded and own == 1 and ranks is None)
-        )
-
-    return list(filter(fits, COLLECTIVES.values()))
+def trimmed(listed: Iterable[Listed]) -> int:
+    """How many ranks are missing from a list, by the highest."""
+    numbers = {rank for _, rank in listed}
+    return max(numbers, default=-1) + 1 - len(numbers)

@@ -9,10 +9,11 @@ from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import Hints, Rows, Test, make_case
 from collbench.formats.nccl_tests.columns import LogRow, header, stamped
+from collbench.formats.nccl_tests.doubts import Doubts
 from collbench.formats.nccl_tests.facts import LogFacts
 from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, LogSection, body, sections
-from collbench.formats.nccl_tests.write_text import write
-from collbench.formats.source import HEAD, Source, clean, count, exact, microseconds, number
+from collbench.formats.nccl_tests.write_text import program, write
+from collbench.formats.source import HEAD, Source, clean, count, exact, number, seconds_of
 from collbench.measurement import Reported
 from collbench.note import Note
 
@@ -32,18 +33,21 @@ def read(source: Source, hints: Hints) -> list[Test]:
     tables = [section for section in sections(source) if section.rows or section.bad]
     if not tables:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
-    return [_test(LogFacts(source, section, hints)) for section in tables]
+    elsewhere = list(dict.fromkeys(name for section in tables for name in (*section.named, section.program) if name))
+    alone = sum(bool(section.rows) for section in tables) < 2
+    return [_test(LogFacts(source, section, hints, alone, elsewhere)) for section in tables]
 
 
 def _test(facts: LogFacts) -> Test:
     section, rows = facts.section, Rows()
     for at, line in section.bad:
         rows.leave(f"line {at} is no whole row ({clean(line, 40)!r})")
+    doubts = Doubts(facts)
     for at, (line, row) in enumerate(section.rows):
-        if facts.collective is None:
-            rows.leave(f"collbench has no collective like {clean(facts.name, 40)}")
-            continue
-        rows.add(_results(facts, facts.collective, at, line, row))
+        if refusal := doubts.of_test or doubts.of_row(at):
+            rows.leave(refusal)
+        elif facts.collective:
+            rows.add(_results(facts, facts.collective, at, line, row))
     return Test(
         format=NAME,
         tool=section.tool,
@@ -54,10 +58,17 @@ def _test(facts: LogFacts) -> Test:
         complete=section.ended,
         started=facts.started,
         sweep={name: facts.known[name] for name in ("warmup", "iters", "aggregated", "graph") if name in facts.known},
-        layout={"before": section.before, "after": section.after},
+        layout={"before": [*_added(facts), *section.before], "after": section.after},
         left_out=rows.left_out,
-        remarks=tuple(_remarks(section)),
+        remarks=(*_remarks(section), *doubts.remarks),
     )
+
+
+def _added(facts: LogFacts) -> Iterator[str]:
+    """What an export must say above a table so that it can be read again: what lines of others, or the user, told."""
+    section = facts.section
+    if not section.program and facts.collective and not (facts.alone and facts.hints.collective):
+        yield f"# Collective test starting: {program(facts.collective)}"
 
 
 def _results(facts: LogFacts, collective: Collective, at: int, line: str, row: LogRow) -> Iterator[Reported]:
@@ -75,6 +86,7 @@ def _results(facts: LogFacts, collective: Collective, at: int, line: str, row: L
 
 
 def _reported(facts: LogFacts, case: Case, words: Mapping[str, str], printed: Mapping[str, Any]) -> Reported:
+    assert facts.section.columns
     on_cpu, error = "cputime" in words, words.get("error", "")
     how_many = facts.known.get("iters", "some")
     notes = [facts.note, "CPU time of the call (-C)" if on_cpu else ""]
@@ -84,7 +96,7 @@ def _reported(facts: LogFacts, case: Case, words: Mapping[str, str], printed: Ma
         case,
         exported[0],
         exported[1],
-        seconds=microseconds(words["cputime" if on_cpu else "time"]),
+        seconds=seconds_of(words["cputime" if on_cpu else "time"], facts.section.columns.unit),
         statistic=f"mean of {how_many} operations and of the ranks, unless -a said otherwise",
         wrong_elements=count(words["#wrong"]) if "#wrong" in words else 0 if number(error) == 0 else None,
         printed=printed,

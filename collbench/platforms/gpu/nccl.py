@@ -26,6 +26,7 @@ _LIMIT = "NCCL_MAX_CTAS"
 _SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
 _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
+_PROCESS_EACH = "a process for each GPU"
 
 
 class Communicators:
@@ -46,10 +47,15 @@ class Communicators:
 
     @property
     def note(self) -> Note:
-        """What decides how fast NCCL can be here."""
+        """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
         limit = os.environ.get(_LIMIT)
-        apart = len(self._queues) > 1 and len(self._places.gpus) > 1
-        return Note.of(f"{_LIMIT}={limit}" if limit else "", _ONE_PROCESS if apart else "")
+        mode = _ONE_PROCESS if len(self._queues) > 1 else _PROCESS_EACH
+        return Note.of(f"{_LIMIT}={limit}" if limit else "", mode if len(self._places.gpus) > 1 else "")
+
+    @property
+    def library(self) -> str:
+        """NCCL and its version."""
+        return f"NCCL {in_words(int(self._cuda.nccl.get_version()))}"
 
     @cached_property
     def ranks(self) -> dict[int, Any]:

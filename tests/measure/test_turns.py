@@ -9,8 +9,9 @@ import pytest
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
-from collbench.measure.ab import LEAST, ROUNDS, Pair, order, ratios, shares
+from collbench.measure.ab import ratios
 from collbench.measure.greeting import Greeting
+from collbench.measure.turns import LEAST, ROUNDS, Side, Turns, order, shares
 from collbench.measurement import Failed, Measurement, Mismatch, Result, Skipped
 from collbench.stats import median_interval
 from tests.conftest import case
@@ -60,11 +61,16 @@ def asked_for() -> Sweep:
     return replace(sweep(1024), implementations=NAMES)
 
 
+def sides(*ranks: Acted) -> list[Side]:
+    """Each with the same to measure."""
+    return [Side(one, asked_for()) for one in ranks]
+
+
 def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
     """The results of both settings, `a` and `b`, and what their ranks were asked."""
     log: list[str] = []
     ranks = [Acted(name, log, **({"answer": answers[name]} if name in answers else {})) for name in "ab"]
-    with Pair("cpu", asked_for(), (ranks[0], ranks[1])) as pair:
+    with Turns("cpu", sides(*ranks)) as pair:
         return [pair.results(case(), place) for place in (0, 1)], ranks
 
 
@@ -76,10 +82,33 @@ def test_the_settings_take_turns_and_each_is_first_as_often() -> None:
     assert all(firsts[place] != firsts[place + 1] for place in range(0, 64, 2))
 
 
+@pytest.mark.parametrize("sets", [3, 4])
+def test_of_several_sets_all_come_once_a_round_and_every_order_comes_backwards_next(sets: int) -> None:
+    """So that what drifts steadily shifts the sum over any two rounds alike for all."""
+    rounds = list(order(2 * sets, sets))
+    assert all(sorted(turns) == list(range(sets)) for turns in rounds)
+    for forwards, backwards in zip(rounds[::2], rounds[1::2], strict=True):
+        assert backwards == forwards[::-1]
+    assert {turns[0] for turns in rounds[::2]} == set(range(sets))
+
+
+def test_each_side_has_its_own_budget_and_its_own_implementations() -> None:
+    """A side with few of them must not measure longer than the other, nor be asked for what it does not have."""
+    log: list[str] = []
+    ranks = [Acted("a", log), Acted("b", log)]
+    whole = asked_for()
+    few = replace(whole, implementations=NAMES[:1], sampling=replace(whole.sampling, budget=whole.sampling.budget / 2))
+    with Turns("cpu", [Side(ranks[0], whole), Side(ranks[1], few)]) as both:
+        found = [[result.implementation for result in both.results(case(), place)] for place in (0, 1)]
+    assert found == [list(NAMES), list(NAMES[:1])]
+    budgets = [sum(sampling.budget for _, sampling, _ in one.orders) for one in ranks]
+    assert budgets == pytest.approx([whole.sampling.budget, whole.sampling.budget / 2])
+
+
 def test_a_case_is_measured_once_for_both() -> None:
     """The second setting's file gets what was measured when the first asked."""
     log: list[str] = []
-    with Pair("cpu", asked_for(), (Acted("a", log), Acted("b", log))) as pair:
+    with Turns("cpu", sides(Acted("a", log), Acted("b", log))) as pair:
         first = pair.results(case(), 0)
         count = len(log)
         second = pair.results(case(), 1)
@@ -220,7 +249,8 @@ def test_ranks_that_cannot_be_replaced_fail_their_own_setting_only() -> None:
 def test_ranks_that_cannot_start_end_those_that_did() -> None:
     """And the error says under which setting."""
     log: list[str] = []
-    pair = Pair("cpu", asked_for(), (Acted("a", log), Acted("b", log, refusal="no such algorithm")), ("", "X=1"))
+    first, second = sides(Acted("a", log), Acted("b", log, refusal="no such algorithm"))
+    pair = Turns("cpu", (first, second._replace(name="X=1")))
     with pytest.raises(PlatformError, match="with X=1: no such algorithm"), pair:
         pass
     assert log == ["start a", "end a"]

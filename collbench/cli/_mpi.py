@@ -1,0 +1,32 @@
+"""`collbench sweep --mpi`: from its words to libraries, and the ranks that measure with them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from collbench.cases import Sweep
+from collbench.errors import UsageError
+from collbench.measure.opponents import PLATFORM, Opponents
+from collbench.platforms.cpu.installed import Library, find
+
+
+def mpi_libraries(options: Mapping[str, Any], launched: tuple[int, int] | None) -> list[Library]:
+    """Those of --mpi, none without it; UsageError for one that is not here, and where there can be none."""
+    words = [word.strip() for word in options["mpi"].split(",") if word.strip()]
+    if words and options["on"] not in ("auto", PLATFORM):
+        raise UsageError(f"--mpi names libraries of ranks on a CPU, and these are on {options['on']}; leave one out")
+    if words and launched:
+        raise UsageError(
+            "--mpi starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
+            "start collbench without one, or with the launcher of the library and without --mpi"
+        )
+    return [find(word) for word in words]
+
+
+def with_libraries(platform: str, sweep: Sweep, libraries: Sequence[Library]) -> tuple[str | Opponents, Sweep]:
+    """Who carries a sweep out with these, or the platform without any; and the sweep with the names of its rows."""
+    if not libraries:
+        return platform, sweep
+    if platform != PLATFORM:
+        raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
+    opponents = Opponents(sweep, libraries)
+    return opponents, opponents.sweep

@@ -1,0 +1,87 @@
+"""Functions of C libraries called from a compiled loop, as the hand-written kernels are (kernels/host/library.cpp)."""
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collbench.datatypes import Datatype, Reduction
+from collbench.platforms import kernels
+
+INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
+
+_CALL = np.dtype([("function", np.uint64), ("arguments", np.uint64, 12), ("errors", np.uint64)])
+_FILE = "host/library.cpp"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function at an address, and its arguments: integers, pointers, and handles of the library."""
+
+    function: int
+    arguments: tuple[int, ...]
+    errors: int = 0  # the bits of what it returns that say it failed; none for one that returns no status
+    held: Any = None  # what the arguments point to
+
+
+def address(function: Any) -> int:
+    """Where a function of ctypes is."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def copy(target: int, source: int, nbytes: int) -> Call:
+    """A memcpy."""
+    return Call(address(ctypes.CDLL(None).memmove), (target, source, nbytes))
+
+
+def kernel(compiled: kernels.HostKernel, *arguments: Any) -> Call:
+    """A launch of a kernel."""
+    bound: Any = compiled.bind(*arguments)
+    pointers, blocks, threads = bound.args
+    return Call(address(compiled.function), (ctypes.addressof(pointers), blocks, threads, 1), held=pointers)
+
+
+def repeated(calls: Sequence[Call]) -> Callable[[int], int]:
+    """A function that carries all of them out so many times, in one call into C; it returns the last error, or 0."""
+    records, failure = np.zeros(len(calls), _CALL), np.zeros(1, np.uint64)
+    for record, call in zip(records, calls, strict=True):
+        record["function"], record["errors"] = call.function, call.errors
+        record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
+    held = tuple(calls)
+    run = kernels.host_kernel(_file(), "carry_out").bind(
+        np.uint64(records.ctypes.data), np.uint64(len(held)), np.uint64(failure.ctypes.data)
+    )
+
+    def launch(launches: int) -> int:
+        run(launches)
+        return int(failure[0]) if records.size and held else 0  # named here, so that they live as long as this does
+
+    return launch
+
+
+def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
+    """Address of a function that combines elements as the ladder does, of MPI's type MPI_User_function.
+
+    If `large`, of the type MPI_User_function_c.
+    """
+    library = ctypes.CDLL(str(kernels.host_library(_file(), kernels.defines(dtype, redop))))
+    return address(library.combine_elements_c if large else library.combine_elements)
+
+
+def _file() -> str:
+    """Of this package, whatever kernels are on trial (COLLBENCH_KERNELS): it is part of how they are measured."""
+    return str(kernels.own_folder() / _FILE)
+
+
+def symbol(extension: str, name: str) -> int | None:
+    """Address of the function that a loaded extension module calls by that name; None if its library has none.
+
+    Looked up as the dynamic linker does: what is loaded for all first, a profiler's say, then what the module needs.
+    """
+    for loaded in (ctypes.CDLL(None), ctypes.CDLL(extension, os.RTLD_NOW | os.RTLD_NOLOAD)):
+        if function := getattr(loaded, name, None):
+            return address(function)
+    return None

@@ -1,0 +1,197 @@
+"""The MPI libraries on this machine, and how the launcher of each starts ranks that load it.
+
+mpi4py's wheel has a build for either of the two binary interfaces, MPICH's and Open MPI's, and loads the library that
+MPI4PY_LIBMPI names.  A library must be started by its own launcher: ranks that another one started do not know of each
+other, or end in an abort.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from collbench.errors import PlatformError, UsageError, unknown
+from collbench.platforms.cpu.libraries import ALIASES, KINDS, Kind
+
+LIBMPI, ABI = "MPI4PY_LIBMPI", "MPI4PY_MPIABI"  # variables that tell mpi4py which library to load
+_PATIENCE = 10.0  # seconds for a launcher to say whose it is
+_OPEN_MPI = "OMPI_COMM_WORLD_SIZE"  # a variable that only its launcher sets
+_DAEMONS = ("orted", "orterun", "prted", "prterun", "mpirun", "mpiexec", "hydra", "pmi_proxy")  # parents of ranks
+
+
+@dataclass(frozen=True)
+class Library:
+    """An MPI library on this machine, and the launcher that belongs to it."""
+
+    kind: Kind
+    launcher: Path
+    file: Path | None  # None: the one that mpi4py loads if nobody tells it
+
+    def command(self, ranks: int) -> list[str]:
+        """What starts so many ranks; the program follows."""
+        name, *options = self.kind.silent or [""]
+        silent = self.launcher.with_name(name) if name else self.launcher
+        start = [str(silent), *options] if name and silent.exists() else [str(self.launcher), *self.kind.options]
+        return [*start, "-n", str(ranks)]
+
+    def environment(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """That of the ranks: what a user has set stays."""
+        told = {LIBMPI: str(self.file)} if self.file else {}
+        kept = {name: value for name, value in changed.items() if not (told and name == ABI)}
+        return {**self.kind.environment, **kept, **told}
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the one that ranks load if nobody tells them."""
+        if self.file is None:
+            return True
+        usual = own()
+        file = usual.file or _file_of(usual.kind, usual.launcher)
+        return file is not None and file.resolve() == self.file.resolve()
+
+
+def own(environment: Mapping[str, str] = os.environ) -> Library:
+    """The library that mpi4py loads if nobody tells it: the wheel's beside our own Python, or the system's.
+
+    Where MPI4PY_LIBMPI tells it of another, that one and its own launcher: a launcher of another kind ends in an abort.
+    """
+    if named := environment.get(LIBMPI):
+        owner = next((kind.key for kind in KINDS.values() if named in kind.files), named)
+        return find(owner, environment)
+    beside = Path(sys.executable).with_name("mpiexec")
+    path = str(beside) if beside.exists() else shutil.which("mpiexec", path=environment.get("PATH"))
+    if not path:
+        raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
+    return Library(_kind_of_launcher(Path(path)) or KINDS["mpich"], Path(path), None)
+
+
+def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
+    """The library that a word of `--mpi` means: a kind's name, or where one is (its folder, launcher or file).
+
+    UsageError where there is none, with the choices and how to get it.
+    """
+    if os.sep in word or word.startswith("~"):
+        return _at(Path(word).expanduser())
+    key = ALIASES.get(word.lower(), word.lower())
+    if key not in KINDS:
+        raise unknown("MPI library", word, (*KINDS, "a folder with bin/mpiexec", "a libmpi.so"))
+    kind = KINDS[key]
+    for launcher in _launchers(kind, environment):
+        if _is(kind, launcher) and (file := _file_of(kind, launcher)):
+            return Library(kind, launcher, file)
+    raise UsageError(f"no {kind.name} on this machine for --mpi {word}; fix: {kind.install}")
+
+
+def _at(path: Path) -> Library:
+    """The library in a folder, or the one that a launcher or a file belongs to."""
+    if not path.exists():
+        raise UsageError(f"--mpi {path}: there is nothing there; give a folder with bin/mpiexec, or a libmpi.so")
+    file = path.absolute() if path.is_file() and ".so" in path.name else None
+    kinds = [kind for kind in KINDS.values() if file is None or _kind_of_file(file) is kind]
+    for kind in kinds:
+        for launcher in _launchers_at(path, kind):
+            if _is(kind, launcher) and (library := file or _file_of(kind, launcher)):
+                return Library(kind, launcher, library)
+    known = ", ".join(kind.name for kind in KINDS.values())
+    what = f"no launcher and library of one of {known} belong to it"
+    raise UsageError(f"--mpi {path}: {what}; give a folder with bin/mpiexec, or a libmpi.so")
+
+
+def _launchers_at(path: Path, kind: Kind) -> list[Path]:
+    """A launcher itself; those of a folder; those of the folder that a library was installed in."""
+    if path.is_file() and ".so" not in path.name:
+        return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
+    places = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
+    every = (place / "bin" / name for place in places for name in kind.launchers)
+    return [launcher for launcher in every if launcher.exists()]
+
+
+def _launchers(kind: Kind, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Where the launcher of a kind may be, the nearest first."""
+    roots = [Path(sys.executable).parent]
+    roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
+    path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))
+    roots += [entry for entry in path if entry.is_absolute()]
+    roots += [Path(place, "bin") for place in kind.places]
+    yield from (root / name for root in dict.fromkeys(roots) for name in kind.launchers if (root / name).exists())
+
+
+def _is(kind: Kind, launcher: Path) -> bool:
+    return bool(re.search(kind.launcher, _says(launcher)))
+
+
+def _kind_of_launcher(launcher: Path) -> Kind | None:
+    """Whose launcher it is; of those that share one, whose library lies beside it."""
+    kinds = [kind for kind in KINDS.values() if _is(kind, launcher)]
+    return next((kind for kind in kinds if _file_of(kind, launcher)), kinds[-1] if kinds else None)
+
+
+@cache
+def _says(launcher: Path) -> str:
+    """What a launcher says of itself; nothing if it does not start or hangs."""
+    try:
+        done = subprocess.run(
+            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def _file_of(kind: Kind, launcher: Path) -> Path | None:
+    """The library that lies where a launcher was installed."""
+    for place in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
+        folders = [place / "lib", place / "lib64", *sorted((place / "lib").glob("*-linux-gnu"))]
+        for file in (folder / name for folder in folders for name in kind.files):
+            if file.exists() and _kind_of_file(file) is kind:
+                return file
+    return None
+
+
+@cache
+def _kind_of_file(file: Path) -> Kind | None:
+    """Whose library it is, by its marks; of several the first, since what is made of MPICH has MPICH's too."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    return next((kind for kind in KINDS.values() if kind.mark in content), None)
+
+
+def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The library of the launcher that started this process, where mpi4py would load another one; else None.
+
+    PlatformError if the two cannot work together and that library is not to be found.
+    """
+    if environment.get(LIBMPI) or environment.get(ABI):
+        return None  # the user knows better
+    usual, by_open_mpi = own(environment), _OPEN_MPI in environment
+    mine = usual.file or _file_of(usual.kind, usual.launcher)
+    for daemon in _ancestors():
+        for kind in KINDS.values():
+            if (kind.key == "openmpi") == by_open_mpi and (file := _file_of(kind, daemon)):
+                return None if mine and file.resolve() == mine.resolve() else file
+    if by_open_mpi and usual.kind.key != "openmpi":
+        raise PlatformError(
+            f"Open MPI's launcher started this, and mpi4py loads {usual.kind.name}, which that cannot start; fix: "
+            f"{usual.launcher} instead of it, or {LIBMPI}=/path/to/libmpi.so.40"
+        )
+    return None
+
+
+def _ancestors() -> Iterator[Path]:
+    """Programs of launchers among this process's ancestors, the nearest first."""
+    pid = os.getpid()
+    for _ in range(16):
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            program = Path(f"/proc/{pid}/exe").readlink()
+        except OSError:
+            return
+        if any(name in program.name for name in _DAEMONS):
+            yield program

@@ -1,0 +1,31 @@
+// How `mpi` calls its library: C functions by their addresses, from the same compiled loop as the rungs' kernels, so
+// that neither has an interpreter in its time.  Launched by collbench/platforms/cpu/calls.py.
+#include "../steps.cu"
+
+// A function of C and its arguments.  All are passed as words: that is how x86-64 and AArch64 pass integers of any size
+// and pointers, and a handle of MPI is either, by the library.  What a function does not take, it does not see.
+struct Call {
+  u64 function;
+  u64 arguments[12];
+  u64 errors;  // the bits of what it returns that say it failed; none if it returns no status
+};
+typedef u64 (*Function)(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64);
+
+// Carry the calls out, one after the other; the last status that is an error is left in `failure`.
+extern "C" __global__ void carry_out(PARAMETER(u64) calls, PARAMETER(u64) count, PARAMETER(u64) failure) {
+  for (u64 i = 0; i < count; i++) {
+    const Call& call = ((const Call*)calls)[i];
+    const u64* const a = call.arguments;
+    const u64 status =
+        ((Function)call.function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+    if (status & call.errors) *(u64*)failure = status & call.errors;
+  }
+}
+
+// The ladder's addition as an operation of MPI, for types that the library cannot add; and the same for large counts.
+extern "C" void combine_elements(void* source, void* target, int* count, void*) {
+  add((u64)target, (u64)source, (u64)*count);
+}
+extern "C" void combine_elements_c(void* source, void* target, long long* count, void*) {
+  add((u64)target, (u64)source, (u64)*count);
+}

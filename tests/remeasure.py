@@ -1,0 +1,86 @@
+# ruff: noqa: T201 - a program of its own, which prints
+"""`make results`: measures the committed CPU runs anew, and says what follows from them.
+
+Each run replaces its folder in results/ once it is whole.  Then docs/lesson.md is written anew, and what must be
+copied by hand is printed: the constants of collbench/platforms/cpu/hardware.py, and where the README's table is.
+Wants a machine on which nothing else runs, for five minutes.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conftest import ROOT
+
+RESULTS = ROOT / "results"
+
+
+class Committed(NamedTuple):
+    """A run, and the command that measures it; `{mpi}` stands for the libraries."""
+
+    folder: str
+    arguments: str
+
+
+RUNS = (
+    Committed("cpu-2-ranks", "sweep --op allreduce --on cpu"),
+    Committed("cpu-2-ranks-libraries", "sweep --op allreduce --on cpu -f 2 --mpi {mpi}"),
+    Committed("cpu-2-ranks-explained", "explain --on cpu -b 8 -e 128M -f 256"),
+    Committed("cpu-4-ranks-yield", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield"),
+    Committed("cpu-4-ranks-busy", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy"),
+)
+
+
+def measure(run: Committed, libraries: str) -> None:
+    """Into a folder beside, so that a run that fails leaves the old one."""
+    with tempfile.TemporaryDirectory(dir=RESULTS) as scratch:
+        place = Path(scratch, run.folder)
+        arguments = [word.format(mpi=libraries) for word in run.arguments.split()]
+        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", str(place)]
+        print(f"\n$ collbench {' '.join(arguments)}", flush=True)
+        subprocess.run(command, check=True)
+        shutil.rmtree(RESULTS / run.folder, ignore_errors=True)
+        place.rename(RESULTS / run.folder)
+
+
+def constants() -> str:
+    """What `FITTED` and `_TURN` in collbench/platforms/cpu/hardware.py must be by the runs."""
+    from collbench.cost import Wait
+    from collbench.implementations import implementations
+    from collbench.measurement import Measurement
+    from collbench.runs.file import read
+    from tests.test_cost import fitted
+
+    def rows(folder: str) -> list[Measurement]:
+        every = (result for result in read(RESULTS / folder).results if isinstance(result, Measurement))
+        return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
+
+    found = fitted(rows("cpu-2-ranks"))
+    (crowded,) = (row for row in rows("cpu-4-ranks-yield") if row.case.nbytes == 8)
+    cost = implementations()[crowded.implementation].cost
+    assert cost
+    turn = crowded.typical / (cost(crowded.case).steps * found.waits[Wait.FLAG])
+    waits = ", ".join(f"{wait}: {seconds:.3g}" for wait, seconds in found.waits.items())
+    return f"waits {{{waits}}}, memory {found.memory:.4g}, packets {found.packets:.4g}; _TURN {turn:.3g}"
+
+
+def main() -> None:
+    """All of them, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", help="default: all")
+    parser.add_argument("--mpi", default="mpich,openmpi", help="libraries, as for `collbench sweep --mpi`")
+    options = parser.parse_args()
+    for run in RUNS:
+        if run.folder in (options.folders or [run.folder]):
+            measure(run, options.mpi)
+    print(f"\ncollbench/platforms/cpu/hardware.py: {constants()}")
+    subprocess.run([sys.executable, "-m", "tests.lesson"], check=True, cwd=ROOT)
+    print("README.md: its table is what the first sweep printed, its factors are in docs/lesson.md")
+
+
+if __name__ == "__main__":
+    main()
