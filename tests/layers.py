@@ -9,7 +9,10 @@ from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
     "isolation",
+    "clean",
     "errors",
+    "door",
+    "interrupts",
     "units",
     "cache",
     "stats",
@@ -18,6 +21,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "collectives",
     "datatypes",
     "note",
+    "labels",
     "cases",
     "outcome",
     "flaws",

@@ -138,7 +138,8 @@ class CpuPlatform:
 
     def _handed_over(self, piece: int) -> tuple[float, float]:
         """Seconds to hand over so many bytes, with ordinary stores and with those past the caches."""
-        kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
+        with self.team.agreeing():
+            kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
         world = self._ranks_alone(self.ranks)
         for rank in range(self.ranks):
             world["receive"][rank] = self.address(Region.RECEIVE, rank)
@@ -151,7 +152,7 @@ class CpuPlatform:
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Ways to read and write as much as the case must and no more; none where caches may hold its buffers."""
-        if not memory_traffic.beyond(case, self._cache):
+        if self._nodes > 1 or not memory_traffic.beyond(case, self._cache):
             return ()
         kernel = kernels.host_kernel(memory_traffic.KERNELS, "traffic")
         shares = memory_traffic.ways(case, *buffers(self, case, self.rank))
