@@ -13,7 +13,7 @@ from collbench.note import Note
 from collbench.platforms import checking, kernels
 from collbench.platforms.cpu import stress
 from collbench.platforms.layout import GUARD, GUARDED, Layout, Region, buffers, view
-from collbench.platforms.processes import Processes
+from collbench.platforms.processes import Team
 from collbench.platforms.roles import Prepared
 from collbench.platforms.stress import Plan
 
@@ -23,7 +23,7 @@ class Judge:
 
     rank: int
     comm: Any
-    team: Processes
+    team: Team
     layout: Layout
     note: Note
 
