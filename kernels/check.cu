@@ -13,6 +13,7 @@
 #include "host/cuda.hpp"
 #else
 #define PARAMETER(type) const __grid_constant__ type
+#define OUTLINED
 #endif
 
 typedef unsigned long long u64;
@@ -160,6 +161,8 @@ template <bool STRIDED> __device__ inline Exact term(const Recipe& how, unsigned
   return Exact(signed_bits(noise, how.bits));
 }
 
+// What is outlined is compiled once for all that use it, or a CPU's compiler would take four times as long.
+//
 // Elements that a thread works on at once: one on a GPU, enough to fill vector registers on a CPU; a stretch of a probe
 // is no longer than SHORT.
 #if defined(__CUDACC__)
@@ -182,7 +185,7 @@ template <unsigned SIZE> struct Tile {
   // How many of its elements `left` fill: a constant where a tile is one, or a GPU would keep tiles in local memory.
   __device__ static unsigned filled(u64 left) { return SIZE == 1 || left >= SIZE ? SIZE : unsigned(left); }
 
-  template <bool STRIDED> __device__ void add_input(const Recipe& how, unsigned rank, Exact* sum) const {
+  template <bool STRIDED> OUTLINED __device__ void add_input(const Recipe& how, unsigned rank, Exact* sum) const {
     const unsigned key = rank_key(how.seed, rank);
     for (unsigned i = 0; i < SIZE; i++) {
       const Exact part = term<STRIDED>(how, rank, element[i], mix(element[i] ^ key));
@@ -190,7 +193,7 @@ template <unsigned SIZE> struct Tile {
     }
   }
 
-  template <bool STRIDED> __device__ void set_input(const Recipe& how, unsigned rank) {
+  template <bool STRIDED> OUTLINED __device__ void set_input(const Recipe& how, unsigned rank) {
     const unsigned key = rank_key(how.seed, rank);
     for (unsigned i = 0; i < SIZE; i++) {
       const unsigned noise = mix(element[i] ^ key);
@@ -231,7 +234,7 @@ struct Finding {
 
   // `at`: the call and the index of the first of them.
   template <unsigned SIZE>
-  __device__ void look(const T* got, const Tile<SIZE>& tile, unsigned length, u64 at, unsigned ulps) {
+  OUTLINED __device__ void look(const T* got, const Tile<SIZE>& tile, unsigned length, u64 at, unsigned ulps) {
     unsigned differ = 0;
     for (unsigned i = 0; i < length; i++) differ += !same(got[i], tile.value[i], ulps);
     for (unsigned i = 0; differ && i < length; i++)
