@@ -235,6 +235,10 @@ def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_s
     stem = _UNFIT.sub("_", stem)[:_LONGEST]  # it holds words of a run file, which may lead out of the folder
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
-        with style(of_style):
-            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+        try:
+            with style(of_style):
+                figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+        except BaseException:  # a full disk, Ctrl-C: half a picture is none
+            path.unlink(missing_ok=True)
+            raise
     return paths
