@@ -14,12 +14,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from collbench import clean
+
 
 class CollbenchError(Exception):
-    """What a user can act on: the message says what is wrong, the choices and the fix, in one line."""
+    """What a user can act on: the message says what is wrong, the choices and the fix, in one line.
+
+    Words of a file or of the command line may be in it, so it is cleaned here, once.
+    """
 
     exit_status = 2
     agreed = False  # whether every process of the run raises it, so that the first may speak for all
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(clean.message(str(message)))
 
 
 class UsageError(CollbenchError):
@@ -57,6 +65,12 @@ class Unsupported(CollbenchError):
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """The error for a name that is in no registry, listing the ones that are."""
     return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(choices)}")
+
+
+def unlinked(path: Path, option: str) -> None:
+    """UsageError if a name of ours is a link: in a folder from elsewhere it may lead to any file of the user."""
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link, and is not written through; remove it, or choose another {option}")
 
 
 @contextmanager

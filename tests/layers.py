@@ -9,7 +9,9 @@ from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
     "isolation",
+    "clean",
     "errors",
+    "door",
     "interrupts",
     "units",
     "cache",
@@ -19,8 +21,10 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "collectives",
     "datatypes",
     "note",
+    "labels",
     "cases",
     "outcome",
+    "flaws",
     "tracks",
     "measurement",
     "topology",

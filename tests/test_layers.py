@@ -14,7 +14,14 @@ HEAVY = {  # library: modules, or packages, that may import it
     "cupy": ("platforms.gpu.cuda",),
     "jinja2": ("report",),
     "matplotlib": ("figures", "report.machines"),
-    "mpi4py": ("launcher", "platforms.cpu", "platforms.processes", "implementations.mpi", "measure.watchdog"),
+    "mpi4py": (
+        "launcher",
+        "platforms.cpu",
+        "platforms.processes",
+        "implementations.mpi",
+        "implementations.mpi_python",
+        "measure.watchdog",
+    ),
     "plotly": ("report",),
     "scipy": ("stats", "model", "analysis"),
 }

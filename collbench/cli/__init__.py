@@ -47,9 +47,12 @@ def _end_quietly() -> None:
 
 
 def _carry_out() -> int:
+    import warnings
+
     from collbench.cli import _streams
 
     _streams.prepare()
+    warnings.showwarning = _warn
     joined = None
     if sys.argv[1:2] in ([name] for name in TOGETHER):
         from collbench.launcher import launched
@@ -115,5 +118,12 @@ def _leave() -> None:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"collbench: error: {' '.join(message.split())}\n")
+    from collbench import clean
+
+    sys.stderr.write(f"collbench: error: {clean.message(message)}\n")
     sys.stderr.flush()
+
+
+def _warn(message: Warning | str, *where: object, **more: object) -> None:
+    """Also in one line: where in the code it was said is of no use to whoever reads it."""
+    sys.stderr.write(f"collbench: {message}\n")

@@ -15,8 +15,9 @@ from collbench.cli._patience import started
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
 from collbench.errors import RunFileError, StorageError
 from collbench.implementations import implementations, is_library, libraries
+from collbench.labels import family
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Measurement, family, observed
+from collbench.measurement import Measurement, observed
 from collbench.runs.file import read
 from collbench.units import format_size
 

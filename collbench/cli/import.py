@@ -98,6 +98,6 @@ def _print(results: "Sequence[Result]") -> None:
     from collbench.cli._table import heading, row
 
     table = LiveTable()
-    titles = list(dict.fromkeys(result.case.title for result in results))
-    for result in sorted(results, key=lambda result: titles.index(result.case.title)):
+    titles = {title: at for at, title in enumerate(dict.fromkeys(result.case.title for result in results))}
+    for result in sorted(results, key=lambda result: titles[result.case.title]):
         table.show(result.case.title, heading(""), [(result, row(result, None))])

@@ -4,8 +4,12 @@ import re
 
 from collbench.formats.imported import known_collective
 
-PROGRAM = re.compile(r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE)
-_FOREIGN = re.compile(r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE)
+PROGRAM = re.compile(
+    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
+)
+_FOREIGN = re.compile(
+    r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
+)
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|prun|prterun|jsrun|aprun|orterun)\b")
 _COUNT = r"(?:[ =]\s{0,8})(\d{1,7})(?![\w.])"
 _TOGETHER = re.compile(r"(?<!\S)(?:-np|-n|--n|--ntasks|--np)" + _COUNT)

@@ -11,11 +11,12 @@ from collbench import __version__
 from collbench.cases import Sweep
 from collbench.implementations import find
 from collbench.interrupts import held, status
+from collbench.labels import labelled
 from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
-from collbench.measurement import Result, labelled
+from collbench.measurement import Result
 from collbench.platforms.cpu.libraries import short_name
 from collbench.runs.environment import describe
 from collbench.runs.file import Writer

@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -59,6 +59,10 @@ def own_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "kernels"
 
 
+JUDGE = "check.cu"
+"""What says whether results are right is never on trial: this file is the package's own, whatever `folder` is."""
+
+
 @cache
 def source(file: str) -> str:
     """The text of a kernel file with its headers in place, each once."""
@@ -71,7 +75,7 @@ def source(file: str) -> str:
         text = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
         return _INCLUDE.sub(lambda match: expand((path.parent / match[1]).resolve()), text)
 
-    return expand((folder() / file).resolve())
+    return expand(((own_folder() if file == JUDGE else folder()) / file).resolve())
 
 
 def knows_ranks(file: str) -> bool:
@@ -89,22 +93,31 @@ def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
     return f"-DELEMENT={dtype.cpp}", f"-DREDOP={redop.code}"
 
 
+class Loop(partial[None]):
+    """Launches that are one call into C; `func` and `args` are what other C code needs to make them."""
+
+
 @dataclass(frozen=True)
 class HostKernel:
     """A kernel compiled for the CPU; arguments are NumPy scalars, or arrays of one structure, as CuPy takes them."""
 
     function: Any  # void (*)(void** arguments, unsigned blocks, unsigned threads, unsigned launches)
 
-    def bind(self, *arguments: Any, blocks: int = 1, threads: int = 1) -> Callable[[int], None]:
+    def bind(self, *arguments: Any, blocks: int = 1, threads: int = 1) -> "Loop":
         """Fix the arguments, so that launches cost one call into C: a function of how many follow each other."""
         held = tuple(np.array(argument, ndmin=1) for argument in arguments)
         pointers: Any = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
         pointers.held = held  # what they point to lives as long as they do
-        return partial(self.function, pointers, blocks, threads)
+        return Loop(self.function, pointers, blocks, threads)
 
     def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:
         """Run to the end, that many times, one after the other."""
         self.bind(*arguments, blocks=blocks, threads=threads)(launches)
+
+
+def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
+    """A plain function of a kernel file, of ctypes: no kernel, but what is done with kernels on a CPU."""
+    return getattr(ctypes.CDLL(str(host_library(file, tuple(options)))), name)
 
 
 def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:

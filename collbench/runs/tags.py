@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from collbench.errors import UsageError
+from collbench import door
+from collbench.clean import text
+from collbench.errors import CollbenchError, UsageError
 from collbench.runs.file import NAME
 
 FILE = "tags"  # within the folder of a run
@@ -15,15 +17,17 @@ LAST, BEST = "last", "best"
 RESERVED = (LAST, BEST)
 """The words that choose a baseline without a tag."""
 _LONGEST = 64
+_MOST = 2**16  # bytes of the file
 
 
 def tags(folder: Path) -> tuple[str, ...]:
     """The tags of the run in that folder, in the order given; lines that are no names are passed over."""
     try:
-        text = (folder / FILE).read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        with door.opened(folder / FILE, _MOST) as file:
+            lines = file.read(_MOST).decode(errors="replace").splitlines()
+    except CollbenchError:
         return ()
-    return tuple(dict.fromkeys(line for line in map(str.strip, text.splitlines()) if not _complaint(line)))
+    return tuple(dict.fromkeys(line for line in map(str.strip, lines) if not _complaint(line)))
 
 
 def add(name: str, folder: Path) -> tuple[str, ...]:
@@ -97,6 +101,6 @@ def _complaint(name: str) -> str:
         return f"{' and '.join(RESERVED)} choose a baseline by themselves"
     if not name or name[0] in "-.":
         return "it needs a first character that is neither a dash nor a dot"
-    if not name.isprintable() or any(sign.isspace() or sign in "/\\" for sign in name):
-        return "spaces, slashes and control characters are not allowed"
+    if text(name[:_LONGEST]) != name[:_LONGEST] or any(sign.isspace() or sign in "/\\" for sign in name):
+        return "spaces, slashes, control and invisible characters are not allowed"
     return f"it is longer than {_LONGEST} characters" if len(name) > _LONGEST else ""

@@ -200,7 +200,7 @@ def test_the_header_has_what_a_reader_needs_and_no_secrets(whole: Whole) -> None
         (["-f", "nan"], "-f nan never gets to -e"),
         (["-i", "0"], "-i 0 never gets to -e"),
         (["-b", "1M", "-e", "8"], "-b 1M is above -e 8"),
-        (["-e", "900T"], "of shared memory and /dev/shm has"),
+        (["-e", "900T"], "of shared memory and "),
         (["--ranks", "0"], "--ranks 0 is too few"),
         (["-n", "0"], "--iters 0 is too few"),
         (["-r", "2"], "--root 2 is no rank; choose from 0 to 1"),
@@ -437,10 +437,14 @@ def test_in_a_shell_of_one_task_ranks_are_started_here(here: Command, tmp_path: 
 
 
 def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> None:
-    """Each process would measure alone; peers print that as a result."""
-    done = collbench(*QUICK, OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0")
+    """Each process would measure alone, and peers print that as a result; under Open MPI's ours would abort."""
+    done = collbench(*QUICK, MV2_COMM_WORLD_SIZE="4", MV2_COMM_WORLD_RANK="0")
     assert done.returncode == 2
     assert "world size 1 although 4 ranks were asked for" in done.stderr
+    done = collbench(*QUICK, OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0")
+    assert done.returncode == 2
+    assert "Open MPI's launcher started this, and mpi4py loads MPICH, which that cannot start; fix: " in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_waiting_ranks_that_never_yield_are_named(here: Command) -> None:
@@ -464,10 +468,10 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     from collbench.errors import PlatformError
     from collbench.platforms import cpu
 
-    monkeypatch.setattr(cpu, "available_memory", lambda: 200 * 2**20)
+    monkeypatch.setattr(cpu.memory, "room", lambda: cpu.memory.Room(200 * 2**20, "this machine", "end what takes it"))
     options = command.make_context("sweep", ["--on", "cpu"]).params
     _, sweep = _options.make_sweep(options, None)
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
     assert "larger messages do not fit in memory here" in _options.cut_short(sweep, "cpu")
-    with pytest.raises(PlatformError, match=r"need .* of shared memory and /dev/shm has"):
+    with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
         _options.make_sweep(options | {"maxbytes": "128M"}, None)

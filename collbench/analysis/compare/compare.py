@@ -73,7 +73,7 @@ def compare(
         differences=tuple(differences(base.header.to_json(), new.header.to_json())),
         margin=margin,
         confidence=confidence,
-        remarks=(*remarks, *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
+        remarks=(*remarks, *_libraries(pairs), *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
     )
 
 
@@ -178,6 +178,22 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
         f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
         f"{median(typical):.2f}x): a machine that runs slower or faster as a whole looks like this too; "
         "an interleaved run (sweep --ab) would tell"
+    ]
+
+
+def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
+    """Implementations that call one library in one run and another in the other."""
+    called = {
+        (one.implementation, one.library, new.library): None
+        for one, new in pairs
+        if isinstance(one, Measurement) and isinstance(new, Measurement) and one.library != new.library
+    }
+    return [
+        f"{name} calls {base} in BASE and {new} in NEW: what differs is the library"
+        if base and new
+        else f"{'NEW' if base else 'BASE'} does not say which library {name} calls: before runs said so, it was called "
+        "from Python, as mpi-python is now"
+        for name, base, new in called
     ]
 
 

@@ -141,4 +141,6 @@ def witnesses(row: LogRow, columns: Columns | None) -> Iterator[Witness]:
     for place in row.places:
         took = place.get("time") or place.get("cputime", "")
         unit = columns.unit if columns else 1e-6
-        yield Witness(size, elements, row.case.get("type", ""), (took, unit), place.get("algbw", ""), place.get("busbw", ""))
+        yield Witness(
+            size, elements, row.case.get("type", ""), (took, unit), place.get("algbw", ""), place.get("busbw", "")
+        )

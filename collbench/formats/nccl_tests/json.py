@@ -23,9 +23,9 @@ from collbench.formats.imported import (
     make_case,
     said_ranks,
 )
+from collbench.formats.nccl_tests.evidence import Evidence, Witness
 from collbench.formats.nccl_tests.facts import AMD
 from collbench.formats.nccl_tests.loose_json import kept, parse
-from collbench.formats.nccl_tests.evidence import Evidence, Witness
 from collbench.formats.nccl_tests.ranks import RankCount, settle
 from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
