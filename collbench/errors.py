@@ -5,6 +5,7 @@ CollbenchError             what a user can act on; the command line prints it as
 ├── RunFileError           a run file that is not one, named with its line (exit status 2)
 ├── PlatformError          the hardware or its software cannot do what was asked, before anything was measured
 ├── StorageError           the run file can no longer be written (exit status 1)
+├── Unforeseen             an error that nobody raised on purpose, as other processes are told of it (exit status 1)
 ├── CaseFailed             one case hung or crashed; the run goes on
 └── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason
 """
@@ -43,6 +44,12 @@ class PlatformError(CollbenchError):
 
 class StorageError(CollbenchError):
     """The run file can no longer be written; what is in it stays."""
+
+    exit_status = 1
+
+
+class Unforeseen(CollbenchError):
+    """What nobody raised on purpose, in one line for all processes of a run."""
 
     exit_status = 1
 

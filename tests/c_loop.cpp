@@ -1,9 +1,10 @@
-// An all-reduce as a C program makes it: what `mpi` must equal (tests/bench.py; numbers in docs/lesson.md).
+// An all-reduce as a C program makes it: what `mpi` must equal.
 //
-// Compiled with the mpi.h of the library, as a program of its own:
-//   mpiexec -n 2 c_loop BYTES LAUNCHES SAMPLES malloc|touched|shared
-// prints the median seconds of an operation on the slowest rank, with buffers from malloc, from malloc on huge pages,
-// or in a shared window as the product's are; or as a shared library, whose `loop` runs in the product's own ranks.
+// Compiled as a shared library its `loop` runs in the product's own ranks, over the product's buffers (tests/bench.py).
+// As a program, with the library's mpi.h, it shows what depends on the buffers and on the level of threads:
+//   mpiexec -n 2 c_loop BYTES LAUNCHES SAMPLES malloc|aligned|huge|shared single|multiple
+// prints the median seconds of an operation on the slowest rank.  Buffers are from malloc, which begins 16 bytes behind
+// a page, or at the beginning of pages of 4 KiB or of 2 MiB, or in a shared window as the product's are.
 #include <mpi.h>
 #include <sys/mman.h>
 #include <algorithm>
@@ -32,19 +33,22 @@ static char* two_buffers(const std::string& kind, size_t nbytes) {
     MPI_Win_allocate_shared(whole, 1, MPI_INFO_NULL, node, &base, &window);
     return (char*)base;
   }
-  char* const base = (char*)aligned_alloc(1 << 21, std::max<size_t>(1 << 21, (whole + (1 << 21) - 1) >> 21 << 21));
+  if (kind == "malloc") return (char*)malloc(whole);
+  char* const base = (char*)aligned_alloc(1 << 21, (whole + (1 << 21) - 1) >> 21 << 21);
   madvise(base, whole, kind == "huge" ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return base;
 }
 
 int main(int, char** arguments) {
-  MPI_Init(nullptr, nullptr);
+  int provided;
+  const bool multiple = std::string(arguments[5]) == "multiple";
+  MPI_Init_thread(nullptr, nullptr, multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   const size_t nbytes = atoll(arguments[1]);
   const int launches = atoi(arguments[2]), samples = atoi(arguments[3]);
   char* const send = two_buffers(arguments[4], nbytes);
-  char* const receive = send + nbytes;
-  if (std::string(arguments[4]) == "untouched") memset(receive, 0, nbytes);
-  else memset(send, 0, 2 * nbytes);
+  char* const receive = std::string(arguments[4]) == "malloc" ? (char*)malloc(nbytes) : send + nbytes;
+  memset(send, 0, nbytes);
+  memset(receive, 0, nbytes);
   std::vector<double> seconds;
   for (int i = 0; i < samples; i++) seconds.push_back(loop(send, receive, nbytes / 4, launches));
   std::sort(seconds.begin(), seconds.end());

@@ -19,7 +19,8 @@ from functools import cache
 from pathlib import Path
 
 from collbench.implementations import is_library
-from collbench.measurement import Explanation, Measurement, family
+from collbench.labels import family
+from collbench.measurement import Explanation, Measurement
 from collbench.runs.file import read
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size

@@ -1,10 +1,11 @@
 """What results say of themselves."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from collbench.measurement import Explanation, Prediction, Reported, observed, timed
+from collbench.measurement import Explanation, Failed, Prediction, Reported, observed, timed
 from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
 from tests.conftest import case, measurement
 
@@ -52,3 +53,16 @@ def test_a_library_has_no_shares() -> None:
 def test_no_time_has_no_shares() -> None:
     """Where the clock is too coarse to see any pass."""
     assert {explanation(0.0, 0.0, 0.0, 0.0, traced=0.0).share(part) for part in PARTS} == {0.0}
+
+
+def test_a_row_is_shown_with_the_library_that_it_calls() -> None:
+    """The word behind the @ tells libraries apart where they must be; people are told name and version."""
+    usual, other = (
+        replace(measurement(), library="MPICH 5.0.2"),
+        replace(measurement("mpi@intel"), library="Intel MPI 7"),
+    )
+    assert (usual.label, other.label) == ("mpi: MPICH 5.0.2", "mpi: Intel MPI 7")
+    assert measurement("mpi@intel").label == "mpi@intel"
+    assert measurement("ring-flags").label == "ring-flags"
+    assert replace(measurement("nccl"), library="NCCL 2.30.4").label == "nccl: 2.30.4"
+    assert Failed(case(), "mpi@intel", "cpu", "died").label == "mpi@intel"

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from collbench.cases import Case
 from collbench.implementations import find
-from collbench.measurement import Prediction, Result, Timed, family, timed
+from collbench.labels import family
+from collbench.measurement import Prediction, Result, Timed, timed
 from collbench.units import format_size
 
 Speedups = list[tuple[int, float]]

@@ -11,7 +11,8 @@ from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
 from collbench.implementations import is_library, libraries
-from collbench.measurement import Measurement, Prediction, Reported, Result, Timed, labelled
+from collbench.labels import labelled
+from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
 from collbench.runs.file import NAME, Run
 
 

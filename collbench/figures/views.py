@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from collbench.analysis.bound import share
 from collbench.errors import unknown
 from collbench.figures.panels import Drawn, Panel, line_of
-from collbench.measurement import family
+from collbench.labels import family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]

@@ -12,7 +12,7 @@ from functools import cache
 from collbench.cases import Case
 from collbench.cost import Cost
 from collbench.errors import Unsupported, UsageError, unknown
-from collbench.measurement import family
+from collbench.labels import family
 from collbench.platforms.layout import Needs
 from collbench.platforms.roles import Launching, Prepared
 

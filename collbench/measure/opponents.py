@@ -34,8 +34,9 @@ def suffixes(libraries: Sequence[Library]) -> list[str]:
         if file in seen:
             raise UsageError(f"--mpi names {library.kind.name} twice ({file}); leave one out")
         seen.add(file)
-        same = sum(other.kind is library.kind for other in libraries[: len(names)])
-        names.append("" if library.own else f"@{library.kind.key}" + (f"-{same + 1}" if same else ""))
+        name = f"@{library.kind.key}"
+        same = sum(other.split("-")[0] == name for other in names)
+        names.append("" if library.own else f"{name}-{same + 1}" if same else name)
     return names
 
 
@@ -87,7 +88,8 @@ class Opponents:
         versions = {name: said for name, said in first.versions.items() if name != "mpi"}
         for suffix, side in zip(self._suffixes, self._sides, strict=True):
             versions[f"mpi{suffix}"] = side.ranks.greeting.versions["mpi"]
-        self.greeting = replace(first, versions=versions)
+        pids = tuple(pid for side in self._sides for pid in side.ranks.greeting.pids)
+        self.greeting = replace(first, versions=versions, pids=pids)
         return self
 
     def __exit__(self, *exception: Any) -> None:

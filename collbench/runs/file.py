@@ -8,6 +8,8 @@ History of the format number (readers refuse newer files, ignore fields they don
 
 import contextlib
 import json
+import os
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from collbench import clean, door
 from collbench.clean import text
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.measurement import Prediction, Result, Skipped
+from collbench.runs import rescue
 from collbench.runs.bounds import impossible
 from collbench.runs.format_1 import upgraded
 from collbench.runs.header import Header
@@ -26,7 +29,7 @@ from collbench.runs.records import to_line, to_result
 FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder
 _NAMED = 3  # rows that are left out of which each gets a warning
-INTERRUPTED = 130  # exit status after Ctrl-C, as shells count it
+INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,20 @@ class TornLine(UserWarning):
 
 
 class Writer:
-    """Appends to one new run file; the file is made at once, so that a bad place is found before measuring."""
+    """Appends to one new run file; the file is made at once, so that a bad place is found before measuring.
+
+    Every line is written whole or not at all.  All lines are kept in memory too: if the file can take no more, or is no
+    longer where it was, they go to another place, and StorageError names that.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         self._made = [path for path in (folder, *folder.parents) if not path.exists()]
+        self._lines: list[bytes] = []
+        self._lock = threading.Lock()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("x", encoding="utf-8")
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except FileExistsError:
             reason = "there is a run already" if self.path.exists() else "it is not a folder"
             raise UsageError(f"cannot write to {folder}: {reason}; choose another --out") from None
@@ -89,27 +98,55 @@ class Writer:
 
     def discard(self) -> None:
         """Remove the file, since nothing could be started, and the folders that were made for it."""
-        self._file.close()
-        self.path.unlink()
-        with contextlib.suppress(OSError):  # somebody else may have put something there
+        with contextlib.suppress(OSError):  # somebody else may have put something there, or taken it away
+            if self._gone() is None:
+                self.path.unlink()
             for folder in self._made:
                 folder.rmdir()
+        self.close()
 
     def _line(self, fields: dict[str, Any]) -> None:
+        line = json.dumps(fields, allow_nan=False).encode() + b"\n"
+        with self._lock:
+            self._lines.append(line)
+            if reason := self._gone() or self._failure(line):
+                place = rescue.keep(self._lines, self.path.parent)
+                more = f"all that was measured is in {place}" if place else "what was measured before is in it"
+                raise StorageError(f"cannot write to {self.path}: {reason}; {more}")
+
+    def _gone(self) -> str | None:
+        """Why a line written now could never be read by that name."""
         try:
-            self._file.write(json.dumps(fields, allow_nan=False) + "\n")
-            self._file.flush()
+            there, ours = self.path.stat(), os.fstat(self._file)
         except OSError as error:
-            raise StorageError(
-                f"cannot write to {self.path}: {error.strerror}; what was measured before is in it"
-            ) from None
+            return f"it was removed ({error.strerror})"
+        return None if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) else "something else is there now"
+
+    def _failure(self, line: bytes) -> str | None:
+        """Why the line could not be written; the file then ends where it did before."""
+        before = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before)
+            return error.strerror or type(error).__name__
+        return None
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file >= 0:
+            with contextlib.suppress(OSError):  # a full disk was reported when the line was written
+                os.close(self._file)
+            self._file = -1
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        with contextlib.suppress(OSError):  # a full disk was reported when the line was written
-            self._file.close()
+        self.close()
 
 
 def read(path: Path) -> Run:

@@ -9,11 +9,11 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.clean import text
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.flaws import flaw_fields, to_flaw
 from collbench.measurement import (
     Explanation,
     Failed,
     Measurement,
-    Mismatch,
     Prediction,
     Reported,
     Result,
@@ -124,7 +124,7 @@ def to_line(result: Result) -> dict[str, Any]:
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
-    fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
+    fields |= {"check": "wrong"} | flaw_fields(result.mismatch) if result.mismatch else {"check": "ok"}
     fields |= note_fields(result.note)
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
@@ -144,7 +144,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         *common,
         launches=_whole(fields, "launches"),
         seconds=_all_seconds(fields, "seconds"),
-        mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
+        mismatch=to_flaw(fields) if wrong else None,
         note=_to_note(fields),
         estimate=None if estimate is None else _seconds(fields, "estimate"),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),

@@ -102,7 +102,7 @@ def facts_of(run: Run) -> Facts:
         failed=sum(result.outcome is Outcome.FAILED for result in results),
         skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
         unread=len(run.left_out),
-        complete=run.complete and run.status != INTERRUPTED,
+        complete=run.complete and (run.status or 0) < INTERRUPTED,
     )
 
 

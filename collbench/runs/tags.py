@@ -1,7 +1,10 @@
 """Names that stand beside a run, one a line in a file of its folder, so that a copy of the folder keeps them."""
 
+import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from collbench import door
@@ -32,39 +35,56 @@ def add(name: str, folder: Path) -> tuple[str, ...]:
     if complaint := _complaint(name):
         raise UsageError(f"{name!r} cannot be a tag: {complaint}")
     _needs_run(folder)
-    if name not in tags(folder):
-        try:
-            with (folder / FILE).open("ab") as file:  # added, not rewritten: two at once do not lose each other's
-                file.write(f"{name}\n".encode())
-        except OSError as error:
-            raise UsageError(f"cannot write {folder / FILE}: {error.strerror}") from None
-    return tags(folder)
+    with _alone(folder):
+        has = tags(folder)
+        if name not in has:
+            _rewrite(folder, (*has, name))
+        return tags(folder)
 
 
 def remove(name: str, folder: Path) -> tuple[str, ...]:
     """Take a tag from the run in that folder; what is left. UsageError where it has no such tag."""
     _needs_run(folder)
-    has = tags(folder)
-    if name not in has:
-        raise UsageError(f"{folder} has no tag {name!r}; its tags: {', '.join(has) or 'none'}")
-    left = tuple(tag for tag in has if tag != name)
-    try:
+    with _alone(folder):
+        has = tags(folder)
+        if name not in has:
+            raise UsageError(f"{folder} has no tag {name!r}; its tags: {', '.join(has) or 'none'}")
+        left = tuple(tag for tag in has if tag != name)
         _rewrite(folder, left)
+        return left
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """With the folder locked, so that two who change its tags at once do not lose each other's; nothing stays of it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
     except OSError as error:
         raise UsageError(f"cannot write {folder / FILE}: {error.strerror}") from None
-    return left
 
 
 def _rewrite(folder: Path, names: tuple[str, ...]) -> None:
     """Through a temporary name, so that nobody reads half of it; without names the file goes."""
+    file = folder / FILE
     if not names:
-        (folder / FILE).unlink()
+        file.unlink()
         return
+    mode = file.stat().st_mode & 0o777 if file.exists() else (folder / NAME).stat().st_mode & 0o666
     handle, scratch = tempfile.mkstemp(dir=folder, prefix=f".{FILE}-")
-    with os.fdopen(handle, "wb") as file:
-        file.write("".join(f"{name}\n" for name in names).encode())
-    Path(scratch).chmod((folder / FILE).stat().st_mode & 0o777)
-    Path(scratch).replace(folder / FILE)
+    try:
+        with os.fdopen(handle, "wb") as half:
+            half.write("".join(f"{name}\n" for name in names).encode())
+        Path(scratch).chmod(mode)
+        Path(scratch).replace(file)
+    except BaseException:
+        Path(scratch).unlink()
+        raise
 
 
 def _needs_run(folder: Path) -> None:

@@ -191,3 +191,26 @@ def test_of_two_libraries_the_first_that_has_a_time_is_compared_with() -> None:
     assert library_of([mpi, nccl], ["nccl", "mpi"], mpi) is nccl
     assert library_of([nccl, mpi], ["mpi", "nccl"], nccl) is mpi
     assert library_of([mpi, wrong], ["nccl", "mpi"], mpi) is mpi
+
+
+def test_of_several_mpi_libraries_the_fastest_at_each_size_is_the_opponent() -> None:
+    """One that is first at 8 B may be last at 64 KiB: a rung that beats one of them has not beaten MPI."""
+    other = curve("mpi@openmpi", {8: 2e-6, 1024: 6e-6, 65536: 30e-6})
+    ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 60e-6})
+    (contest,) = contests([*MPI, *other, *ring], ["mpi"])
+    assert contest.library == "the fastest mpi"
+    assert contest.speedups == [(8, pytest.approx(2)), (1024, pytest.approx(2)), (65536, pytest.approx(0.5))]
+    assert in_words(contest).startswith("ring beats the fastest mpi up to")
+    rows = [*MPI, *other, *ring]
+    fastest = [library_of(rows, ["mpi"], row) for row in ring]
+    assert [row.implementation for row in fastest if row] == ["mpi@openmpi", "mpi", "mpi@openmpi"]
+
+
+def test_the_library_called_from_python_is_neither_an_opponent_nor_a_rival() -> None:
+    """It is as fast as the library it calls, but for the interpreter, and would win by chance."""
+    python = curve("mpi-python", {8: 3e-6, 1024: 5e-6, 65536: 39e-6})
+    ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
+    (contest,) = contests([*MPI, *python, *ring], ["mpi"])
+    assert (contest.library, contest.challenger) == ("mpi", "ring")
+    assert {row.implementation for row in rivals([*MPI, *python, *curve("mpi-python@intel", {8: 1e-9})])} == {"mpi"}
+    assert library_of(python, ["mpi"], ring[0]) is None

@@ -13,7 +13,8 @@ from collbench.cli._table import (
     paired_rows,
     row,
 )
-from collbench.measurement import Failed, Mismatch, Prediction, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Prediction, Skipped
 from collbench.note import Note
 from tests.conftest import case, measurement
 
@@ -148,3 +149,13 @@ def test_settings_that_are_skipped_alike_are_one_row_and_large_factors_are_short
     assert len(list(paired_rows((skipped, Failed(case(), "mpi", "cpu", "died")), labels, []))) == 2
     _, second = paired_rows((measurement(), measurement()), labels, [2.0, 101.0, 200.0])
     assert second.split()[-5:] == ["101x", "2.000", "..", "200", "ok"]
+
+
+def test_columns_stand_below_each_other_however_long_a_library_is_called() -> None:
+    long = replace(measurement("mpi-python@intel"), library="Intel MPI 2021.18.1")
+    width = len(long.label)
+    lines = [heading("mpi", width=width), row(long, None, width=width), row(measurement("two-shot"), None, width=width)]
+    assert {line.find(word) + len(word) for line, word in zip(lines, ("time", "1 us", "1 us"), strict=True)} == {
+        lines[0].find("time") + 4
+    }
+    assert "mpi-python: Intel MPI 2021.18.1 " in lines[1]

@@ -18,7 +18,8 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.figures import axes as scales
 from collbench.figures import curves, styles
-from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Measurement, Prediction, Skipped
 from collbench.note import Note, Sharing
 from collbench.runs.file import Run
 from collbench.runs.header import Header
@@ -490,3 +491,19 @@ assert len(curves.draw([run], Path({str(tmp_path)!r}))) == 2
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_legend_names_the_library_and_no_line_mixes_two(tmp_path: Path) -> None:
+    """Two runs with an mpi each, of two libraries: two lines, also where their sizes would make one."""
+    small, large = SIZES[:6], SIZES[6:]
+    rows = {
+        "MPICH 5.0.2": [measured("mpi", case(size), library="MPICH 5.0.2") for size in small],
+        "Open MPI 5.0.11": [measured("mpi", case(size), library="Open MPI 5.0.11") for size in large],
+    }
+    runs = [Run(tmp_path / name / "run.jsonl", Header(), tuple(results), True, 0) for name, results in rows.items()]
+    (_, figure), *_ = curves.figures(runs)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"mpi: MPICH 5.0.2", "mpi: Open MPI 5.0.11"} <= set(names)
+    lines = [line for axes in figure.axes for line in axes.get_lines() if str(line.get_label()).startswith("mpi")]
+    assert sorted(len(line.get_xdata()) for line in lines) == sorted((len(small), len(large)))  # type: ignore[arg-type]
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 2

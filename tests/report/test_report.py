@@ -20,7 +20,8 @@ from collbench import report
 from collbench.cli.report import command
 from collbench.errors import RunFileError, UsageError
 from collbench.figures.styles import LOOKS
-from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.note import Note
 from collbench.report import data, lesson
 from collbench.report.data import data_block
@@ -183,7 +184,7 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
         "FAILED: a rank died",
         "WRONG: rank 1, element 7",
         "WRONG: 3 elements",
-        "reported ok, x",
+        "reported median, ok, x",
         "predicted, ring/ll, NICs at 50%",
         "explained: launch",
         "not usable: it was checked, and not timed",

@@ -1,6 +1,8 @@
 """Run files: what is written reads back, and what is broken is named."""
 
+import errno
 import json
+import os
 import re
 import warnings
 from dataclasses import replace
@@ -9,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import Explanation, Failed, Mismatch, Prediction, Reported, Result, Skipped, Timed
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, Timed
 from collbench.note import Note, Sharing
+from collbench.runs import rescue
 from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
@@ -257,17 +261,71 @@ def test_a_place_that_cannot_be_written_is_found_at_once(tmp_path: Path) -> None
         Writer(tmp_path / "file" / "below")
 
 
-def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    """/dev/full refuses every write; what was stored before stays."""
-    folder = tmp_path / "run"
-    folder.mkdir()
+def storing(folder: Path) -> Writer:
+    """A run with a header and a row."""
     writer = Writer(folder)
-    writer._file.close()
-    writer._file = Path("/dev/full").open("w")  # noqa: SIM115 - closed below
-    with pytest.raises(StorageError, match="No space left on device; what was measured before is in it"):
+    writer.header(Header())
+    writer.append(RESULTS[0])
+    return writer
+
+
+def kept(error: StorageError) -> Path:
+    """Where the message says that everything is."""
+    place = Path(str(error).partition("all that was measured is in ")[2])
+    assert place.name == NAME
+    return place
+
+
+def test_a_full_disk_leaves_whole_lines_and_all_rows_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write takes half a line and then refuses; what was stored before stays as it was."""
+    writer, write = storing(tmp_path / "run"), os.write
+    before = writer.path.read_bytes()
+
+    def half(file: int, data: memoryview) -> int:
+        if len(data) < 30:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(StorageError, match=r"run\.jsonl: No space left on device; all that was measured is in") as full:
         writer.append(RESULTS[0])
-    with writer:
-        pass
+    writer.close()
+    assert writer.path.read_bytes() == before
+    assert read(kept(full.value)).results == (RESULTS[0], RESULTS[0])
+
+
+@pytest.mark.parametrize("taken", ["file", "folder", "renamed", "exchanged"])
+def test_a_run_file_that_is_taken_away_is_noticed_at_the_next_line(tmp_path: Path, taken: str) -> None:
+    """However it goes, all rows are kept in another place, which the error names."""
+    writer = storing(tmp_path / "run")
+    if taken == "renamed":
+        (tmp_path / "run").rename(tmp_path / "gone")
+    else:
+        writer.path.unlink()
+    if taken == "folder":
+        (tmp_path / "run").rmdir()
+    if taken == "exchanged":
+        writer.path.write_text("another's")
+    with pytest.raises(
+        StorageError, match="something else is there now" if taken == "exchanged" else "was removed"
+    ) as gone:
+        writer.append(RESULTS[0])
+    writer.close()
+    assert read(kept(gone.value)).results == (RESULTS[0], RESULTS[0])
+    assert taken != "exchanged" or writer.path.read_text() == "another's"
+
+
+def test_where_no_place_takes_the_rows_the_error_says_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written before."""
+    writer = storing(tmp_path / "run")
+    monkeypatch.setattr(rescue, "keep", lambda *ignored: None)
+    monkeypatch.setattr(Writer, "_failure", lambda *ignored: "No space left on device")
+    with pytest.raises(StorageError, match=r"No space left on device; what was measured before is in it$"):
+        writer.append(RESULTS[0])
+    writer.close()
+    assert read(tmp_path / "run").results == (RESULTS[0],)
 
 
 def test_a_sweep_crosses_the_wire_unchanged() -> None:

@@ -20,7 +20,8 @@ import pytest
 from collbench.cli._runs_table import lines
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
-from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.runs import tags
 from collbench.runs.baseline import pick
 from collbench.runs.file import INTERRUPTED, NAME, Run, Writer, read

@@ -21,6 +21,8 @@ from collbench.runs.file import Run
 
 MARGIN = 0.05
 CONFIDENCE = 0.95
+CENTRES = {"mean": fmean, "median": median, "min": min, "max": max}
+"""What a log's figure is compared with, of the other run's samples."""
 NOTABLE = 0.02  # scatter between runs from which on it is said
 
 
@@ -73,7 +75,7 @@ def compare(
         differences=tuple(differences(base.header.to_json(), new.header.to_json())),
         margin=margin,
         confidence=confidence,
-        remarks=(*remarks, *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
+        remarks=(*remarks, *_libraries(pairs), *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
     )
 
 
@@ -152,11 +154,18 @@ def _unknown(one: Observed, new: Observed) -> Row:
         fewer = min(len(one.times), len(new.times))
         words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
         return _without_interval(one, new, one.typical, new.typical, words)
-    centre = median if all(result.statistic.startswith("median") for result in reported) else fmean
-    kind = "medians" if centre is median else "means"
-    words = f"a log of {kind} has no samples, so nothing can be concluded"
-    words += "" if len(reported) == 2 else f"; compared with the {kind[:-1]} of the other run's samples"
+    kinds = list(dict.fromkeys(result.figure for result in reported))
+    words = f"a log of {' or '.join(map(_several, kinds))} has no samples, so nothing can be concluded"
+    if len(kinds) > 1:
+        words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
+    elif len(reported) == 1:
+        words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
+    centre = CENTRES.get(kinds[0], fmean)
     return _without_interval(one, new, centre(one.times), centre(new.times), words)
+
+
+def _several(kind: str) -> str:
+    return kind + ("s" if kind in ("mean", "median", "figure") else "")
 
 
 def _without_interval(one: Observed, new: Observed, before: float, after: float, remark: str) -> Row:
@@ -178,6 +187,22 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
         f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
         f"{median(typical):.2f}x): a machine that runs slower or faster as a whole looks like this too; "
         "an interleaved run (sweep --ab) would tell"
+    ]
+
+
+def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
+    """Implementations that call one library in one run and another in the other."""
+    called = {
+        (one.implementation, one.library, new.library): None
+        for one, new in pairs
+        if isinstance(one, Measurement) and isinstance(new, Measurement) and one.library != new.library
+    }
+    return [
+        f"{name} calls {base} in BASE and {new} in NEW: what differs is the library"
+        if base and new
+        else f"{'NEW' if base else 'BASE'} does not say which library {name} calls: before runs said so, it was called "
+        "from Python, as mpi-python is now"
+        for name, base, new in called
     ]
 
 

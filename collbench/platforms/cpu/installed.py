@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -60,11 +61,13 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
 
     Where MPI4PY_LIBMPI tells it of another, that one and its own launcher: a launcher of another kind ends in an abort.
     """
-    if named := environment.get(LIBMPI):
-        owner = next((kind.key for kind in KINDS.values() if named in kind.files), named)
-        return find(owner, environment)
+    named = environment.get(LIBMPI, "")
+    for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
+        with suppress(UsageError):  # of a library that nobody here knows, the launcher is whichever is there
+            return find(word, environment)
     beside = Path(sys.executable).with_name("mpiexec")
-    path = str(beside) if beside.exists() else shutil.which("mpiexec", path=environment.get("PATH"))
+    absolute = filter(os.path.isabs, environment.get("PATH", os.defpath).split(os.pathsep))
+    path = str(beside) if beside.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
     if not path:
         raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
     return Library(_kind_of_launcher(Path(path)) or KINDS["mpich"], Path(path), None)
@@ -170,13 +173,15 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
     """
     if environment.get(LIBMPI) or environment.get(ABI):
         return None  # the user knows better
-    usual, by_open_mpi = own(environment), _OPEN_MPI in environment
-    mine = usual.file or _file_of(usual.kind, usual.launcher)
+    by_open_mpi, usual = _OPEN_MPI in environment, None
+    with suppress(PlatformError):  # srun's ranks need no mpiexec
+        usual = own(environment)
+    mine = usual and (usual.file or _file_of(usual.kind, usual.launcher))
     for daemon in _ancestors():
         for kind in KINDS.values():
             if (kind.key == "openmpi") == by_open_mpi and (file := _file_of(kind, daemon)):
                 return None if mine and file.resolve() == mine.resolve() else file
-    if by_open_mpi and usual.kind.key != "openmpi":
+    if by_open_mpi and usual and usual.kind.key != "openmpi":
         raise PlatformError(
             f"Open MPI's launcher started this, and mpi4py loads {usual.kind.name}, which that cannot start; fix: "
             f"{usual.launcher} instead of it, or {LIBMPI}=/path/to/libmpi.so.40"

@@ -16,13 +16,23 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measurement import Mismatch
 from collbench.note import Note
-from collbench.platforms import checking, kernels, tracelog
+from collbench.platforms import kernels, tracelog
 from collbench.platforms.cpu import memory_traffic
 from collbench.platforms.cpu.hardware import cpus
+from collbench.platforms.cpu.judge import Judge
+from collbench.platforms.cpu.limits import limits
 from collbench.platforms.cpu.window import Window
-from collbench.platforms.layout import MAX_RANKS, PACK, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
+from collbench.platforms.layout import (
+    MAX_RANKS,
+    PACK,
+    WINDOW_HEAD,
+    WORLD,
+    Layout,
+    Region,
+    buffers,
+    view,
+)
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.roles import Moment, Platform, Prepared
 from collbench.topology.discover_cpu import discover
@@ -33,7 +43,7 @@ _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its lo
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
 
 
-class CpuPlatform:
+class CpuPlatform(Judge):
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
@@ -57,6 +67,7 @@ class CpuPlatform:
         crowded = len(self._bases) > len(self._cores)
         self.hardware = cpus(crowded)
         self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
+        self.limits = limits(team)
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         team.meet()  # every window is zeroed before anyone's kernel writes into it
 
@@ -124,7 +135,8 @@ class CpuPlatform:
 
     def _handed_over(self, piece: int) -> tuple[float, float]:
         """Seconds to hand over so many bytes, with ordinary stores and with those past the caches."""
-        kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
+        with self.team.agreeing():
+            kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
         world = self._ranks_alone(self.ranks)
         for rank in range(self.ranks):
             world["receive"][rank] = self.address(Region.RECEIVE, rank)
@@ -137,7 +149,7 @@ class CpuPlatform:
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Ways to read and write as much as the case must and no more; none where caches may hold its buffers."""
-        if not memory_traffic.beyond(case, self._cache):
+        if self._nodes > 1 or not memory_traffic.beyond(case, self._cache):
             return ()
         kernel = kernels.host_kernel(memory_traffic.KERNELS, "traffic")
         shares = memory_traffic.ways(case, *buffers(self, case, self.rank))
@@ -170,45 +182,16 @@ class CpuPlatform:
         start = time.perf_counter()
         launch(launches)
         mine[0] = time.perf_counter() - start
-        if self._gave_up():
+        if self.gave_up():
             mine[0] = np.inf
         self.comm.Allreduce(mine, slowest, MPI.MAX)
         if np.isinf(slowest[0]):
             raise CaseFailed("a rank waited in vain for another's flag")
         return float(slowest[0]) / launches
 
-    def _gave_up(self) -> bool:
+    def gave_up(self) -> bool:
+        """Whether a kernel of this rank waited in vain."""
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
-
-    def fill(self, case: Case, seed: int) -> None:
-        """Each rank writes its own buffers."""
-        send, _ = buffers(self, case, self.rank)
-        if not case.in_place:
-            home = self.address(Region.RECEIVE, self.rank)
-            view(home, case.receive_count * case.dtype.itemsize)[:] = checking.POISON
-        fill = self.kernel("check.cu", "fill", case.dtype, case.redop)
-        how = checking.packed(case.recipe(seed))
-        fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
-        self.synchronize()
-
-    def check(self, case: Case, seed: int) -> Mismatch | None:
-        """Each rank checks its own result; the lowest rank with a mismatch speaks."""
-        self.synchronize()
-        own = filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank)))
-        mismatches: list[Mismatch | None] = self.comm.allgather(next(own, None))
-        return next(filter(None, mismatches), None)
-
-    def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
-        size = case.dtype.itemsize
-        got = buffers(self, case, self.rank)[1] + piece[0] * size
-        verdict = checking.CLEAN.copy()
-        compare = self.kernel("check.cu", "compare", case.dtype, case.redop)
-        compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
-        if not verdict["wrong"]:
-            return None
-        where = int(verdict["wrong"]), int(verdict["first"])
-        element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
-        return checking.describe(case, seed, self.rank, piece, where, element)
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""

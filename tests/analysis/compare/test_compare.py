@@ -13,7 +13,8 @@ from collbench.analysis.compare.estimate import separate
 from collbench.analysis.compare.headers import differences
 from collbench.analysis.compare.unmatched import unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
-from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.runs.file import Run
 from collbench.runs.header import Header, Interleaved
 from collbench.runs.records import to_line, to_result
@@ -443,3 +444,25 @@ def test_halves_whose_rounds_do_not_match_are_compared_as_separate_runs() -> Non
         found = compare(of(one, **header), of(replace(one, seconds=(2e-6, 2.1e-6) * 4, rounds=rounds), **header))
         assert not any("interleaved" in remark for remark in found.remarks)
         assert found.rows[0].ratio == pytest.approx(2.05 / 1.05)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "remark"),
+    [
+        ("MPICH 5.0.2", "Open MPI 5.0.11", "mpi calls MPICH 5.0.2 in BASE and Open MPI 5.0.11 in NEW"),
+        (
+            "",
+            "MPICH 5.0.2",
+            "BASE does not say which library mpi calls: before runs said so",
+        ),
+        ("MPICH 5.0.2", "", "NEW does not say which library mpi calls"),
+        ("MPICH 5.0.2", "MPICH 5.0.2", ""),
+    ],
+)
+def test_rows_of_one_name_but_of_two_libraries_are_said_to_be(base: str, new: str, remark: str) -> None:
+    """Somebody who compares two machines may not know that they have different ones."""
+    one, other = ([replace(measurement(nbytes=nbytes), library=name) for nbytes in (8, 64)] for name in (base, new))
+    said = [line for line in compare(of(*one), of(*other)).remarks if "librar" in line]
+    assert (said == []) is (not remark)
+    assert all(line.startswith(remark) for line in said)
+    assert len(said) <= 1

@@ -1,5 +1,6 @@
 """MPI libraries on made-up machines: folders with launchers that say whose they are, and files with their marks."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -129,10 +130,13 @@ def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
     told = find(str(system))
     assert own(environment | {LIBMPI: str(told.file)}) == told
     assert own(environment | {LIBMPI: "libmpi.so.40"}).kind.key == "openmpi"
+    assert own(environment | {LIBMPI: "/nobody/knows/libmpi.so"}) == usual
     assert find(str(alone / "python")).own
     assert not told.own
     (alone / "python" / "bin" / "mpiexec").unlink()
     assert own(environment).launcher == system / "bin" / "mpiexec"
+    with pytest.raises(PlatformError, match="no mpiexec"):
+        own({"PATH": f":.:{os.path.relpath(system / 'bin')}"})
     assert own(environment).command(2)[1:-2] == list(KINDS["openmpi"].options)
 
 
@@ -161,6 +165,8 @@ def test_a_launcher_whose_library_is_not_there_is_refused_with_the_fix(
         of_launcher({"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"})
     assert "\n" not in str(no.value)
     assert of_launcher({"PATH": "", "PMI_SIZE": "2"}) is None
+    (alone / "python" / "bin" / "mpiexec").unlink()
+    assert of_launcher({"PATH": "", "SLURM_PROCID": "0"}) is None
 
 
 @pytest.mark.parametrize(
