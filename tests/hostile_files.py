@@ -337,10 +337,13 @@ _TAKING = (
 
 def _arguments() -> Iterator[tuple[str, ...]]:
     for number in _SIZES:
-        yield from (("predict", "dgx-h100", option, number) for option in ("-b", "-e", "-f", "-i"))
-        yield from (("predict", "dgx-h100", option, number) for option in ("--nodes", "--ranks", "--ranks-per-node"))
+        yield from (("predict", "dgx-h100", "--no-plot", option, number) for option in ("-b", "-e", "-f", "-i"))
+        yield from (
+            ("predict", "dgx-h100", "--no-plot", option, number)
+            for option in ("--nodes", "--ranks", "--ranks-per-node")
+        )
         yield from (("topo", "dgx-h100", option, number) for option in ("--nodes", "--ranks"))
-        yield from ((*_MEASURED, option, number) for option in ("-b", "-e", "--ranks", "-n", "-w", "--root", "-c"))
+        yield from ((*_MEASURED, option, number) for option in ("-b", "-e", "--ranks", "-n", "-w", "--root"))
         yield from ((*_MEASURED, option, number) for option in ("--budget", "--timeout") if "." not in number)
         yield ("topo", "--ranks", number)
     for factor in ("1.0000001", "nan", "inf"):

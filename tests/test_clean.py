@@ -29,6 +29,7 @@ def test_an_honest_name_stays_as_it_is(word: str) -> None:
 def test_what_was_there_can_be_seen() -> None:
     """A sign for each control; breaks are blanks; a cut is marked."""
     assert clean.text("a\x1b[31mb\u202ec\ud800\u200b") == "a\ufffd[31mb\ufffdc\ufffd\ufffd"
+    assert clean.text("a\u3164b\ufe0fc") == "a\ufffdb\ufffdc"
     assert clean.text("a \t\r\n b\u2028c") == "a b c"
     assert clean.text("x" * 500, 10) == "xxxxxxxxx…"
 

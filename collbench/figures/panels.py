@@ -3,13 +3,14 @@
 A prediction of as many GPUs is laid over what was measured on them, since that is what it is for.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
 from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
 from collbench.errors import UsageError
+from collbench.figures.styles import TOLD_APART
 from collbench.implementations import is_library, libraries
 from collbench.labels import labelled
 from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
@@ -210,6 +211,18 @@ def _drawable(result: Result) -> TypeGuard[Drawn]:
     if isinstance(result, Prediction):
         return result.case.nbytes > 0
     return isinstance(result, Measurement | Reported) and result.case.nbytes > 0 and min(result.times, default=0) > 0
+
+
+def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
+    """As much as one figure can hold, and a word on the rest."""
+    lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
+    names = list(dict.fromkeys(line.implementation for line in lines))
+    if len(names) > TOLD_APART:
+        say(f"{len(names) - TOLD_APART} implementations are not drawn: {TOLD_APART} are the most; choose with --impl")
+        rows = {combination: only(row, names[:TOLD_APART]) for combination, row in rows.items()}
+    if (most := max(map(len, rows.values()), default=0)) > TOLD_APART:
+        say(f"{most - TOLD_APART} panels are not drawn: {TOLD_APART} are the most; give fewer runs")
+    return {combination: row[:TOLD_APART] for combination, row in rows.items() if row}
 
 
 def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:
