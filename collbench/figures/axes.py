@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from collbench.figures.overlay import Layer
-from collbench.figures.panels import Drawn, Line, line_of
+from collbench.figures.panels import Drawn, Line, Panel, line_of
 from collbench.figures.styles import Look, Style
 from collbench.figures.views import Quantity
+from collbench.measurement import Measurement
 from collbench.units import format_size
 
 if TYPE_CHECKING:
@@ -143,3 +144,18 @@ def wrapped(heading: str, width: int) -> str:
     if len(heading) <= width:
         return heading
     return "\n".join(textwrap.fill(line, width) for line in heading.replace(" (", "\n(").split("\n"))
+
+
+def measured_bound(axes: "Axes", panel: Panel, quantity: Quantity) -> None:
+    """What memory allows, where the rows say it; a dotted line, and across each size that has it."""
+    floors = {
+        result.case.nbytes: quantity.value(panel, result, result.floor)
+        for result in panel.results
+        if quantity.bounded and isinstance(result, Measurement) and result.floor
+    }
+    if not floors:
+        return
+    sizes = sorted(floors)
+    values = [floors[size] for size in sizes]
+    axes.plot(sizes, values, color="#606060", linestyle=":", marker="_", markersize=12, zorder=1, gid="bound")
+    axes.annotate("bound", (sizes[-1], values[-1]), (0, 3), textcoords="offset points", ha="right", color="#606060")

@@ -15,12 +15,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from collbench.figures.axes import legend_entries, line_name, place_legend, results_of, size_axis, value_axis, wrapped
+from collbench.figures.axes import (
+    legend_entries,
+    line_name,
+    measured_bound,
+    place_legend,
+    results_of,
+    size_axis,
+    value_axis,
+    wrapped,
+)
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels, told_apart
 from collbench.figures.styles import SCREEN, Look, Style, letters_of, looks, save, style
 from collbench.figures.views import DEFAULT, Quantity, chosen
-from collbench.measurement import Measurement
 from collbench.runs.file import Run
 
 if TYPE_CHECKING:
@@ -150,24 +158,9 @@ def _figure(
 def _panel(axes: "Axes", cell: Cell, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
     for layer in cell:
         _lines(axes, layer, quantity, known, of_style)
-        _measured_bound(axes, layer.panel, quantity, of_style)
+        measured_bound(axes, layer.panel, quantity)
     if quantity.level is not None:
         axes.axhline(quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
-
-
-def _measured_bound(axes: "Axes", panel: Panel, quantity: Quantity, of_style: Style) -> None:
-    """What memory allows, where the rows say it; a dotted line, and across each size that has it."""
-    floors = {
-        result.case.nbytes: quantity.value(panel, result, result.floor)
-        for result in panel.results
-        if quantity.bounded and isinstance(result, Measurement) and result.floor
-    }
-    if not floors:
-        return
-    sizes = sorted(floors)
-    values = [floors[size] for size in sizes]
-    axes.plot(sizes, values, color="#606060", linestyle=":", marker="_", markersize=12, zorder=1, gid="bound")
-    axes.annotate("bound", (sizes[-1], values[-1]), (0, 3), textcoords="offset points", ha="right", color="#606060")
 
 
 def _finish(axes: "Axes", cells: list[Cell], number: int, columns: int, quantity: Quantity, of_style: Style) -> None:

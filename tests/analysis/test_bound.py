@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from collbench.analysis.bound import in_words, measured_bound, share
-from collbench.measurement import Measurement, Mismatch, Prediction
+from collbench.flaws import Mismatch
+from collbench.measurement import Measurement, Prediction
 from collbench.runs.records import to_line, to_result
 from tests.conftest import case, measurement
 
