@@ -14,6 +14,17 @@ from collbench.note import NO_NOTE, Note
 from collbench.outcome import Outcome
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 
+FIGURES = {
+    **{name: name for name in ("mean", "median", "min", "max")},
+    "average": "mean",
+    "avg": "mean",
+    "fastest": "min",
+    "minimum": "min",
+    "slowest": "max",
+    "maximum": "max",
+}
+"""Words with which a statistic begins, and what kind of number it is then."""
+
 
 @dataclass(frozen=True)
 class CaseResult:
@@ -94,8 +105,13 @@ class Observed(Timed):
 
     @property
     def typical(self) -> float:
-        """The median."""
+        """The median of all times that are known, which may be one mean."""
         return self.percentile(50)
+
+    @property
+    def figure(self) -> str:
+        """Of what kind `typical` is: a value of FIGURES, or "figure" where nobody says."""
+        return "median"
 
     @property
     def band(self) -> tuple[float, float]:
@@ -189,6 +205,17 @@ class Reported(Observed):
     def wrong(self) -> str:
         """How many elements."""
         return f"{self.wrong_elements} elements" if self.wrong_elements else ""
+
+    @property
+    def figure(self) -> str:
+        """As the statistic begins; the median where there are samples."""
+        said = self.statistic.split(maxsplit=1)[:1]
+        return "median" if self.samples else FIGURES.get(said[0].strip(",:").lower(), "figure") if said else "figure"
+
+    @property
+    def standing(self) -> str:
+        """What the number is worth, in words: it is another tool's, of some kind, and was looked at or not."""
+        return f"reported {self.figure}, {'not checked' if self.wrong_elements is None else 'ok'}"
 
     @property
     def right(self) -> bool:

@@ -1,7 +1,7 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, TypeGuard
@@ -167,6 +167,13 @@ def wrong_elements(result: Observed) -> int | None:
     if isinstance(result, Measurement):
         return result.mismatch.wrong if result.mismatch else 0
     return result.wrong_elements if isinstance(result, Reported) else None
+
+
+def other_figures(results: Iterable[Observed]) -> list[str]:
+    """The comment that says which times are no means, though these tables have only those; an import heeds it."""
+    kinds = dict.fromkeys(result.figure for result in results if isinstance(result, Reported) and not result.samples)
+    others = [kind for kind in kinds if kind != "mean"]
+    return [f"# collbench {__version__}: times are of the kind {' or '.join(others)}"] if others else []
 
 
 def signature(result: Observed) -> str:

@@ -144,7 +144,7 @@ def _check(result: Measurement | Reported | Prediction) -> str:
             f", {how}" if (how := "/".join(filter(None, (result.algorithm, result.protocol)))) else ""
         )
     else:
-        said = "reported, not checked" if result.wrong_elements is None else "reported ok"
+        said = result.standing
     return ", ".join(filter(None, (said, in_words(result), str(result.note))))
 
 

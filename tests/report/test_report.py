@@ -184,7 +184,7 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
         "FAILED: a rank died",
         "WRONG: rank 1, element 7",
         "WRONG: 3 elements",
-        "reported ok, x",
+        "reported median, ok, x",
         "predicted, ring/ll, NICs at 50%",
         "explained: launch",
         "not usable: it was checked, and not timed",
