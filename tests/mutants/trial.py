@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -74,7 +75,7 @@ class Outcome:
 @contextmanager
 def copied(folder: Path, mutant: Mutant | None = None) -> Iterator[Path]:
     """The package in a folder of its own, with a fault or without; removed at the end."""
-    place = folder / (mutant.name.replace(" ", "-").replace("/", "-") if mutant else "as-it-is")
+    place = folder / (re.sub(r"\W+", "-", mutant.name) if mutant else "as-it-is")  # a colon would part a path in two
     for name in ("collbench", "kernels"):
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     if mutant:

@@ -1,32 +1,32 @@
 """The bytes beside buffers that nobody may write."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from collbench.flaws import Overrun
 from collbench.implementations import needs
-from collbench.platforms.layout import GUARD, UNTOUCHED, Guard, Layout, Region
+from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, Layout, Region
 from tests.conftest import case
 from tests.test_cases import sweep
 
 
-def spans(layout: Layout, in_place: bool) -> list[tuple[int, int]]:
-    """First byte and the one behind the last of every guard, in the memory of a rank."""
+@pytest.mark.parametrize("in_place", [False, True])
+def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool) -> None:
+    """Two of them may share bytes, where a buffer ends close to the next region."""
+    layout = Layout.of(replace(sweep(1000, 4000), in_place=in_place), needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
     one = case(nbytes=1000, in_place=in_place)
     starts = [layout.starts[guard.region] + guard.start for guard in layout.guards(one)]
-    return sorted((start, start + GUARD) for start in starts)
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-def test_guards_lie_beside_each_other_and_within_the_memory(in_place: bool) -> None:
-    wanted = replace(sweep(1000, 4000), in_place=in_place)
-    layout = Layout.of(wanted, needs(("ring-flags", "ring-ll", "one-shot-ll"), 2, "cpu"))
-    found = spans(layout, in_place)
-    assert found[0][0] >= 0
-    assert found[-1][1] <= layout.nbytes
-    assert all(behind[0] >= before[1] for before, behind in pairwise(found))
+    assert min(starts) >= 0
+    assert max(starts) + GUARD <= layout.nbytes
+    window = layout.starts[Region.WINDOW]
+    used = [(window, window + WINDOW_HEAD), (layout.starts[Region.RECEIVE], layout.starts[Region.RECEIVE] + 1000)]
+    used += [
+        (window + WINDOW_HEAD + first, window + WINDOW_HEAD + layout.ends[name]) for name, first in layout.fifos.items()
+    ]
+    used += [] if in_place else [(layout.starts[Region.SEND], layout.starts[Region.SEND] + 1000)]
+    for start in starts:
+        assert all(start + GUARD <= first or start >= end for first, end in used)
 
 
 def test_a_buffer_is_guarded_where_it_ends_not_where_its_region_does() -> None:
