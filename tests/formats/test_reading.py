@@ -262,7 +262,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(LARGEST + 1)
-    for path, words in ((tmp_path / "no", "No such file"), (tmp_path, "directory"), (large, "larger than 256 MiB")):
+    for path, words in ((tmp_path / "no", "No such file"), (tmp_path, "folder"), (large, "262144 KiB are the most")):
         with pytest.raises(CollbenchError, match=words):
             load(path)
 
