@@ -65,7 +65,6 @@ KINDS = {
             install=_VENV.format("impi-rt"),
             roots=("I_MPI_ROOT",),
             places=("/opt/intel/oneapi/mpi/latest",),
-            environment={"I_MPI_FABRICS": "shm"},
         ),
         Kind(
             key="openmpi",
