@@ -10,7 +10,7 @@ EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/platforms/gpu/cuda_extra.
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
 
-.PHONY: sweep test lint types unit fuzz bench results model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: sweep test lint types unit faults fuzz mutants bench results model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -29,9 +29,17 @@ types: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(RUN)/pytest -n 3 --dist worksteal $(ARGS)
 
+# Hundreds of faults, each on a command of its own: signals, kills, full disks, closed streams.  Takes five minutes.
+faults: $(VENV)/.dev compiler
+	$(RUN)/python -m tests.faults $(ARGS)
+
 # Ten thousand broken logs: every importer answers with rows or one line of reason.  Takes minutes.
 fuzz: $(VENV)/.dev
 	$(RUN)/python -m tests.formats.fuzz
+
+# Some hundred faults of kernels and implementations, each tried by the real command on a copy.  Takes minutes.
+mutants: $(VENV)/.dev compiler
+	$(RUN)/python -m tests.mutants $(ARGS)
 
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tests/bench.py

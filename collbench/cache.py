@@ -4,6 +4,7 @@ What is kept is loaded and run, so its folders are ours alone: of mode 0700 what
 A folder is opened once, looked at, and used by that handle, so that none can be put in its place afterwards.
 """
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -73,9 +74,26 @@ def kept(folder: Path, stem: str, suffix: str) -> Path | None:
 
 
 def keep(product: Path, folder: Path, stem: str, suffix: str) -> Path:
-    """Move a finished file into our folder under a name that holds a hash of its content and of the stem."""
-    product.chmod(0o600)
-    return product.replace(folder / _name(stem, product.read_bytes(), suffix))
+    """Copy a finished file into our folder under a name that holds a hash of its content and of the stem.
+
+    It has no name before it is whole, so that whoever is killed meanwhile leaves nothing; file systems that know no
+    files without a name get it under another one first.
+    """
+    content = product.read_bytes()
+    place = folder / _name(stem, content, suffix)
+    try:
+        handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError:
+        half = folder / f"{stem}.new"
+        half.write_bytes(content)
+        half.chmod(0o600)
+        return half.replace(place)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        with contextlib.suppress(FileExistsError):
+            os.link(f"/proc/self/fd/{handle}", place, src_dir_fd=handle, follow_symlinks=True)
+    return place
 
 
 def lock_file(path: Path) -> int:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
+from collbench.errors import UsageError
+
+MOST_SIZES = 10_000  # of a sweep
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,14 @@ def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:
     while size <= last:
         sizes.append(int(size))
         size = max(size * factor, int(size) + 1)
+        if len(sizes) > MOST_SIZES:
+            raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -f, such as 2")
     return tuple(sizes)
 
 
 def linear(first: int, last: int, step: int) -> tuple[int, ...]:
     """Sizes from `first` to `last` in steps of `step` bytes (nccl-tests' -i)."""
-    return tuple(range(first, last + 1, step))
+    sizes = range(first, last + 1, step)
+    if len(sizes) > MOST_SIZES:
+        raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -i, or -f 2")
+    return tuple(sizes)

@@ -5,6 +5,7 @@ CollbenchError             what a user can act on; the command line prints it as
 ├── RunFileError           a run file that is not one, named with its line (exit status 2)
 ├── PlatformError          the hardware or its software cannot do what was asked, before anything was measured
 ├── StorageError           the run file can no longer be written (exit status 1)
+├── Unforeseen             an error that nobody raised on purpose, as other processes are told of it (exit status 1)
 ├── CaseFailed             one case hung or crashed; the run goes on
 └── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason
 """
@@ -13,12 +14,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from collbench import clean
+
 
 class CollbenchError(Exception):
-    """What a user can act on: the message says what is wrong, the choices and the fix, in one line."""
+    """What a user can act on: the message says what is wrong, the choices and the fix, in one line.
+
+    Words of a file or of the command line may be in it, so it is cleaned here, once.
+    """
 
     exit_status = 2
     agreed = False  # whether every process of the run raises it, so that the first may speak for all
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(clean.message(str(message)))
 
 
 class UsageError(CollbenchError):
@@ -39,6 +48,12 @@ class StorageError(CollbenchError):
     exit_status = 1
 
 
+class Unforeseen(CollbenchError):
+    """What nobody raised on purpose, in one line for all processes of a run."""
+
+    exit_status = 1
+
+
 class CaseFailed(CollbenchError):
     """One case hung or crashed; its row says `failed` and the run goes on."""
 
@@ -50,6 +65,12 @@ class Unsupported(CollbenchError):
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """The error for a name that is in no registry, listing the ones that are."""
     return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(choices)}")
+
+
+def unlinked(path: Path, option: str) -> None:
+    """UsageError if a name of ours is a link: in a folder from elsewhere it may lead to any file of the user."""
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link, and is not written through; remove it, or choose another {option}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ _SIZE_AND_RANK = (
     ("WORLD_SIZE", "RANK"),
 )
 _TOLD = re.compile(
-    r"(PMI2?|PMIX|OMPI|PRTE|PALS|HYDI|SLURMD?|LSB|LOADL)_(?!MCA_)|(OMPI_MCA_(orte|ess)|MV2_COMM_WORLD|MPI_LOCAL)"
+    r"(PMI2?|PMIX|OMPI|PRTE|PALS|HYDI|HYDRA|MPIEXEC|SLURMD?|LSB|LOADL)_(?!MCA_)|(OMPI_MCA_(orte|ess)|MV2_COMM_WORLD|MPI_LOCAL)"
     r"|(PBS_NODEFILE|COBALT_NODEFILE|PE_HOSTFILE)$"
 )
 """Names of variables of launchers and batch systems; MCA are settings of Open MPI that a user may have made."""

@@ -8,26 +8,22 @@ from typing import Any, ClassVar
 
 from collbench import stats
 from collbench.cases import Case
+from collbench.flaws import Flaw
 from collbench.labels import labelled
 from collbench.note import NO_NOTE, Note
 from collbench.outcome import Outcome
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 
-
-@dataclass(frozen=True)
-class Mismatch:
-    """The first wrong element of a result (lowest rank, lowest index), and how many there are on that rank."""
-
-    rank: int
-    index: int  # element of the receive buffer
-    chunk: int  # which of the chunks, one a rank, it lies in: a ring's chunk = rank + step
-    got: str
-    expected: str
-    wrong: int
-
-    def __str__(self) -> str:
-        where = f"rank {self.rank}, element {self.index} (chunk {self.chunk})"
-        return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
+FIGURES = {
+    **{name: name for name in ("mean", "median", "min", "max")},
+    "average": "mean",
+    "avg": "mean",
+    "fastest": "min",
+    "minimum": "min",
+    "slowest": "max",
+    "maximum": "max",
+}
+"""Words with which a statistic begins, and what kind of number it is then."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +105,13 @@ class Observed(Timed):
 
     @property
     def typical(self) -> float:
-        """The median."""
+        """The median of all times that are known, which may be one mean."""
         return self.percentile(50)
+
+    @property
+    def figure(self) -> str:
+        """Of what kind `typical` is: a value of FIGURES, or "figure" where nobody says."""
+        return "median"
 
     @property
     def band(self) -> tuple[float, float]:
@@ -125,7 +126,7 @@ class Measurement(Observed):
 
     launches: int  # operations that each sample is the mean of
     seconds: tuple[float, ...]
-    mismatch: Mismatch | None = None
+    mismatch: Flaw | None = None  # what is wrong with it
     estimate: float | None = None  # seconds that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
@@ -133,7 +134,7 @@ class Measurement(Observed):
 
     @property
     def wrong(self) -> str:
-        """The first wrong element."""
+        """What the check or the clock says against it."""
         return str(self.mismatch or "")
 
     @property
@@ -204,6 +205,17 @@ class Reported(Observed):
     def wrong(self) -> str:
         """How many elements."""
         return f"{self.wrong_elements} elements" if self.wrong_elements else ""
+
+    @property
+    def figure(self) -> str:
+        """As the statistic begins; the median where there are samples."""
+        said = self.statistic.split(maxsplit=1)[:1]
+        return "median" if self.samples else FIGURES.get(said[0].strip(",:").lower(), "figure") if said else "figure"
+
+    @property
+    def standing(self) -> str:
+        """What the number is worth, in words: it is another tool's, of some kind, and was looked at or not."""
+        return f"reported {self.figure}, {'not checked' if self.wrong_elements is None else 'ok'}"
 
     @property
     def right(self) -> bool:

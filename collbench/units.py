@@ -5,7 +5,8 @@ import re
 from collbench.errors import UsageError
 
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
+LARGEST = 2**60  # bytes that a size may have
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
@@ -13,7 +14,10 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if not match:
         raise UsageError(f"{text!r} is not a size; write bytes or a binary suffix, such as 8, 64K, 128M or 1.5G")
-    return int(float(match[1]) * _BINARY[match[2].upper()])
+    size = float(match[1]) * _BINARY[match[2].upper()]
+    if size > LARGEST:
+        raise UsageError(f"{text!r} is more than any memory holds; write at most {LARGEST >> 40}T")
+    return int(size)
 
 
 def format_size(nbytes: float) -> str:

@@ -17,6 +17,7 @@ from collbench.cases import Case
 from collbench.cli import main
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.interrupts import ENDING
 from collbench.measurement import Measurement
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +90,7 @@ def here(tmp_path: Path, environment: dict[str, str]) -> Command:
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         status, output, errors = 0, io.StringIO(), io.StringIO()
-        handler = signal.getsignal(signal.SIGTERM)  # a sweep sets its own
+        handlers = {number: signal.getsignal(number) for number in ENDING}  # the command sets its own
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", ["collbench", *arguments])
@@ -99,7 +100,8 @@ def here(tmp_path: Path, environment: dict[str, str]) -> Command:
                     main()
                 except SystemExit as end:
                     status = int(end.code or 0)
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
 
     return run

@@ -9,7 +9,10 @@ from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
     "isolation",
+    "clean",
     "errors",
+    "door",
+    "interrupts",
     "units",
     "cache",
     "stats",
@@ -21,6 +24,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "labels",
     "cases",
     "outcome",
+    "flaws",
     "tracks",
     "measurement",
     "topology",

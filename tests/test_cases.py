@@ -1,5 +1,7 @@
 """From sizes to cases, and what a case says must arrive."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,31 @@ def test_a_case_is_a_value() -> None:
     """Equal cases are one key, so results of the same case are found again."""
     assert len({case(), case(), case(nbytes=8)}) == 2
     assert isinstance(case(), Case)
+
+
+S = 2**20
+
+
+@pytest.mark.parametrize(
+    ("collective", "ranks", "out_of_place", "in_place"),
+    [
+        ("allreduce", 4, (4, 4), (4, 4)),
+        ("allreduce", 1, (1, 1), (0, 0)),
+        ("broadcast", 4, (1, 4), (1, 3)),
+        ("allgather", 4, (1, 4), (1, 3)),
+        ("reducescatter", 4, (4, 1), (4, 1)),
+        ("reduce", 4, (4, 1), (4, 1)),
+        ("alltoall", 4, (4, 4), (3, 3)),
+        ("gather", 4, (1, 1), (0.75, 0.75)),
+        ("scatter", 4, (1, 1), (0.75, 0.75)),
+        ("sendrecv", 4, (4, 4), None),
+    ],
+)
+def test_the_fewest_bytes_that_all_ranks_must_read_and_write(
+    collective: str, ranks: int, out_of_place: tuple[float, float], in_place: tuple[float, float] | None
+) -> None:
+    """By hand, in arrays: every input that somebody needs, and every result, once; nothing that is there already."""
+    one = case(collective, S, ranks=ranks)
+    assert one.traffic == tuple(arrays * S for arrays in out_of_place)
+    if in_place:
+        assert replace(one, in_place=True).traffic == tuple(arrays * S for arrays in in_place)

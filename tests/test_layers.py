@@ -14,7 +14,14 @@ HEAVY = {  # library: modules, or packages, that may import it
     "cupy": ("platforms.gpu.cuda",),
     "jinja2": ("report",),
     "matplotlib": ("figures", "report.machines"),
-    "mpi4py": ("launcher", "platforms.cpu", "platforms.processes", "implementations.mpi", "implementations.mpi_python"),
+    "mpi4py": (
+        "launcher",
+        "platforms.cpu",
+        "platforms.processes",
+        "implementations.mpi",
+        "implementations.mpi_python",
+        "measure.watchdog",
+    ),
     "plotly": ("report",),
     "scipy": ("stats", "model", "analysis"),
 }
@@ -23,6 +30,7 @@ SPEAKING = {
     "platforms.gpu.cuda_extra": "a script that the Makefile runs",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
     "measure.launched": "what MPI_Abort would leave unsaid",
+    "measure.watchdog": "why it ends all processes of a launcher",
 }
 LINES_OF_A_MODULE, LINES_OF_A_FUNCTION = 260, 30
 

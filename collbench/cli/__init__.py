@@ -1,87 +1,129 @@
-"""The command line: one file a command, found by its presence and imported when it is called.
+"""The command line: how a command begins and, whatever happens, ends: with an exit status and at most one line.
 
-A command's file defines `command`; the first line of its docstring is its line in `collbench --help`, read without
-importing it, so that the help needs none of what the commands need.
+Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports nothing that is not there already.
 """
 
-import ast
-import importlib
-import os
-import pkgutil
 import sys
-from pathlib import Path
 
-import click
-
-from collbench import __version__
-from collbench.errors import CollbenchError
-from collbench.isolation import isolate
-from collbench.launcher import launched
+TOGETHER = ("sweep", "verify", "explain")
+"""The commands that the processes of an outside launcher carry out together; all others each process does alone."""
 
 
-class Commands(click.Group):
-    """The commands that this folder holds; names with an underscore in front are no commands."""
+def __getattr__(name: str) -> object:
+    """The group of commands, imported once it is asked for."""
+    if name != "group":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from collbench.cli._commands import group
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        """Names of all commands."""
-        return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import one command."""
-        if name not in self.list_commands(context):
-            return None
-        command: click.Command = importlib.import_module(f"{__name__}.{name}").command
-        return command
-
-    def resolve_command(
-        self, context: click.Context, arguments: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the choices where a command does not exist."""
-        if arguments[0] not in self.list_commands(context) and not arguments[0].startswith("-"):
-            choices = ", ".join(self.list_commands(context))
-            raise click.UsageError(f"unknown command {arguments[0]!r}; choose from: {choices}")
-        return super().resolve_command(context, arguments)
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help."""
-        rows = []
-        for name in self.list_commands(context):
-            text = (Path(__path__[0]) / f"{name}.py").read_text(encoding="utf-8")
-            rows.append((name, (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="collbench")
-def group() -> None:
-    """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
-
-    Start with `collbench sweep --op allreduce`; it needs no GPU.
-    """
+    return group
 
 
 def main() -> None:
-    """Run a command; every expected error becomes one line on stderr and an exit status."""
+    """Run a command; every error becomes one line on stderr and an exit status."""
+    from collbench.isolation import isolate
+
     isolate()
-    try:
-        status = group.main(prog_name="collbench", standalone_mode=False)
-    except click.ClickException as error:
-        _fail(error.format_message(), error.exit_code)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted", 130)
-    except CollbenchError as error:
-        if error.agreed and (launched() or (0, 1))[0]:
-            sys.exit(error.exit_status)  # rank 0 says it
-        _fail(str(error), error.exit_status)
-    except BrokenPipeError:  # `collbench ... | head`: nobody reads on, which is no error of ours
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    sys.exit(status or 0)
+    _end_quietly()
+    from collbench import interrupts
 
-
-def _fail(message: str, status: int) -> None:
-    click.echo(f"collbench: error: {' '.join(message.split())}", err=True)
+    with interrupts.raised():
+        try:
+            status = _carry_out()
+            sys.stdout.flush()
+        except BaseException as error:  # a signal too
+            message, status = _ending(error)
+            if message:
+                _say(message)
+            _leave()
     sys.exit(status)
+
+
+def _end_quietly() -> None:
+    """Ctrl-C ends the process without a word for now: there is nothing to tidy up yet."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _carry_out() -> int:
+    import warnings
+
+    from collbench.cli import _streams
+
+    _streams.prepare()
+    warnings.showwarning = _warn
+    joined = None
+    if sys.argv[1:2] in ([name] for name in TOGETHER):
+        from collbench.launcher import launched
+
+        if joined := launched():
+            from collbench.measure.watchdog import WATCHDOG
+
+            WATCHDOG.start(joined[0])
+    from collbench.cli import _together
+    from collbench.cli._commands import group
+
+    with _together.company(joined):
+        return group.main(prog_name="collbench", standalone_mode=False) or 0
+
+
+def _ending(error: BaseException) -> tuple[str, int]:
+    """What to say of an error, nothing if all was said, and the exit status."""
+    from collbench import interrupts
+    from collbench.cli import _streams
+
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", interrupts.status(error)
+    if isinstance(error, SystemExit):
+        return "", error.code if isinstance(error.code, int) else 1
+    if isinstance(error, _streams.Unwritable):
+        return ("", 141) if error.quietly else (str(error), 1)
+    if isinstance(error, BrokenPipeError):
+        return "", 141
+    return _of_class(error) or (_unforeseen(error), 1)
+
+
+def _of_class(error: BaseException) -> tuple[str, int] | None:
+    """The same of errors that are raised on purpose; None for others."""
+    try:
+        import click
+
+        from collbench.errors import CollbenchError
+    except ImportError:  # which may be the error itself
+        return None
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    if isinstance(error, click.exceptions.Exit):
+        return "", error.exit_code
+    if isinstance(error, click.Abort):
+        from collbench import interrupts
+
+        return "interrupted", interrupts.status(error.__cause__)
+    if isinstance(error, CollbenchError):
+        return str(error), error.exit_status
+    return None
+
+
+def _unforeseen(error: BaseException) -> str:
+    from collbench.cli._last_resort import line
+
+    return line(error)
+
+
+def _leave() -> None:
+    """Other processes of a launcher may wait for this one."""
+    if watching := sys.modules.get("collbench.measure.watchdog"):
+        watching.WATCHDOG.leave()
+
+
+def _say(message: str) -> None:
+    from collbench import clean
+
+    sys.stderr.write(f"collbench: error: {clean.message(message)}\n")
+    sys.stderr.flush()
+
+
+def _warn(message: Warning | str, *where: object, **more: object) -> None:
+    """Also in one line: where in the code it was said is of no use to whoever reads it."""
+    sys.stderr.write(f"collbench: {message}\n")

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import signal
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from collbench import interrupts
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
 from collbench.cli._live_table import LiveTable
@@ -27,7 +27,7 @@ from collbench.measurement import Measurement, Result
 from collbench.platforms import platforms
 from collbench.runs import file
 from collbench.runs.environment import Setting
-from collbench.runs.file import INTERRUPTED, Run
+from collbench.runs.file import Run
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
@@ -51,17 +51,16 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         "-I is without effect: the run files have all samples" if options["percentiles"] else "",
     ]
     paths = [one.path for one in session.sessions]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     try:
         with started(session):
             _begin(session, texts, remarks)
             _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as cause:
         where = " and ".join(map(str, paths)) if session.sessions[0].results else ""
         click.echo(
             f"\ninterrupted: {f'what was measured is in {where}' if where else 'nothing was measured'}", err=True
         )
-        return INTERRUPTED
+        return interrupts.status(cause)
     _close([path for path in paths if path], options["plot"])
     return max(exit_status(one.results) for one in session.sessions)
 

@@ -12,6 +12,7 @@ from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Judged, Row, Together
+from collbench.clean import cell
 from collbench.runs.records import case_fields
 from collbench.units import format_seconds, printable
 
@@ -53,11 +54,14 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 def _rows(comparison: Comparison) -> Iterator[str]:
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
-    for kind in dict.fromkeys(row.case.title for row in comparison.rows):
+    kinds: dict[str, list[Row | Together]] = {row.case.title: [] for row in comparison.rows}
+    for row in judged:
+        kinds[row.case.title].append(row)
+    for kind, rows in kinds.items():
         yield from ("", kind)
         head = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")}
         yield _ROW.format(**head, name="")
-        yield from (_row(row) for row in judged if row.case.title == kind)
+        yield from map(_row, rows)
 
 
 def _row(row: Row | Together) -> str:
@@ -89,8 +93,8 @@ def _csv(comparisons: Sequence[Comparison]) -> None:
     writer.writeheader()
     for comparison in comparisons:
         runs = _paths(comparison)
-        writer.writerows(runs | _fields(row) for row in comparison.rows)
-        writer.writerows(runs | _unmatched_fields(row) for row in comparison.unmatched)
+        for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
+            writer.writerow({name: cell(value) for name, value in (runs | fields).items()})
 
 
 def _json(comparisons: Sequence[Comparison]) -> None:

@@ -1,5 +1,6 @@
 """From the words of the command line to a sweep; every wrong word is a UsageError that names the choices."""
 
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,8 @@ from collbench.units import format_size, parse_size
 
 Named = TypeVar("Named")
 
+MOST_SAMPLES, MOST_RANKS = 10**7, 2**16  # for ranks of this machine, or of a launcher's
+LONGEST = 1e7  # seconds: four months
 SMALLEST_DEFAULT = 2**20  # bytes: where memory is so short that the default sweep ends below, say so instead
 
 
@@ -90,12 +93,14 @@ def _refuse(options: Mapping[str, Any]) -> None:
         raise UsageError("-c 0 is not possible: a number that was not checked is never printed")
     if options["spin"] not in SPINS:
         raise unknown("--spin", options["spin"], SPINS)
-    for name, least in (("iters", 1), ("warmup", 0), ("ranks", 1)):
+    for name, least, most in (("iters", 1, MOST_SAMPLES), ("warmup", 0, MOST_SAMPLES), ("ranks", 1, MOST_RANKS)):
         if options[name] is not None and options[name] < least:
             raise UsageError(f"--{name} {options[name]} is too few; give at least {least}")
+        if options[name] is not None and options[name] > most:
+            raise UsageError(f"--{name} {options[name]} is too many; give at most {most}")
     for name in ("budget", "timeout"):
-        if not options[name] > 0:
-            raise UsageError(f"--{name} {options[name]} is no time; give seconds above 0")
+        if not 0 < options[name] <= LONGEST:
+            raise UsageError(f"--{name} {options[name]} is no time; give seconds above 0, at most {LONGEST:g}")
 
 
 def _platform(name: str) -> str:
@@ -125,7 +130,7 @@ def _sizes(options: Mapping[str, Any], last: int) -> tuple[int, ...]:
         if step < 1:
             raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
         return linear(first, max(first, last), step)
-    if not options["stepfactor"] > 1:
+    if not 1 < options["stepfactor"] < math.inf:
         raise UsageError(f"-f {options['stepfactor']:g} never gets to -e; give a factor above 1, such as 2")
     return geometric(first, max(first, last), options["stepfactor"])
 

@@ -26,6 +26,7 @@ from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_size
 
+MOST = 2**30  # ranks of any system
 LAST = 8 * 2**30  # bytes: the largest size by default, where published sweeps end; nothing has to fit in memory
 
 
@@ -43,6 +44,8 @@ def make_prediction(system: System, options: Mapping[str, Any]) -> tuple[System,
     for name in ("nodes", "ranks", "ranks_per_node"):
         if options[name] is not None and options[name] < 1:
             raise UsageError(f"--{name.replace('_', '-')} {options[name]} is too few; give at least 1")
+        if options[name] is not None and options[name] > MOST:
+            raise UsageError(f"--{name.replace('_', '-')} {options[name]} is too many; give at most {MOST}")
     place = _ranks_a_node if options["ranks_per_node"] else _all_of_a_node
     part = place(system, options["nodes"], options["ranks"], options["ranks_per_node"])
     last = parse_size(options["maxbytes"]) if options["maxbytes"] else LAST

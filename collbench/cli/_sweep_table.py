@@ -6,17 +6,19 @@ from pathlib import Path
 
 import click
 
+from collbench import interrupts
 from collbench.analysis.bound import in_words, measured_bound
 from collbench.analysis.crossover import contests, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
+from collbench.errors import RunFileError, StorageError
 from collbench.implementations import implementations, is_library, libraries
 from collbench.labels import family
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Measurement, observed
-from collbench.runs.file import INTERRUPTED, read
+from collbench.runs.file import read
 from collbench.units import format_size
 
 
@@ -28,10 +30,10 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
                 for line in (session.topology, *remarks):
                     click.echo(line, err=True)
             _show(session, spread)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as cause:
         where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
         click.echo(f"\ninterrupted: {where}", err=True)
-        return INTERRUPTED
+        return interrupts.status(cause)
     if session.leader:
         _fastest(session)
         _bounds(session)
@@ -98,8 +100,17 @@ def close(session: Session, legend: str, plot: bool) -> None:
 
 
 def draw_plots(path: Path) -> None:
-    """The plots of a run file, beside it."""
+    """The plots of a run file, beside it; StorageError if they, or it, cannot be there any more."""
     from collbench.figures.curves import draw
 
-    for picture in draw([read(path)], path.parent):
+    try:
+        pictures = draw([read(path)], path.parent)
+    except (OSError, RunFileError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot draw into {path.parent}: {reason}; {_kept(path)}") from None
+    for picture in pictures:
         click.echo(f"plot: {picture}")
+
+
+def _kept(path: Path) -> str:
+    return f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"

@@ -17,6 +17,9 @@ LEGEND = (
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
 )
 SEVERAL = "vs best: of several libraries the fastest at that size"
+REPORTED_LEGEND = (
+    "time: {figures}; none of them is checked here\nalgbw, busbw: GB/s, 1e9 bytes/s, by collbench from size and time"
+)
 EXPECTED_LEGEND = (
     "time: what a model expects of one operation on the slowest rank; nine in ten: the band around it\n"
     "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this one's, so above 1 is faster"
@@ -177,9 +180,7 @@ def _joined(check: str, result: Timed) -> str:
 
 
 def _check(result: Measurement | Reported) -> str:
-    if isinstance(result, Measurement):
-        return "ok"
-    return "reported, not checked" if result.wrong_elements is None else "reported ok"
+    return "ok" if isinstance(result, Measurement) else result.standing
 
 
 def _way(result: Prediction) -> str:

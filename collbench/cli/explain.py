@@ -1,6 +1,5 @@
 """Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto."""
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,13 +29,12 @@ def command(**options: Any) -> int:
     """
     from dataclasses import replace
 
+    from collbench import interrupts
     from collbench.cli._options import default_folder, make_sweep
     from collbench.cli._patience import started
     from collbench.launcher import launched
     from collbench.measure.session import Session, exit_status
-    from collbench.runs.file import INTERRUPTED
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     joined = launched()
     options["maxbytes"] = options["maxbytes"] or options["minbytes"]
     platform, sweep = make_sweep(DEFAULTS | options, joined)
@@ -47,9 +45,9 @@ def command(**options: Any) -> int:
             if session.leader:
                 click.echo(session.topology, err=True)
             _show(session)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as cause:
         click.echo(f"\ninterrupted: what was found is in {session.path}", err=True)
-        return INTERRUPTED
+        return interrupts.status(cause)
     if session.leader:
         _close(session, tuple(dict.fromkeys(options["formats"])))
     return exit_status(session.results)

@@ -12,6 +12,7 @@ from collbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collbench.analysis.fit.runs import Change, Curve
+    from collbench.cases import Case
     from collbench.runs.file import Run
 
 LEGEND = (
@@ -86,8 +87,12 @@ def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | N
 def _print(curves: "Sequence[Curve]", changes: "Sequence[Change]") -> None:
     from collbench.analysis.fit.runs import held_in_words
 
-    for case in dict.fromkeys(curve.case for curve in curves):
-        own = [curve for curve in curves if curve.case == case]
+    cases: dict[Case, tuple[list[Curve], list[Change]]] = {curve.case: ([], []) for curve in curves}
+    for curve in curves:
+        cases[curve.case][0].append(curve)
+    for change in changes:
+        cases[change.case][1].append(change)
+    for case, (own, crossed) in cases.items():
         click.echo(case.title)
         _table(own)
         for curve in own:
@@ -95,9 +100,8 @@ def _print(curves: "Sequence[Curve]", changes: "Sequence[Change]") -> None:
                 click.echo(f"  {curve.implementation}: {warning}")
             for held in curve.held:
                 click.echo(f"  {held_in_words(curve, held)}")
-        for change in changes:
-            if change.case == case:
-                click.echo(f"  {change}")
+        for change in crossed:
+            click.echo(f"  {change}")
         _totals(own)
         click.echo()
     click.echo(LEGEND)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--as",
     "name",
     metavar="FORMAT",
-    help="nccl-tests, nccl-tests-json, rccl-csv, osu or csv.  [default: as the content shows]",
+    help="nccl-tests, nccl-tests-json, rccl-csv, rccl-json, osu or csv.  [default: as the content shows]",
 )
 @click.option("--ranks", type=int, metavar="N", help="Number of ranks, where a file does not tell it.")
 @click.option("--op", default="", metavar="NAME", help="Collective, where a file does not tell it.")
@@ -77,7 +77,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
-    from collbench.cli._table import LEGEND
+    from collbench.cli._table import REPORTED_LEGEND
     from collbench.runs.file import Writer
 
     results = imported.results
@@ -88,9 +88,17 @@ def _store(imported: "Imported", folder: Path) -> None:
         writer.end(datetime.now(UTC).isoformat(timespec="seconds"), 0)
     click.echo(imported.tests[0].machine.name, err=True)
     _print(results)
-    click.echo(f"\n{LEGEND}", err=True)
-    click.echo("reported: the other tool's figure, mostly a mean; collbench checked none of them", err=True)
+    click.echo("\n" + REPORTED_LEGEND.format(figures=_figures(results)), err=True)
     click.echo(f"run file: {writer.path}")
+
+
+def _figures(results: "Sequence[Result]") -> str:
+    """What the times are: of a few kinds in words, of more by their kind only."""
+    from collbench.measurement import Reported
+
+    reported = [result for result in results if isinstance(result, Reported)]
+    said = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)
+    return "; ".join(said) if len(said) < 4 else ", ".join(dict.fromkeys(row.figure for row in reported))
 
 
 def _print(results: "Sequence[Result]") -> None:
@@ -98,6 +106,6 @@ def _print(results: "Sequence[Result]") -> None:
     from collbench.cli._table import heading, row
 
     table = LiveTable()
-    titles = list(dict.fromkeys(result.case.title for result in results))
-    for result in sorted(results, key=lambda result: titles.index(result.case.title)):
+    titles = {title: at for at, title in enumerate(dict.fromkeys(result.case.title for result in results))}
+    for result in sorted(results, key=lambda result: titles[result.case.title]):
         table.show(result.case.title, heading(""), [(result, row(result, None))])

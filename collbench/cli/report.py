@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from collbench.cli._paths import PATH, RUNS
-from collbench.errors import UsageError, writing
+from collbench.door import opened
+from collbench.errors import CollbenchError, UsageError, unlinked, writing
 
 
 @click.command("report")
@@ -31,6 +32,8 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
     shown = [read(path) for path in runs]
     place = out or shown[0].path.parent / "report.html"
     _refuse(place, [run.path for run in shown])
+    if not out:
+        unlinked(place, "--out")
     text = report.build(shown, name)
     with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
@@ -49,8 +52,8 @@ def _refuse(place: Path, runs: Sequence[Path]) -> None:
 def _is_run(place: Path) -> bool:
     """Whether a file begins as every run file does."""
     try:
-        with place.open("rb") as file:
+        with opened(place) as file:
             start = file.read(200)
-    except OSError:
+    except CollbenchError:
         return False
     return start.lstrip().startswith(b"{") and b'"header"' in start

@@ -1,6 +1,5 @@
 """Measure collectives over a sweep of message sizes: table, run file and plots."""
 
-import signal
 from typing import Any
 
 import click
@@ -76,7 +75,6 @@ def command(**options: Any) -> int:
         from collbench.cli._ab import carry_out_pair
 
         return carry_out_pair(options)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in order, as Ctrl-C does
     if options["on"] not in ("auto", *platforms()):
         from collbench.cli._predict import find_system, predict  # a model, which takes as long to load as all the rest
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from collbench.cli._paths import PICTURE
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="How many nodes the system has.")
 @click.option(
     "--ranks",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=2**20),
     metavar="N",
     help="How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
 )
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PICTURE,
     metavar="FILE",
     help="Also draw a picture: .png, .svg or .pdf.",
 )

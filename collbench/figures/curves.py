@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from collbench.figures.axes import legend_entries, line_name, place_legend, results_of, size_axis, value_axis, wrapped
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels
-from collbench.figures.styles import SCREEN, Look, Style, letters_of, looks, save, style
+from collbench.figures.styles import SCREEN, TOLD_APART, Look, Style, letters_of, looks, save, style
 from collbench.figures.views import DEFAULT, Quantity, chosen
 from collbench.measurement import Measurement
 from collbench.runs.file import Run
@@ -72,6 +72,7 @@ def figures(
     if wanted.implementations:
         rows = {combination: only(row, wanted.implementations) for combination, row in rows.items()}
         rows = {combination: row for combination, row in rows.items() if row}
+    rows = _told_apart(rows, say)
     known = _looks(line for row in rows.values() for panel in row for line, _ in panel.points)
     said: set[str] = set()
     for combination, row in rows.items():
@@ -81,6 +82,18 @@ def figures(
             if drawable:
                 stem = [*_distinction(combination, rows), *(["overlay"] if wanted.overlay else []), quantity.name]
                 yield "-".join(stem), _figure(combination, drawable, quantity, known, wanted.style)
+
+
+def _told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
+    """As much as one figure can hold, and a word on the rest."""
+    lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
+    names = list(dict.fromkeys(line.implementation for line in lines))
+    if len(names) > TOLD_APART:
+        say(f"{len(names) - TOLD_APART} implementations are not drawn: {TOLD_APART} are the most; choose with --impl")
+        rows = {combination: only(row, names[:TOLD_APART]) for combination, row in rows.items()}
+    if (most := max(map(len, rows.values()), default=0)) > TOLD_APART:
+        say(f"{most - TOLD_APART} panels are not drawn: {TOLD_APART} are the most; give fewer runs")
+    return {combination: row[:TOLD_APART] for combination, row in rows.items() if row}
 
 
 def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str], None]) -> Cell:

@@ -9,7 +9,7 @@ from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.verdicts import Row
 from collbench.errors import UsageError
 from collbench.figures.axes import size_axis
-from collbench.figures.styles import FORMATS, SCREEN, Look, looks, save, style
+from collbench.figures.styles import FORMATS, SCREEN, TOLD_APART, Look, looks, save, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,9 +40,10 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
 
 def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     """A panel for each kind of case of each comparison; None if there is nothing to draw."""
-    panels = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
-    if not panels:
+    every = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
+    if not every:
         return None
+    panels = every[:TOLD_APART]
     columns = min(3, len(panels))
     lines = math.ceil(len(panels) / columns)
     chosen = looks(row.base.implementation for _, rows in panels for row in rows)
@@ -55,9 +56,13 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
             _panel(axes, comparison, rows, chosen)
         for unused in grid.flat[len(panels) :]:
             unused.remove()
-        drawn.suptitle("Time NEW/BASE: above 1 is slower", x=0.01, ha="left")
+        drawn.suptitle(f"Time NEW/BASE: above 1 is slower{_cut(len(every))}", x=0.01, ha="left")
         _legend(drawn, comparisons, chosen)
     return drawn
+
+
+def _cut(kinds: int) -> str:
+    return f" (the first {TOLD_APART} of {kinds} kinds of cases)" if kinds > TOLD_APART else ""
 
 
 def _kinds(comparison: Comparison) -> list[list[Row]]:

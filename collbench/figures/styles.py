@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from collbench.errors import unlinked
 from collbench.figures.library import matplotlib
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ LOOKS = {
 }
 
 
+TOLD_APART = 60
+"""Lines, and panels, of one figure: nobody tells more apart, and drawing thousands takes hours."""
+
+
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """A look for each name, libraries first; a name without a fixed one gets what clashes least."""
     wanted = set(names)
@@ -61,7 +66,8 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     spare = [Look(*parts) for parts in product(colors, "hdoX^", ("--", "-.", ":"))]
     for name in sorted(wanted - set(LOOKS)):
         first = zlib.crc32(name.encode()) % len(spare)  # so that a name tends to keep its look between runs
-        chosen[name] = min(spare[first:] + spare[:first], key=lambda look: _clashes(look, chosen.values()))
+        free = spare[first:] + spare[:first] if len(chosen) < TOLD_APART else spare[first : first + 1]
+        chosen[name] = min(free, key=lambda look: _clashes(look, chosen.values()))
     return chosen
 
 
@@ -235,6 +241,7 @@ def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_s
     stem = _UNFIT.sub("_", stem)[:_LONGEST]  # it holds words of a run file, which may lead out of the folder
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
+        unlinked(path, "--out")
         with style(of_style):
             figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
     return paths

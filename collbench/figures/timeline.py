@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collbench.cases import Case
 from collbench.figures.styles import save, style
 from collbench.measurement import Explanation
 from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
@@ -36,8 +37,10 @@ def figures(explanations: Sequence[Explanation]) -> Iterator[tuple[str, "Figure"
     for explanation in explanations:
         if explanation.tracks:
             yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
-    for case in dict.fromkeys(explanation.case for explanation in explanations):
-        group = [explanation for explanation in explanations if explanation.case == case]
+    groups: dict[Case, list[Explanation]] = {}
+    for explanation in explanations:
+        groups.setdefault(explanation.case, []).append(explanation)
+    for group in groups.values():
         if len(group) > 1:
             yield f"shares-{_stem(group[0])}", _shares(group)
 

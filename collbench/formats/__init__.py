@@ -31,6 +31,7 @@ class Format:
     read: Callable[[Source, Hints], Sequence[Test]]
     write: Callable[[ExportSelection], str] | None = None
     mixed: bool = False  # whether one file holds several implementations
+    among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
 
 
@@ -67,4 +68,25 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
     """The tests of a file, in the format of that name or as its content shows; RunFileError for our own run files."""
     if source.first.startswith('{"kind": "header"'):
         raise RunFileError(f"{source.name} is a run file of collbench already; give it to the commands as it is")
-    return (find_format(name, formats()) if name else detect(source)).read(source, hints)
+    if name:
+        return find_format(name, formats()).read(source, hints)
+    first = detect(source)
+    others = [format_ for format_ in formats().values() if format_.among and format_ is not first]
+    if not first.among or not any(format_.recognises(source) for format_ in others):
+        return first.read(source, hints)
+    return _mixed(source, hints)
+
+
+def _mixed(source: Source, hints: Hints) -> Sequence[Test]:
+    """The tests of a log in which several tools speak; of those that have no row in it, nothing."""
+    tests: list[Test] = []
+    refused: list[RunFileError] = []
+    for format_ in formats().values():
+        if format_.among and format_.recognises(source):
+            try:
+                tests += format_.read(source, hints)
+            except RunFileError as error:
+                refused.append(error)
+    if not tests:
+        raise refused[0]
+    return tests

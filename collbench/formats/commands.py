@@ -4,13 +4,18 @@ import re
 
 from collbench.formats.imported import known_collective
 
-PROGRAM = re.compile(r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE)
-_FOREIGN = re.compile(r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE)
+PROGRAM = re.compile(
+    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
+)
+_FOREIGN = re.compile(
+    r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
+)
 _LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|prun|prterun|jsrun|aprun|orterun)\b")
 _COUNT = r"(?:[ =]\s{0,8})(\d{1,7})(?![\w.])"
 _TOGETHER = re.compile(r"(?<!\S)(?:-np|-n|--n|--ntasks|--np)" + _COUNT)
 _NODES = re.compile(r"(?<!\S)(?:-N|--nodes|-nnodes|--nnodes)[ =]?\s{0,8}(\d{1,6})(?![\w.])")
 _EACH = re.compile(r"(?<!\S)(?:--?ntasks-per-node|-npernode|--?npernode|-ppn|--?ppn|-N)" + _COUNT)
+_AVERAGE = re.compile(r"(?<!\S)(?:-a\s{0,8}|--average[ =]\s{0,8})([0-3])(?!\S)")
 _GPUS = re.compile(r"(?<!\S)(?:-g\s{0,8}|--ngpus[ =]\s{0,8})(\d{1,5})(?![\w.])")
 _THREADS = re.compile(r"(?<!\S)(?:-t\s{0,8}|--nthreads[ =]\s{0,8})(\d{1,5})(?![\w.])")
 
@@ -38,6 +43,13 @@ def started(line: str) -> int | None:
         return int(match[1])
     each, nodes = _EACH.search(before), _NODES.search(before)
     return int(each[1]) * int(nodes[1]) if each and nodes and each.start() != nodes.start() else None
+
+
+def averaged(line: str) -> int | None:
+    """Over which ranks a test of nccl-tests was told to report, as -a counts them; None if it was not told."""
+    program = PROGRAM.search(line)
+    match = _AVERAGE.search(line, program.end()) if program else None
+    return int(match[1]) if match else None
 
 
 def ranks_started(line: str) -> int | None:

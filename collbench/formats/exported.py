@@ -1,6 +1,7 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, TypeGuard
@@ -14,6 +15,7 @@ from collbench.runs.header import ForeignTest, Header
 
 Leave = Callable[[str], None]
 """Told the reason for every result that a format cannot hold."""
+MOST_LISTED = 2**17  # ranks of all tests of a file, which list each of them
 Exported = Measurement | Reported | Prediction
 
 
@@ -111,13 +113,19 @@ def parts(selection: ExportSelection) -> list[Part]:
     tests = selection.header.imported.tests
     lines: dict[object, dict[object, ExportLine]] = {}
     noted: dict[object, ForeignTest] = {}
+    seen, room = Counter[object](), MOST_LISTED
     for result in selection.results:
         if isinstance(result, Prediction):
             selection.leave("predictions are not measured")
             continue
         key, row, test = _place(result, tests)
+        needed = 0 if key in lines else result.case.ranks
+        if needed > room:
+            selection.leave(f"its ranks, of which each has a line, are more than {MOST_LISTED} with those before")
+            continue
+        room -= needed
         noted[key] = test
-        _put(lines.setdefault(key, {}), row, result)
+        _put(lines.setdefault(key, {}), row, result, seen)
     return [Part(noted[key], tuple(rows.values())) for key, rows in lines.items()]
 
 
@@ -132,14 +140,13 @@ def _place(result: Observed, tests: Sequence[ForeignTest]) -> tuple[object, obje
     return own, replace(case, in_place=False), ForeignTest()
 
 
-def _put(lines: dict[object, ExportLine], row: object, result: Observed) -> None:
+def _put(lines: dict[object, ExportLine], row: object, result: Observed, seen: Counter[object]) -> None:
     """Beside the other place of its row; a repetition becomes a row of its own."""
     name = "inside" if result.case.in_place else "out"
-    line, again = lines.get(row, ExportLine()), 0
-    while getattr(line, name) is not None:
-        again += 1
-        line = lines.get((row, again), ExportLine())
-    lines[(row, again) if again else row] = replace(line, **{name: result})
+    counted = id(lines), row, name
+    again = seen[counted]
+    seen[counted] += 1
+    lines[row, again] = replace(lines.get((row, again), ExportLine()), **{name: result})
 
 
 def mean_seconds(result: Observed) -> float:
@@ -160,6 +167,13 @@ def wrong_elements(result: Observed) -> int | None:
     if isinstance(result, Measurement):
         return result.mismatch.wrong if result.mismatch else 0
     return result.wrong_elements if isinstance(result, Reported) else None
+
+
+def other_figures(results: Iterable[Observed]) -> list[str]:
+    """The comment that says which times are no means, though these tables have only those; an import heeds it."""
+    kinds = dict.fromkeys(result.figure for result in results if isinstance(result, Reported) and not result.samples)
+    others = [kind for kind in kinds if kind != "mean"]
+    return [f"# collbench {__version__}: times are of the kind {' or '.join(others)}"] if others else []
 
 
 def signature(result: Observed) -> str:

@@ -11,15 +11,25 @@ from dataclasses import dataclass, field, replace
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
+from collbench.formats.commands import started
 from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
+from collbench.formats.nccl_tests.columns import begins
 from collbench.formats.nccl_tests.lines import EXPORTED, body, without_log
 from collbench.formats.osu_write import NAME, TESTS, TYPES, OsuKind, write
-from collbench.formats.source import HEAD, SHORTEST, Source, clean, exact, microseconds, number
+from collbench.formats.source import SHORTEST, Source, clean, exact, microseconds, number
 from collbench.formats.wrapping import bare
 from collbench.measurement import Reported
 from collbench.note import Note
 
-TITLE = re.compile(r"OSU (\w{1,20}?)(?:-(\w{1,20}))? (\S.{0,80}?) Test(?: v?(\S{1,20}))?$")
+TITLE = re.compile(
+    r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"
+)
+LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl"}
+ONE_SIDED = re.compile(r"(?:Window creation|Synchronization):")
+COLUMN = re.compile(
+    r"(?:Avg |Average |Min |Max |P\d{1,3} Tail )?Lat(?:ency)?\s?\(us\)|Iterations|Validation|Bandwidth\s?\(MB/s\)"
+    r"|Messages/s|Overall\s?\(us\)|Compute\s?\(us\)|Coll\. Init\s?\(us\)|Pure Comm\.\s?\(us\)|Overlap\s?\(%\)"
+)
 TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)")
@@ -38,17 +48,21 @@ class _Section:
     lines: list[str] = field(default_factory=list)
     rows: list[tuple[int, str]] = field(default_factory=list)
     exported: tuple[str, str, int] | None = None
+    started: int | None = None  # processes, by the last command line above it
 
     def heads(self, line: str, text: str) -> bool:
         """Take a line in if it stands above a table."""
         title, dtype, exported = TITLE.match(text), TYPE.match(text), EXPORTED.match(text)
         if title:
-            self.library, self.device = title[1], title[2] or ""
-            self.title, self.version = title[3], title[4] or ""
+            known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM it is part of what is measured
+            self.library, self.device = title[1] if known else "MPI", title[2] or ""
+            self.title, self.version = title[3] if known else f"{title[1]} {title[3]}", title[4] or ""
+        elif ONE_SIDED.match(text):
+            self.title = self.title if "one-sided" in self.title else f"one-sided {self.title}"
         elif dtype:
             self.dtype = dtype[1]
-        elif text.startswith("Size "):
-            self.columns = re.split(r"\s{2,}", text)[1:]
+        elif re.match(r"Size\s", text):
+            self.columns = _columns(text[5:].strip())
         elif exported:
             self.exported = exported[1], exported[2], int(exported[3])
         else:
@@ -61,10 +75,15 @@ class _Section:
         return _Section() if TITLE.match(text) else replace(self, columns=[], lines=[], rows=[])
 
 
+def _columns(text: str) -> list[str]:
+    """The names of the columns behind the first; documents may leave one blank between them."""
+    names = COLUMN.findall(text)
+    return names if "".join("".join(names).split()) == "".join(text.split()) else re.split(r"\s{2,}|\t", text)
+
+
 def recognises(source: Source) -> bool:
     """By a title."""
-    lines = (line for line in source.text[:HEAD].splitlines() if " OSU " in line)
-    return any(TITLE.match(body(line)) for line in lines)
+    return any("OSU " in line and TITLE.match(body(bare(line))) for _, line in source.lines())
 
 
 def read(source: Source, hints: Hints) -> list[Test]:
@@ -76,15 +95,18 @@ def read(source: Source, hints: Hints) -> list[Test]:
 
 
 def _sections(source: Source) -> Iterator[_Section]:
-    section = _Section()
+    section, processes = _Section(), None
     for number_, raw in source.lines():
         line = without_log(bare(raw), {})
         text = body(line)
+        processes = started(line) or processes
         if section.rows and _Section().heads(line, text):
             yield section
             section = section.after(text)
-        row = text[:1].isdigit() and not line.lstrip().startswith("#")
-        if not section.heads(line, text) and section.columns and row:
+        row = text[:1].isdigit() and not line.lstrip().startswith("#") and not begins(line, known=False)
+        if section.heads(line, text):
+            section.started = processes
+        elif section.columns and row:
             section.rows.append((number_, line))
     yield section
 
@@ -92,16 +114,21 @@ def _sections(source: Source) -> Iterator[_Section]:
 def _test(source: Source, section: _Section, hints: Hints) -> Test:
     kind, rows = TESTS.get(section.title.lower()), Rows()
     ranks = _ranks(source, section, kind, hints)
-    gpu = section.library == "NCCL" or bool(section.device)
-    library = {"NCCL": "nccl", "RCCL": "rccl", "MPI": "mpi"}.get(section.library, clean(section.library, 20).lower())
-    name, platform, _ = section.exported or (library, "gpu" if gpu else "cpu", ranks)
+    told = hints.ranks or section.exported or not kind or kind.pair
+    commanded = [] if told else [f"{ranks} ranks, as its command line says"]
+    gpu = section.library in ("NCCL", "RCCL") or bool(section.device)
+    name, platform, _ = section.exported or (LIBRARIES[section.library], "gpu" if gpu else "cpu", ranks)
     for at, (number_, line) in enumerate(section.rows):
         try:
             rows.results.append(_result(at, line, section, kind, ranks, (name, platform)))
         except UnfitRow as error:
             torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
             rows.leave(f"line {number_}: {error}{torn}" if kind else str(error))
-    assumed = [] if section.exported or gpu else ["buffers taken to be the host's, since its title names no device"]
+    assumed = (
+        []
+        if section.exported or gpu or not kind
+        else ["buffers taken to be the host's, since its title names no device"]
+    )
     return Test(
         format=NAME,
         tool="OSU Micro-Benchmarks",
@@ -111,7 +138,7 @@ def _test(source: Source, section: _Section, hints: Hints) -> Test:
         results=tuple(rows.results),
         layout={"before": section.lines},
         left_out=rows.left_out,
-        remarks=tuple(assumed),
+        remarks=(*commanded, *assumed),
     )
 
 
@@ -121,7 +148,7 @@ def _ranks(source: Source, section: _Section, kind: OsuKind | None, hints: Hints
         return hints.ranks or 1
     if kind.pair:
         return 2
-    said = section.exported[2] if section.exported else None
+    said = section.exported[2] if section.exported else section.started
     return said_ranks(hints, said, source.name, "tables of OSU do not tell the number of ranks")
 
 
@@ -160,13 +187,16 @@ def _seconds(printed: Mapping[str, str], size: int) -> tuple[float, str]:
     """Of an operation, and what that is of which."""
     for name, word in printed.items():
         if TIME.fullmatch(name):
-            return microseconds(word), "mean of the operations and of the ranks"
+            return microseconds(word), "mean of the operations, mean over ranks"
     for name, word in printed.items():
         rate = number(word) if RATE.fullmatch(name) else None
         if rate and rate > 0:
             seconds = size / (rate * 1e6)
-            return seconds if seconds >= SHORTEST else 0.0, "a message's share of a window of messages in flight"
+            return (
+                seconds if seconds >= SHORTEST else 0.0,
+                "mean of a message's share of a window of messages in flight",
+            )
     raise UnfitRow("it has neither a latency nor a bandwidth")
 
 
-FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, write, order=2)
+FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, write, among=True, order=2)

@@ -3,7 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, signature, texts
+from collbench.formats.exported import (
+    ExportLine,
+    ExportSelection,
+    Part,
+    mean_seconds,
+    other_figures,
+    parts,
+    signature,
+    texts,
+)
 from collbench.measurement import Observed
 
 NAME = "osu"
@@ -118,6 +127,7 @@ def _table(kind: OsuKind, dtype: str, results: list[Observed]) -> Iterator[str]:
     ranks, spread = first.case.ranks, all(len(result.times) > 1 for result in results)
     yield ""
     yield signature(first)
+    yield from other_figures(results)
     yield f"# OSU {'NCCL-CUDA' if first.implementation == 'nccl' else 'MPI'} {kind.title} Test v7.4"
     yield f"# Datatype: {_NAMES.get(dtype, dtype.upper())}."
     yield f"{'# Size':<10}{'Avg Latency(us)':>20}" + ("".join(f"{name:>20}" for name in _SPREAD) if spread else "")

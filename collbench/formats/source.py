@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 
+from collbench.door import opened
 from collbench.errors import RunFileError
 
 LARGEST = 2**28  # bytes of a file
@@ -55,15 +56,13 @@ class Source:
 
 def load(path: Path) -> Source:
     """A file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
+    if str(path) != STDIN:
+        with opened(path, LARGEST) as file:
+            return decode(str(path), file.read(LARGEST + 1))
     try:
-        if str(path) == STDIN:
-            raw = sys.stdin.buffer.read(LARGEST + 1)
-        else:
-            with path.open("rb") as file:
-                raw = file.read(LARGEST + 1)
-    except OSError as error:
-        raise RunFileError(f"cannot read {path}: {error.strerror}") from None
-    return decode(str(path), raw)
+        return decode(STDIN, sys.stdin.buffer.read(LARGEST + 1))
+    except (OSError, AttributeError) as error:  # AttributeError: it is closed
+        raise RunFileError(f"cannot read standard input: {getattr(error, 'strerror', 'it is closed')}") from None
 
 
 def decode(name: str, raw: bytes) -> Source:

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from collbench.clean import cell
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.csv_rows import CsvRow, table
@@ -38,9 +39,20 @@ def write(selection: ExportSelection) -> str:
     for result in selection.results:
         own = _line(result, tests)
         if own:
-            text.write(own + "\n")
+            text.write(_spread(own) + "\n")
         else:
-            rows.writerow(_fields(result) | {"topology": name})
+            rows.writerow({field: cell(word) for field, word in (_fields(result) | {"topology": name}).items()})
+    return text.getvalue()
+
+
+def _spread(line: str) -> str:
+    """A row as it was, unless a spreadsheet would reckon with its words."""
+    words = next(csv.reader([line]), [])
+    safe = [cell(word) for word in words]
+    if safe == words:
+        return line
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(safe)
     return text.getvalue()
 
 

@@ -11,23 +11,27 @@ ESCAPES = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b
 MARKUP = re.compile(r"</?(?:br|p|pre|code|span|div|td|tr|th|li|font|b|strong|samp)\b[^<>]{0,200}>", re.IGNORECASE)
 UNSEEN = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _CLOCK = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
-_WHEN = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
-_OWN = r"(?=\s*+(?:#|\d{1,19}\s++\d|\d{1,19}\s++[\d.]++\s*+$))"  # a comment, or a row of numbers
+_DAY, _ZONE = r"\d{4}[-/]\d\d[-/]\d\d", r"(?:Z|[+-]\d\d:?\d\d)?"
+_WHEN = rf"{_DAY}[T ]{_CLOCK}{_ZONE}"
+_NUMBER = r"(?:\d[\d.]*+(?:e[+-]\d++)?+|N/A)"
+# A comment, or a row or its rest:
+_OWN = rf"(?=\s*+(?:#|\[\d{{1,9}},\d|{_NUMBER}\s++(?:{_NUMBER}(?!\S)|\w)|{_NUMBER}\s*+$))"
 TAGS = tuple(
     re.compile(pattern)
     for pattern in (
         r"\s*+\[[^\[\]\s]{0,80},\d{1,9}\](?:<std(?:out|err|diag)>)?:\s?+",  # mpirun --tag-output, also of Open MPI 5
         r"\s*+(?:\[\d{1,9}\]|<std(?:out|err)>):?\s?+" + _OWN,  # mpiexec -prepend-rank, IBM's mpirun
-        r"\s*+\d{1,9}: ?+",  # srun --label
-        r"\s*+\[(?:pod/)?[\w./-]{1,200}(?: [\w.-]{1,80})?\]:?\s++" + _OWN,  # kubectl logs --prefix
-        r"\s*+[\w.@/-]{1,200}:\s++" + _OWN,  # pdsh, clush, ansible
-        r"\s*+[\w.@/ -]{1,200}\|\s++" + _OWN,  # docker compose, stern
-        rf"\s*+[A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK} \S{{1,80}} \S{{1,80}}:\s++" + _OWN,  # journals
-        rf"\s*+[\[(]?{_WHEN}[\])]?(?: (?:std(?:out|err) [FP]|[-:|]|INFO|DEBUG))?:?\s++(?=#)",  # kubectl, CI, loggers
-        rf"\s*+[\[(]?{_CLOCK}[\])]:?\s++" + _OWN,
-        r"\s*+(?:>|&gt;|[*+-]|•|//|\$|\d{1,3}\.|`{1,3})\s++(?=#|\d{1,19}\s++\d)",  # quotes, bullets, fences
+        r"\s*+\d{1,9}:(?: |$)",  # srun --label
+        r"\s*+\[(?:pod/)?[\w./-]{1,200}(?: [\w.-]{1,80})?\]:?\s" + _OWN,  # kubectl logs --prefix
+        r"\s*+[\w.@/-]{1,200}:\s" + _OWN,  # pdsh, clush, ansible
+        r"\s*+[\w.@/ -]{1,200}\|\s" + _OWN,  # docker compose, stern
+        rf"\s*+[A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK} \S{{1,80}} \S{{1,80}}:\s" + _OWN,  # journals
+        rf"\s*+[\[(]?{_WHEN}[\])]?(?: (?:std(?:out|err) [FP]|[-:|]|INFO|DEBUG)){{1,3}}:?\s" + _OWN,  # loggers
+        rf"\s*+[\[(]?{_DAY}T{_CLOCK}{_ZONE}[\])]?:?\s" + _OWN,  # kubectl, continuous integration
+        rf"\s*+[\[(]?{_WHEN}[\])]?:?\s(?=\s*+#)",  # before a row it is the row's own
+        rf"\s*+[\[(]?{_CLOCK}[\])]:?\s" + _OWN,
+        r"\s*+(?:>|[*+-]|•|//|\$|\d{1,3}\.)\s" + _OWN,  # quotes, bullets, fences
         r"\s*+(?:>\s?+){1,9}",
-        r"\s*+`{1,3}(?=#|\s*+\d)",
     )
 )
 MOST = 6  # wrappings of one line that are taken off
@@ -43,6 +47,8 @@ def bare(line: str) -> str:
         line = MARKUP.sub("", line)
     if "&" in line:
         line = html.unescape(line)
+    if "`" in line:
+        line = line.replace("`", " ")
     if not line.isascii():
         line = UNSEEN.sub("", line).replace("\u00a0", " ")
     for _ in range(MOST):

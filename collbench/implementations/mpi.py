@@ -199,7 +199,7 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
             _succeed(code)
 
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
-    return Prepared(launch, note=note, library=library())
+    return Prepared(launch, note=note, library=library(), loop=repeated.loop)
 
 
 def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:

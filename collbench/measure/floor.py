@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from statistics import median
 
 from collbench.cases import Case
-from collbench.platforms.roles import Prepared, Timing
+from collbench.platforms.roles import Platform, Prepared
 
 
 @dataclass
 class Floor:
     """The ways that a platform knows, and the seconds that each took in every round so far."""
 
-    platform: Timing
+    platform: Platform
     ways: dict[int, Prepared]
     samples: dict[int, list[float]]
 
     @classmethod
-    def of(cls, case: Case, platform: Timing) -> "Floor":
+    def of(cls, case: Case, platform: Platform) -> "Floor":
         """*Collective*: of a case, each way taken once before it counts."""
-        ways = dict(enumerate(platform.floor(case)))
+        with platform.team.agreeing():
+            ways = dict(enumerate(platform.floor(case)))
         for way in ways.values():
             platform.time(way, 1)
         return cls(platform, ways, {number: [] for number in ways})

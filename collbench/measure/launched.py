@@ -1,32 +1,69 @@
 """A run inside processes that somebody else started (mpirun, srun): each is a rank, and rank 0 keeps the run file.
 
-There is no supervisor to restart ranks here, so a case that fails ends the run.
+Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
+for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
+process ends it where nothing goes on.
 """
 
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Self
 
-from collbench.cases import Sweep
-from collbench.errors import CaseFailed, PlatformError
+from collbench.cases import Case, Sweep
+from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.implementations import implementations, needs
+from collbench.launcher import launched
+from collbench.measure import cleanup
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.runner import measure
+from collbench.measure.supervisor import seconds_for
 from collbench.measure.tracing import explain
+from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measurement import Failed, Result
-from collbench.platforms import open_platform
+from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.cpu import installed
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
 from collbench.runs.records import sweep_fields, to_sweep
 
+_LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
+
+
+@cache
+def world() -> Processes:
+    """All processes of the launcher; the first call starts MPI."""
+    rank, size = launched() or (0, 1)
+    load_the_launchers_library()
+    with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
+        return Processes.of_world()
+
+
+def agree_on(error: CollbenchError) -> None:
+    """Raise on all processes what one of them cannot go on for, if they come to an exchange next."""
+    if WATCHDOG.phase is not Phase.GATHERING or error.agreed:
+        return
+    try:
+        everyone = world()
+    except PlatformError:  # MPI cannot be started by this launcher, on any of them
+        error.agreed = True
+        raise error from None
+    with everyone.agreeing():
+        raise error
+
 
 def load_the_launchers_library() -> None:
     """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
-    if file := installed.of_launcher():
+    try:
+        file = installed.of_launcher()
+    except PlatformError as error:
+        error.agreed = True  # all processes have that launcher
+        raise
+    if file:
         os.environ[installed.LIBMPI] = str(file)
 
 
@@ -34,15 +71,25 @@ class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
     def __init__(self, platform: str, sweep: Sweep) -> None:
-        load_the_launchers_library()
-        self._world = Processes.of_world()
-        self._world.local(sweep.ranks)  # refuses another number of processes
+        self._limit = max(_LEAST, 2 * sweep.sampling.timeout)
+        if WATCHDOG.phase is Phase.APART:  # after a sweep before this one
+            WATCHDOG.start(world().rank)
+        WATCHDOG.feed(self._limit)
+        self._world = world()
+        with self.agreeing():
+            self._world.local(sweep.ranks)  # refuses another number of processes
         self._refuse_others()
+        cleanup.unname()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
         self._sweep = to_sweep(fields)
         self._platform: Platform | None = None
+        self._current: tuple[Case, str] | None = None
         self.greeting = Greeting()
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        """*Collective*: what fails inside on one process fails on all."""
+        return self._world.agreeing()
 
     def _refuse_others(self) -> None:
         """PlatformError on all processes if they have different code, as nodes with installs of their own may."""
@@ -55,34 +102,51 @@ class Joined:
             raise
 
     def __enter__(self) -> Self:
+        WATCHDOG.feed(self._limit)
         wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
+        if find_platform(self._name).process_per_rank:
+            kernels.prove_compiler(self._world)
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
-        self.greeting = Greeting(self._platform.topology(), self._platform.versions(), variables())
+        topology = self._platform.topology()
+        with self.agreeing():
+            versions = self._platform.versions()
+        self.greeting = Greeting(topology, versions, variables())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:
-        if kind is not None and self._world.size > 1 and not getattr(error, "agreed", False):
-            if issubclass(kind, Exception):  # what the abort would leave unsaid
-                sys.stderr.write(f"collbench: rank {self._world.rank}: {kind.__name__}: {error}\n")
-            self._world.abort()  # the others may wait for this rank for ever
-        elif self._platform:
-            self._platform.close()
+        if kind is None or self._world.size == 1 or getattr(error, "agreed", False):
+            if self._platform and kind is None:  # else the others may not come to close it too
+                self._platform.close()
+            WATCHDOG.stop()
+        elif issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say
+            sys.stderr.write(f"collbench: error: rank {self._world.rank}: {error or kind.__name__}\n")
+            sys.stderr.flush()
+            end_all()  # the others may wait for this rank for ever
+        else:
+            end_all()
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep on every process."""
         assert self._platform
-        current = [""]
+        WATCHDOG.phase = Phase.MEASURING
         carry_out = explain if self._sweep.sampling.traced else measure
         for case in self._sweep.cases():
             chosen = [implementations()[name] for name in self._sweep.implementations]
+            limit = seconds_for(case, self._sweep.sampling)
+
+            def begin(name: str, case: Case = case, limit: float = limit) -> None:
+                self._current = case, name
+                WATCHDOG.feed(limit)
+
+            begin(self._sweep.implementations[0])
             try:
-                yield from carry_out(
-                    case,
-                    chosen,
-                    self._platform,
-                    self._sweep.sampling,
-                    lambda name: current.__setitem__(0, name),
-                )
+                yield from carry_out(case, chosen, self._platform, self._sweep.sampling, begin)
             except CaseFailed as reason:
-                yield Failed(case, current[0], self._name, f"{reason}; the run ends here")
+                assert self._current
+                yield self.failed(f"{reason}; the run ends here")
                 return
+
+    def failed(self, reason: str) -> Failed:
+        """The row of what was carried out last."""
+        case, name = self._current or (next(iter(self._sweep.cases())), self._sweep.implementations[0])
+        return Failed(case, name, self._name, reason)

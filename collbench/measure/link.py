@@ -5,10 +5,13 @@ The page is shared memory in a file, because a rank that dies or hangs can no lo
 
 import json
 import mmap
+import os
 import select
 import socket
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +62,8 @@ class Channel:
 def listen(folder: Path) -> socket.socket:
     """The supervisor's socket in a private folder."""
     server = socket.socket(socket.AF_UNIX)
-    server.bind(str(folder / "socket"))
+    with _short(folder) as name:
+        server.bind(f"{name}/socket")
     server.listen(1)
     return server
 
@@ -67,8 +71,19 @@ def listen(folder: Path) -> socket.socket:
 def connect(folder: Path) -> Channel:
     """The workers' end."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(str(folder / "socket"))
+    with _short(folder) as name:
+        connection.connect(f"{name}/socket")
     return Channel(connection)
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """Another name of a folder, whose own may be longer than the 107 bytes that a socket's may have."""
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
 
 
 class Page:

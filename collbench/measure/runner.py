@@ -1,24 +1,31 @@
-"""Measures one case: check, calibrate, warm up, then samples of all implementations in turn, and check once more.
+"""Measures one case: check, stress, calibrate, warm up, then samples of all implementations in turn, and check again.
 
 Runs alike on every process of the run: each decision is taken from numbers that `Platform.time` returns the same
 everywhere, so no process needs to be told.
 """
 
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
+from collbench.flaws import Flaw
 from collbench.implementations import Implementation
+from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
-from collbench.measurement import Measurement, Mismatch, Result, Skipped
+from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
 from collbench.stats import relative_halfwidth
 
 Progress = Callable[[str], None]
 """Told the implementation that is about to run, before each time it does."""
 
-SEEDS = _CHECK_SEED, _TIMING_SEED = 1, 2  # two, so that a result left over from the first check cannot pass the second
+SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 4
+"""Each phase has its own, so that nothing left over from one passes for a result of another."""
+
+_STRESS_SEED = 1000  # of the first call back to back; the others follow it
+_COLD = 1e-3  # seconds: a first operation that is shorter may have been long because it was the first
 _MOST_LAUNCHES = 2**16
 
 
@@ -48,18 +55,20 @@ def measure(
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
-        entrant = _checked(case, implementation, platform, sampling)
+        entrant = _checked(case, implementation, platform, sampling, implementation.name in (launches or {}))
         if isinstance(entrant, _Contestant):
             contestants.append(entrant)
         else:
             yield entrant
     if not contestants:
         return
-    platform.fill(case, _TIMING_SEED)
-    for contestant in contestants:
+    platform.fill(case, _CALIBRATION_SEED)
+    for contestant in tuple(contestants):
         progress(contestant.implementation.name)
-        known = (launches or {}).get(contestant.implementation.name, 1)
-        contestant.launches = calibrate(contestant.prepared, platform, sampling, known)
+        if flaw := _calibrated(case, contestant, platform, sampling, launches or {}):
+            contestants.remove(contestant)
+            yield _result(case, contestant, platform, flaw)
+    platform.fill(case, _SAMPLES_SEED)
     floor = Floor.of(case, platform)
     _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
@@ -68,24 +77,50 @@ def measure(
 
 
 def _checked(
-    case: Case, implementation: Implementation, platform: Platform, sampling: Sampling
+    case: Case, implementation: Implementation, platform: Platform, sampling: Sampling, known: bool
 ) -> _Contestant | Measurement | Skipped:
-    """Prepared and checked; a result where nothing is left to measure."""
+    """Prepared and checked; a result where nothing is left to measure.
+
+    What these ranks have measured already (`known`) was tried back to back then, and is not again.
+    """
     try:
         implementation.refuse(case)
         with platform.team.agreeing():
             contestant = _Contestant(implementation, implementation.prepare(case, platform))
     except Unsupported as reason:
         return Skipped(case, implementation.name, platform.name, str(reason))
-    mismatch = checked_run(case, contestant.prepared, platform, _CHECK_SEED)
-    return _result(case, contestant, platform, mismatch) if mismatch or sampling.check_only else contestant
+    flaw = checked(case, contestant.prepared, platform, sampling, not known)
+    return _result(case, contestant, platform, flaw) if flaw or sampling.check_only else contestant
 
 
-def checked_run(case: Case, prepared: Prepared, platform: Platform, seed: int) -> Mismatch | None:
-    """One operation on fresh buffers; the first mismatch, or None."""
-    platform.fill(case, seed)
-    platform.time(prepared, 1)
-    return platform.check(case, seed)
+def checked(
+    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, back_to_back: bool = True
+) -> Flaw | None:
+    """One operation between meetings of the ranks, then many without; what is wrong, or None."""
+    platform.fill(case, _CHECK_SEED)
+    seconds = platform.time(prepared, 1)
+    if flaw := platform.check(case, _CHECK_SEED):
+        return flaw
+    if not back_to_back:
+        return None
+    if seconds < _COLD:
+        seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
+    plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
+    return platform.stress(case, prepared, plan) or platform.overrun(case)
+
+
+def _calibrated(
+    case: Case, contestant: _Contestant, platform: Timing, sampling: Sampling, launches: Mapping[str, int]
+) -> Flaw | None:
+    """Find out how many launches a sample has, and what is wrong if their time does not fit their number.
+
+    A sample of one large operation leaves nothing out, and what was measured already was asked then.
+    """
+    name = contestant.implementation.name
+    contestant.launches = calibrate(contestant.prepared, platform, sampling, launches.get(name, 1))
+    if name in launches or (contestant.launches == 1 and case.nbytes > stress.SMALL):
+        return None
+    return plausible.left_out(contestant.prepared, platform, contestant.launches)
 
 
 def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1) -> int:
@@ -121,6 +156,8 @@ def _sample(
 
 def _enough(contestants: Sequence[_Contestant], sampling: Sampling, spent: float) -> bool:
     """One sample is still to come, in the closing check."""
+    if not contestants:
+        return True
     taken = len(contestants[0].samples) + 1
     if sampling.iters is not None:
         return taken >= sampling.iters
@@ -134,27 +171,28 @@ def _enough(contestants: Sequence[_Contestant], sampling: Sampling, spent: float
 
 
 def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measurement:
-    """The last sample is taken with fresh buffers and its outcome checked.
+    """The last sample is taken with fresh buffers and its outcome checked, and whether the samples can be.
 
     In place, a launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
     """
-    platform.fill(case, _TIMING_SEED)
+    platform.fill(case, _CLOSING_SEED)
     contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
     if case.in_place:
-        mismatch = checked_run(case, contestant.prepared, platform, _TIMING_SEED)
-    else:
-        mismatch = platform.check(case, _TIMING_SEED)
-    return _result(case, contestant, platform, mismatch)
+        platform.fill(case, _CLOSING_SEED)
+        platform.time(contestant.prepared, 1)
+    written = platform.check(case, _CLOSING_SEED) or platform.overrun(case)
+    typical = statistics.median(contestant.samples)
+    return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
 
 
-def _result(case: Case, contestant: _Contestant, platform: Platform, mismatch: Mismatch | None) -> Measurement:
+def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> Measurement:
     return Measurement(
         case=case,
         implementation=contestant.implementation.name,
         platform=platform.name,
         launches=contestant.launches,
-        seconds=() if mismatch else tuple(contestant.samples),
-        mismatch=mismatch,
+        seconds=() if flaw else tuple(contestant.samples),
+        mismatch=flaw,
         note=platform.note | contestant.prepared.note,
         estimate=contestant.prepared.estimate,
         library=contestant.prepared.library,

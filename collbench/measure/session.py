@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,14 +10,16 @@ from typing import Any, Protocol
 from collbench import __version__
 from collbench.cases import Sweep
 from collbench.implementations import find
+from collbench.interrupts import held, status
 from collbench.labels import labelled
 from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
 from collbench.measure.supervisor import Supervisor
+from collbench.measure.watchdog import WATCHDOG
 from collbench.measurement import Result
 from collbench.platforms.cpu.libraries import short_name
 from collbench.runs.environment import describe
-from collbench.runs.file import INTERRUPTED, Writer
+from collbench.runs.file import Writer
 from collbench.runs.header import Header, SweepPart, TopologyPart
 from collbench.runs.records import sweep_fields
 
@@ -56,7 +59,8 @@ class Session:
         self.modelled = modelled
         self._ranks: Ranks = _ranks(on, sweep, launched) if isinstance(on, str) else on
         self.leader = launched is None or launched[0] == 0
-        self._writer = Writer(folder) if self.leader and folder else None
+        with self._agreeing():
+            self._writer = Writer(folder) if self.leader and folder else None
         self.path = self._writer.path if self._writer else None
         self.results: list[Result] = []
         self.topology = ""
@@ -71,9 +75,30 @@ class Session:
         header = self._header()
         self.topology = header.topology.name
         self.labels = [_label(name, header.environment.versions) for name in self.sweep.implementations]
-        if self._writer:
-            self._writer.header(header)
+        try:
+            with self._agreeing():
+                if self._writer:
+                    self._writer.header(header)
+        except BaseException:
+            with held():
+                self._ranks.__exit__(*sys.exc_info())
+                self.discard()
+            raise
+        if isinstance(self._ranks, Joined):
+            WATCHDOG.last_words = self._hung
         return self
+
+    def _agreeing(self) -> AbstractContextManager[None]:
+        """Around what one process of a launcher may fail at alone."""
+        return self._ranks.agreeing() if isinstance(self._ranks, Joined) else nullcontext()
+
+    def _hung(self, reason: str) -> str:
+        """Note that the run ends since nothing goes on; nobody but this thread does anything any more."""
+        if not self._writer or not isinstance(self._ranks, Joined):
+            return ""
+        self._writer.append(self._ranks.failed(f"{reason}; the run ends here"))
+        self._writer.end(_now(), 1)
+        return f"; what was measured is in {self.path}"
 
     def discard(self) -> None:
         """Remove the run file, if nothing could be started."""
@@ -100,12 +125,14 @@ class Session:
                 self._writer.append(result)
             yield result
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._ranks.__exit__(kind, *rest)
-        if self._writer:
-            with self._writer:
-                if kind is None or issubclass(kind, KeyboardInterrupt):
-                    self._writer.end(_now(), INTERRUPTED if kind else exit_status(self.results))
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        with held(), self._writer or nullcontext():
+            if interrupted and self._writer:  # before the ranks' end, with which an outside launcher may end this too
+                self._writer.end(_now(), status(error))
+            self._ranks.__exit__(kind, error, *rest)
+            if kind is None and self._writer:
+                self._writer.end(_now(), exit_status(self.results))
 
 
 def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joined | Supervisor:

@@ -13,6 +13,7 @@ from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import Library, own
 from collbench.runs.environment import Setting
 
+SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
 UNHEARD = {
     "UCX_TLS": "self,sm",
     "FI_TCP_IFACE": "lo",
@@ -61,6 +62,7 @@ def environment(platform: str, folder: Path, setting: Setting, library: Library 
         worker.FOLDER: str(folder),
         worker.SUPERVISOR: str(os.getpid()),
         worker.PLATFORM: platform,
+        "TMPDIR": str(folder / SCRATCH),  # what a killed compiler or MPI leaves there goes with the folder
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
     }
 

@@ -5,7 +5,6 @@ with the rest.  The supervisor itself never touches MPI or CUDA, so nothing can 
 """
 
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -13,13 +12,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
-from collbench.measure import cleanup, link, start
+from collbench.interrupts import held, waiting
+from collbench.measure import cleanup, link, start, worker
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Failed, Result
@@ -28,7 +29,13 @@ from collbench.platforms.cpu.installed import Library
 from collbench.runs.environment import UNCHANGED, Setting
 from collbench.runs.records import case_fields, sweep_fields, to_result
 
+_HOMEWARD = 5.0  # seconds for ranks to end by themselves
 _SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
+
+
+def seconds_for(case: Case, sampling: Sampling) -> float:
+    """Without progress after which a case has failed: the time-out, and the time that its bytes take."""
+    return sampling.timeout + case.nbytes * case.ranks / _SLOWEST
 
 
 @dataclass
@@ -55,17 +62,25 @@ class Supervisor:
 
     def _start(self) -> Greeting:
         """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
-        self._workers = _Workers(self.platform, self.sweep, self.setting, self.library)
         try:
+            with held():
+                self._workers = _Workers(self.platform, self.sweep, self.setting, self.library)
             return self._workers.greet(self.named, self.pinned)
         except BaseException:
-            self._workers.kill()
-            self._workers = None
+            self._kill()
             raise
 
+    def _kill(self) -> None:
+        with held():
+            if self._workers:
+                self._workers.kill()
+            self._workers = None
+
     def __exit__(self, *exception: object) -> None:
-        if self._workers:
-            self._workers.stop() if exception[0] is None else self._workers.kill()
+        with held():
+            if self._workers and exception[0] is None:
+                self._workers.stop()
+            self._kill()
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep as it arrives."""
@@ -91,8 +106,7 @@ class Supervisor:
                 if waiting:
                     raise _Lost("the ranks left it out")
             except _Lost as loss:
-                self._workers.kill()
-                self._workers = None
+                self._kill()
                 if waiting:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
@@ -113,20 +127,34 @@ class _Workers:
     def __init__(self, platform: str, sweep: Sweep, setting: Setting, library: Library | None) -> None:
         self._sweep = sweep
         self._patience = find_platform(platform).startup
-        self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
-        self._log = self._folder / "log"
-        self._page = link.Page(self._folder)
-        self._server = link.listen(self._folder)
         self._channel: link.Channel | None = None
-        self._pids: list[int] = []
         self._files: list[str] = []
+        with ExitStack() as undo:
+            try:
+                self._begun = time.time() - 1.0  # files' times are those of the kernel's last tick
+                self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
+                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+                (self._folder / start.SCRATCH).mkdir()
+                self._log = self._folder / "log"
+                self._page = link.Page(self._folder)
+                self._server = undo.enter_context(link.listen(self._folder))
+                environment = start.environment(platform, self._folder, setting, library)
+                self._process = self._begin(start.command(platform, sweep.ranks, library), environment)
+            except OSError as error:
+                raise PlatformError(
+                    f"the ranks did not start: {error}; they need a folder for temporary files "
+                    "with some room: set TMPDIR to one"
+                ) from None
+            undo.pop_all()
+
+    def _begin(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                start.command(platform, sweep.ranks, library),
+            return subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=start.environment(platform, self._folder, setting, library),
+                env=environment,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
@@ -149,7 +177,7 @@ class _Workers:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
         if message is None:
             raise PlatformError(f"the ranks were not ready within {self._patience:g} s{self._printed()}")
-        self._pids, self._files = message["pids"], message["files"]
+        self._files = message["files"]
         if "refused" in message:
             raise PlatformError(message["refused"])
         refuse_other("a rank", Installation(*message.get("installation", UNKNOWN)), "this command", installation())
@@ -173,7 +201,7 @@ class _Workers:
     def _receive(self, case: Case) -> dict[str, Any]:
         """The next message; _Lost if for too long nothing new is begun."""
         assert self._channel
-        timeout = self._sweep.sampling.timeout + case.nbytes * case.ranks / _SLOWEST
+        timeout = seconds_for(case, self._sweep.sampling)
         turns, since = self._page.look()[0], time.monotonic()
         while True:
             if message := self._channel.receive(0.2):
@@ -205,19 +233,24 @@ class _Workers:
         return f": {lines[-1]}" if lines else ""
 
     def stop(self) -> None:
-        """Let the ranks go home; they may leave nothing behind, so wait for them."""
+        """Let the ranks go home; they may leave nothing behind, so wait for them, unless a signal is waiting."""
         assert self._channel
-        with contextlib.suppress(link.Closed, subprocess.TimeoutExpired):
+        with contextlib.suppress(link.Closed):
             self._channel.send({"stop": True})
-            self._process.wait(5)
-            self._pids, self._files = [], []  # gone in good order; their numbers may soon be others'
-        self.kill()
+            deadline = time.monotonic() + _HOMEWARD
+            while self._process.poll() is None and time.monotonic() < deadline and not waiting():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(0.05)
+        if self._process.poll() is not None:
+            self._files = []  # gone in good order; the names may soon be others'
 
     def kill(self) -> None:
         """End every process at once, and remove what a killed process cannot."""
-        cleanup.end(self._pids, self._files)
+        cleanup.end_marked(worker.FOLDER, str(self._folder), self._files)
+        if self._channel is None:  # ranks that have greeted leave no names
+            cleanup.unname_orphans(self._begun)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()  # where /proc does not show it
         self._process.wait()
         if self._channel:
             self._channel.close()

@@ -12,7 +12,7 @@ from itertools import chain
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.measure.runner import SEEDS, Progress, calibrate, checked_run
+from collbench.measure.runner import SEEDS, Progress, calibrate, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
 from collbench.platforms.roles import Logging, Moment, Platform, Prepared
@@ -42,7 +42,7 @@ def explain(
         except Unsupported as reason:
             yield Skipped(case, implementation.name, platform.name, str(reason))
             continue
-        wrong = checked_run(case, plain, platform, SEEDS[0]) or checked_run(case, traced, platform, SEEDS[1])
+        wrong = checked(case, plain, platform, sampling) or checked(case, traced, platform, sampling)
         if wrong:
             note = platform.note | plain.note
             yield Measurement(case, implementation.name, platform.name, 1, (), wrong, note=note)

@@ -4,6 +4,7 @@ Rank 0 talks to the supervisor and tells the others.  Every process watches the 
 even by kill -9, no rank is left spinning.
 """
 
+import fcntl
 import os
 import select
 import shutil
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed, CollbenchError
@@ -23,7 +24,7 @@ from collbench.measure import cleanup, link
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
-from collbench.platforms import find_platform, open_platform
+from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Alone, Processes, Team
 from collbench.platforms.roles import Platform
 from collbench.runs.environment import variables
@@ -44,6 +45,7 @@ def main() -> None:
     ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
     world: Team = Processes.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
     ranks.extend(world.exchange(os.getpid()))
+    cleanup.unname()  # MPI's own memory, which every rank has now
     channel = link.connect(folder) if world.leader else None
     try:
         _serve(world, channel, link.Page(folder))
@@ -53,7 +55,7 @@ def main() -> None:
     except CollbenchError as error:
         if channel:
             kind = "failed" if isinstance(error, CaseFailed) else "refused"
-            channel.send({kind: str(error), "pids": list(ranks), "files": sorted(cleanup.shared_files())})
+            channel.send({kind: str(error), "files": sorted(cleanup.shared_files())})
             channel.receive(seconds=_PATIENCE)
         else:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
@@ -66,6 +68,8 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
     wanted = needs(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
+    if isinstance(world, Processes):  # whose kernels are compiled
+        kernels.prove_compiler(world)
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
     cores = world.pin() if first["pinned"] else []
     _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
@@ -111,26 +115,38 @@ def _send(channel: link.Channel | None, message: dict[str, Any]) -> None:
 def _die_with(supervisor: int, folder: Path) -> list[int]:
     """End the run when the supervisor ends, from a thread that sleeps until then, and tidy up in its place.
 
-    The caller puts the process ids of all ranks into the list; the first of them ends the others with itself.
+    The caller puts the process ids of all ranks into the list; the first of them is the first to try.
     """
+    ranks: list[int] = []
+    try:
+        turn = os.open(folder, os.O_RDONLY)
+    except OSError:
+        os._exit(1)  # somebody has tidied up
     try:
         wait = end_of(supervisor)
     except ProcessLookupError:
-        os._exit(1)
-    ranks: list[int] = []
+        _tidy(folder, turn)
 
     def watch() -> None:
         wait()
-        me = os.getpid()
-        leads = ranks[:1] == [me]
-        if not leads:
-            time.sleep(_PATIENCE)  # the first rank is at it; should it be stuck or not be known yet, each ends itself
-        cleanup.end([pid for pid in ranks if leads and pid != me], cleanup.shared_files())
-        shutil.rmtree(folder, ignore_errors=True)
-        os.kill(me, signal.SIGKILL)
+        if ranks[:1] != [os.getpid()]:
+            time.sleep(_PATIENCE)  # the first rank is at it; should it be stuck or not be known yet, each does it
+        _tidy(folder, turn)
 
     threading.Thread(target=watch, daemon=True).start()
     return ranks
+
+
+def _tidy(folder: Path, turn: int) -> NoReturn:
+    """End what belongs to the run of that folder, launcher and compilers too, remove what it leaves, and this process.
+
+    `turn` is the folder opened: whoever locks it first does this, lest two stop each other.
+    """
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    cleanup.end_marked(FOLDER, str(folder), cleanup.shared_files())
+    shutil.rmtree(folder, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(1)
 
 
 def end_of(pid: int, pause: float = _PAUSE) -> Callable[[], None]:

@@ -6,13 +6,13 @@ one large size moves bandwidth only.  Residuals are logarithms of ratios, large 
 a warm-up spoiled does not decide.
 """
 
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from collbench import door
 from collbench.errors import UsageError
 from collbench.model.equation import Calibration, Floats, Terms
 from collbench.topology import files
@@ -72,7 +72,7 @@ def calibration_of(system: System) -> Calibration | None:
 @lru_cache(maxsize=16)
 def _read(path: Path, _changed: int) -> Calibration:
     files.load(str(path))  # which says what is wrong with it, if anything is
-    factors = tomllib.loads(path.read_text(encoding="utf-8")).get("calibration", {})
+    factors = door.described(path).get("calibration", {})
     if not factors or "file" in factors:
         raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")
     return Calibration(**{name: float(value) for name, value in factors.items()})

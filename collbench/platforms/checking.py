@@ -5,15 +5,16 @@ import numpy as np
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
 from collbench.datatypes import Array, Recipe, inputs, reduced
-from collbench.measurement import Mismatch
+from collbench.errors import CaseFailed
+from collbench.flaws import Mismatch
 
 RECIPE = np.dtype([("seed", np.uint32), ("ranks", np.uint32), ("bits", np.uint32), ("stride", np.uint32)])
 """`struct Recipe` of kernels/check.cu."""
 
-VERDICT = np.dtype([("wrong", np.uint64), ("first", np.uint64)])
-"""`struct Verdict` of kernels/check.cu: elements that differ, lowest index of one."""
+VERDICT = np.dtype([("seen", np.uint64), ("wrong", np.uint64), ("first", np.uint64), ("got", np.uint64)])
+"""`struct Verdict` of kernels/check.cu: elements that were looked at, those that differ, the first one, its bits."""
 
-CLEAN = np.array((0, 2**64 - 1), VERDICT)
+CLEAN = np.array((0, 0, 2**64 - 1, 0), VERDICT)
 """What a verdict holds before a comparison."""
 
 Piece = tuple[int, int, int]
@@ -41,8 +42,19 @@ def comparison(case: Case, seed: int, piece: Piece, got: int, verdict: int) -> t
     )
 
 
-def describe(case: Case, seed: int, rank: int, piece: Piece, verdict: tuple[int, int], got: Array) -> Mismatch:
-    """The first wrong element of a piece: `verdict` as the kernel wrote it, `got` that one stored element."""
+def describe(
+    case: Case,
+    seed: int,
+    rank: int,
+    piece: Piece,
+    verdict: tuple[int, int],
+    got: Array | None,
+    call: tuple[int, int] | None = None,
+) -> Mismatch:
+    """The first wrong element of a piece: how many are wrong and which is the first, and that one as it is stored.
+
+    `call`: of calls that followed each other, which one and of how many.
+    """
     first, source, sent = piece
     wrong, index = verdict
     how = case.recipe(seed)
@@ -51,11 +63,20 @@ def describe(case: Case, seed: int, rank: int, piece: Piece, verdict: tuple[int,
         if source == REDUCED
         else inputs(case.dtype, case.redop, how, source, sent + index, 1)
     )
+    number, calls = call or (None, None)
     return Mismatch(
         rank=rank,
         index=first + index,
         chunk=(first + index) // chunk_elements(case.receive_count, case.ranks, case.dtype.itemsize),
-        got=str(case.dtype.decode(got)[0]),
+        got="" if got is None else str(case.dtype.decode(got)[0]),
         expected=str(case.dtype.decode(wanted)[0]),
         wrong=wrong,
+        call=number,
+        calls=calls,
     )
+
+
+def refuse_unseen(seen: int, wanted: int) -> None:
+    """CaseFailed if a comparison did not look at all elements: then nothing is known, and least that all is well."""
+    if seen != wanted:
+        raise CaseFailed(f"the check looked at {seen} elements of {wanted}: nothing is known of the result")

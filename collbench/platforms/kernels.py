@@ -11,10 +11,9 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -25,6 +24,8 @@ import numpy as np
 from collbench.cache import keep, kept, lock_file, private
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
+from collbench.platforms.ask import ask
+from collbench.platforms.processes import Team
 
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
 _ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
@@ -38,6 +39,11 @@ _FLAGS = (
     "-Wall",
     "-Wno-unknown-pragmas",
 )
+_COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
+_CURE = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
+_LONGEST = 400  # characters of a compiler's that go into an error
+_ELF = b"\x7fELF"  # how a shared library begins
+_PROOF = "gate.cu"  # the smallest file
 
 
 def folder() -> Path:
@@ -53,6 +59,10 @@ def own_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "kernels"
 
 
+JUDGE = "check.cu"
+"""What says whether results are right is never on trial: this file is the package's own, whatever `folder` is."""
+
+
 @cache
 def source(file: str) -> str:
     """The text of a kernel file with its headers in place, each once."""
@@ -65,7 +75,7 @@ def source(file: str) -> str:
         text = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
         return _INCLUDE.sub(lambda match: expand((path.parent / match[1]).resolve()), text)
 
-    return expand((folder() / file).resolve())
+    return expand(((own_folder() if file == JUDGE else folder()) / file).resolve())
 
 
 def knows_ranks(file: str) -> bool:
@@ -83,22 +93,31 @@ def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
     return f"-DELEMENT={dtype.cpp}", f"-DREDOP={redop.code}"
 
 
+class Loop(partial[None]):
+    """Launches that are one call into C; `func` and `args` are what other C code needs to make them."""
+
+
 @dataclass(frozen=True)
 class HostKernel:
     """A kernel compiled for the CPU; arguments are NumPy scalars, or arrays of one structure, as CuPy takes them."""
 
     function: Any  # void (*)(void** arguments, unsigned blocks, unsigned threads, unsigned launches)
 
-    def bind(self, *arguments: Any, blocks: int = 1, threads: int = 1) -> Callable[[int], None]:
+    def bind(self, *arguments: Any, blocks: int = 1, threads: int = 1) -> "Loop":
         """Fix the arguments, so that launches cost one call into C: a function of how many follow each other."""
         held = tuple(np.array(argument, ndmin=1) for argument in arguments)
         pointers: Any = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
         pointers.held = held  # what they point to lives as long as they do
-        return partial(self.function, pointers, blocks, threads)
+        return Loop(self.function, pointers, blocks, threads)
 
     def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:
         """Run to the end, that many times, one after the other."""
         self.bind(*arguments, blocks=blocks, threads=threads)(launches)
+
+
+def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
+    """A plain function of a kernel file, of ctypes: no kernel, but what is done with kernels on a CPU."""
+    return getattr(ctypes.CDLL(str(host_library(file, tuple(options)))), name)
 
 
 def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
@@ -129,26 +148,49 @@ def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
         if found := kept(own, stem, ".so"):
             return found
-        with tempfile.TemporaryDirectory(dir=own) as scratch:
+        with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
             product = Path(scratch, f"{stem}.so")
             _compile(command, text, product)
             return keep(product, own, stem, ".so")
 
 
-def _compile(command: Sequence[str], text: str, target: Path) -> None:
-    """Through a temporary name, so that nobody loads half a file after a crash."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        origin, product = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
-        origin.write_text(text, encoding="utf-8")
-        names = ["-o", product.name, origin.name]  # within the scratch folder, so that no other is looked into
-        done = subprocess.run([*command, *names], cwd=scratch, capture_output=True, text=True, check=False)
-        if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
-            raise PlatformError(
-                f"{' '.join(command[:1])} could not compile {target.name}: {first}; a C++20 compiler is needed: "
-                "set CXX to one, or pip install ziglang"
-            )
-        product.replace(target)
+def _compile(command: Sequence[str], text: str, product: Path) -> None:
+    """In the folder of the product, which the compiler has to itself."""
+    origin = product.with_suffix(".cpp")
+    origin.write_text(text, encoding="utf-8")
+    names = ["-o", product.name, origin.name]  # within that folder, so that no other is looked into
+    status, _, errors = ask([*command, *names], _COMPILING, _CURE, product.parent)
+    if status:
+        said = errors.strip() or f"status {status}, and not a word"
+        first = next((line for line in said.splitlines() if "error" in line), said)[:_LONGEST]
+        raise PlatformError(f"{command[0]} could not compile {product.name}: {first}; {_CURE}")
+    if not product.is_file() or product.read_bytes()[:4] != _ELF:
+        raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_CURE}")
+
+
+def prove_compiler(team: Team) -> None:
+    """*Collective*: PlatformError unless the compiler makes a library that can be loaded: better now than in every case.
+
+    One process tries, since the others would wait for it, and then try the same again.
+    """
+    complaint = team.broadcast(_complaint() if team.leader else "")
+    if complaint:
+        error = PlatformError(complaint)
+        error.agreed = True
+        raise error
+
+
+def _complaint() -> str:
+    try:
+        library = host_library(_PROOF, ())
+    except PlatformError as error:
+        return str(error)
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        library.unlink(missing_ok=True)
+        return f"what {compiler()[0]} compiled cannot be loaded: {error}; {_CURE}"
+    return ""
 
 
 @cache
@@ -162,7 +204,7 @@ def compiler() -> tuple[str, ...]:
         if shutil.which(name):
             return (name,)
     zig = (sys.executable, "-P", "-m", "ziglang")
-    if subprocess.run([*zig, "version"], capture_output=True, check=False).returncode == 0:
+    if ask([*zig, "version"], _ANSWERING, _CURE)[0] == 0:
         return *zig, "c++"
     raise PlatformError(
         "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
@@ -172,8 +214,7 @@ def compiler() -> tuple[str, ...]:
 @cache
 def compiler_version() -> str:
     """What the compiler says of itself, in its first line."""
-    done = subprocess.run([*compiler(), "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.partition("\n")[0]
+    return ask([*compiler(), "--version"], _ANSWERING, _CURE)[1].partition("\n")[0]
 
 
 def _cpu() -> str:

@@ -1,7 +1,10 @@
-"""What lies in the memory of each rank, and what kernels are told of it; kernels/world.cuh has the same numbers."""
+"""What lies in the memory of each rank, and what kernels are told of it; kernels/world.cuh has the same numbers.
+
+Beside every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
+"""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -12,12 +15,16 @@ import numpy as np
 
 from collbench.cases import Case, Sweep
 from collbench.collectives import chunk_elements
+from collbench.flaws import Overrun
 from collbench.platforms import tracelog
 
 MAX_RANKS = 128  # of one World, unless it is compiled for fewer
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window
 LINE = 128  # bytes: regions start at multiples of it
 PACK = 16  # bytes of a kernel's widest access
+GUARD = 4096  # bytes beside every buffer; a whole page, so that buffers lie to each other as they would without
+GUARDED = 0x5C  # what they hold
+UNTOUCHED = bytes([GUARDED]) * GUARD
 _WARP = 32  # threads
 
 
@@ -61,12 +68,30 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """GUARD bytes that nobody may write."""
+
+    buffer: str  # beside which they are
+    region: Region
+    start: int  # of the first, in bytes behind the region's start; negative, before it
+
+    def overrun(self, rank: int, held: bytes) -> Overrun | None:
+        """What these bytes of that rank say, which were GUARDED once."""
+        changed = [place for place, byte in enumerate(held) if byte != GUARDED] if held != UNTOUCHED else []
+        if not changed:
+            return None
+        near = changed[0] if self.start >= 0 else changed[-1] - GUARD
+        return Overrun(rank, self.buffer, near, len(changed))
+
+
+@dataclass(frozen=True)
 class Layout:
     """The regions of a rank, one behind the other, the same on every rank."""
 
     sizes: Mapping[Region, int]  # bytes, whole lines
     fifos: Mapping[str, int] = field(default_factory=dict)  # where each starts in a window, in bytes behind the flags
     multicast: Sequence[str] = ()  # as in Needs
+    ends: Mapping[str, int] = field(default_factory=dict)  # where each FIFO ends, and its guard starts
 
     @classmethod
     def of(cls, sweep: Sweep, needs: Needs) -> Self:
@@ -74,22 +99,37 @@ class Layout:
         fifos = {tracelog.FIFO: tracelog.NBYTES} if sweep.sampling.traced else {}
         fifos |= needs.fifos
         sizes = dict.fromkeys(Region, LINE)
-        sizes[Region.WINDOW] = WINDOW_HEAD + sum(fifos.values())
+        sizes[Region.WINDOW] = WINDOW_HEAD + sum(fifos.values()) + GUARD * len(fifos)
         for case in sweep.cases():
             for region, nbytes in _sizes(case).items():
                 sizes[region] = max(sizes[region], nbytes)
         lines = {region: -(-nbytes // LINE) * LINE for region, nbytes in sizes.items()}
-        return cls(lines, dict(zip(fifos, accumulate(fifos.values(), initial=0), strict=False)), needs.multicast)
+        guarded = accumulate((nbytes + GUARD for nbytes in fifos.values()), initial=0)
+        starts = dict(zip(fifos, guarded, strict=False))
+        return cls(lines, starts, needs.multicast, {name: starts[name] + fifos[name] for name in fifos})
 
     @cached_property
     def starts(self) -> Mapping[Region, int]:
         """Where each region starts, in bytes."""
-        return dict(zip(self.sizes, accumulate(self.sizes.values(), initial=0), strict=False))
+        guarded = accumulate((nbytes + GUARD for nbytes in self.sizes.values()), initial=GUARD)
+        return dict(zip(self.sizes, guarded, strict=False))
 
     @cached_property
     def nbytes(self) -> int:
-        """Of all regions of a rank."""
-        return sum(self.sizes.values())
+        """Of all regions of a rank, and the guards beside them."""
+        return sum(self.sizes.values()) + GUARD * (len(self.sizes) + 1)
+
+    def guards(self, case: Case) -> Iterator[Guard]:
+        """All of a rank while a case is carried out: those of its buffers start where these end, not their regions."""
+        buffers = {"receive buffer": (Region.RECEIVE, _sizes(case)[Region.RECEIVE])}
+        if not case.in_place:
+            buffers["send buffer"] = Region.SEND, _sizes(case)[Region.SEND]
+        for name, (region, nbytes) in buffers.items():
+            yield Guard(name, region, nbytes)
+            yield Guard(name, region, -GUARD)
+        yield Guard("staging buffer", Region.STAGING, self.sizes[Region.STAGING])
+        for name, end in self.ends.items():
+            yield Guard(f"FIFO of {name}", Region.WINDOW, WINDOW_HEAD + end)
 
 
 def _sizes(case: Case) -> Mapping[Region, int]:

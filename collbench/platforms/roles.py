@@ -13,16 +13,26 @@ from typing import Any, Protocol, Self
 from collbench.cases import Case
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.measurement import Mismatch
+from collbench.flaws import Mismatch, Overrun
 from collbench.note import NO_NOTE, Note
 from collbench.platforms.layout import Addresses, Layout, Region
 from collbench.platforms.processes import Team
+from collbench.platforms.stress import Plan
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
 
 Moment = Callable[[], float]
 """When something was reached on a rank's queue, in seconds of a clock that all ranks share; asked once it was."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What no hardware of this kind does, with room to spare: whoever seems to has not done what was timed."""
+
+    latency: float  # seconds of an operation in which ranks need each other's data
+    rate: float  # bytes per second that one rank can take in
+    measured: str = ""  # where the rate comes from
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Prepared:
         ""  # as in a measurement: whose product carries it out, where the implementation's name leaves it open
     )
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
+    loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
 
 
 class Memory(Addresses, Protocol):
@@ -99,12 +110,16 @@ class Timing(Protocol):
     """A clock for operations."""
 
     region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
+    limits: Limits  # what no operation can be faster than
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """*Collective*: seconds per operation of the slowest rank, over that many operations back to back.
 
         CaseFailed if a kernel gave up waiting, or the hardware failed.
         """
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """The same operations, repeated by a loop of the package's own; None where there is no other way."""
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Ways to move the fewest bytes that a case must move through memory, and nothing else: it cannot be faster.
@@ -120,7 +135,19 @@ class Checking(Protocol):
         """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer."""
 
     def check(self, case: Case, seed: int) -> Mismatch | None:
-        """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must."""
+        """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must.
+
+        CaseFailed if the comparison did not look at every element.
+        """
+
+    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        """*Collective*: carry out calls back to back as planned; the first mismatch over all ranks, or None.
+
+        CaseFailed as in `time`, and as in `check`.
+        """
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """*Collective*: what was written beside the buffers since they were filled, over all ranks; or None."""
 
 
 class Logging(Protocol):

@@ -86,7 +86,9 @@ def raw_table(runs: Sequence[Sound]) -> RawTable:
                 break
             rows.append(_row(run, result, odd.get(id(result), ""), references))
             room -= rows[-1].nbytes
-    return RawTable("Every row of the runs", HEADING, rows, sum(len(run.every) for run in runs) - len(rows))
+        rows += [TableRow("?", (run.label, "?", "?"), f"not usable: line {why}", "bad") for why in run.unread]
+    every = sum(len(run.every) + len(run.unread) for run in runs)
+    return RawTable("Every row of the runs", HEADING, rows, every - len(rows))
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
@@ -142,7 +144,7 @@ def _check(result: Measurement | Reported | Prediction) -> str:
             f", {how}" if (how := "/".join(filter(None, (result.algorithm, result.protocol)))) else ""
         )
     else:
-        said = "reported, not checked" if result.wrong_elements is None else "reported ok"
+        said = result.standing
     return ", ".join(filter(None, (said, in_words(result), str(result.note))))
 
 

@@ -3,19 +3,18 @@
 What cannot be a time, a size or a text is set aside with the reason; nothing behind this module meets it.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collbench.measurement import Explanation, Measurement, Observed, Prediction, Result, Timed
+from collbench.measurement import Explanation, Result, Timed
 from collbench.note import Note
-from collbench.outcome import Outcome
+from collbench.runs.bounds import oddity
 from collbench.runs.file import NAME, Run
 from collbench.runs.header import Header
-from collbench.tracks import PARTS
 from collbench.units import visible
 
+SHOWN = 100  # rows that are none
 LONGEST = 300  # characters of a text that are shown
 LARGEST = 2**62  # bytes of a message
 MOST = 10**9  # ranks
@@ -30,6 +29,11 @@ class Sound:
     run: Run
     odd: tuple[tuple[Result, str], ...]  # a time of zero, a size that no memory has: reason
     every: tuple[Result, ...]  # both, in the file's order
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Line and reason of rows that were no results at all, as many as can be looked at."""
+        return self.run.left_out[:SHOWN]
 
     @property
     def machine(self) -> str:
@@ -83,40 +87,6 @@ def _shown(result: Result) -> Result:
 def _note(note: Note) -> Note:
     remarks = Note.of(plain("; ".join(note.remarks)))
     return replace(note, spin=plain(note.spin, 60), picked=plain(note.picked, 60), remarks=()) | remarks
-
-
-def oddity(result: Result) -> str:
-    """Why nothing can be reckoned with this result; empty if all is well, and for those that claim no number."""
-    case = result.case
-    if not (0 <= case.nbytes <= LARGEST and 1 <= case.ranks <= MOST):
-        return f"no size and number of ranks: {plain(case.nbytes, 24)} bytes, {plain(case.ranks, 24)} ranks"
-    if not 0 <= case.root < case.ranks:
-        return f"no rank to be the root: {plain(case.root, 24)}"
-    if result.outcome in (Outcome.SKIPPED, Outcome.FAILED) or (isinstance(result, Measurement) and result.wrong):
-        return ""
-    if isinstance(result, Measurement) and not result.seconds:
-        return "it was checked, and not timed"
-    if not all(FASTEST < duration < SLOWEST for duration in _times(result)):
-        return "a time that is none: zero, negative, not finite or beyond all bounds"
-    if isinstance(result, Explanation):
-        return _unexplained(result)
-    return ""
-
-
-def _times(result: Result) -> Iterable[float]:
-    if isinstance(result, Observed):
-        return result.times
-    if isinstance(result, Prediction):
-        return result.low, result.seconds, result.high
-    return (result.seconds, result.traced) if isinstance(result, Explanation) else ()
-
-
-def _unexplained(result: Explanation) -> str:
-    spent = [seconds for track in result.tracks for seconds in (track.seconds, *track.spent.values())]
-    right = all(math.isfinite(duration) and 0 <= duration < SLOWEST for duration in spent)
-    if result.tracks and right and not sum(map(result.spent, PARTS)) > 0:
-        return "its log holds no time at all"
-    return "" if right else "its log holds a time that is none"
 
 
 def _header(header: Header) -> Header:

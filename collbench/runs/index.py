@@ -19,7 +19,7 @@ from collbench.errors import PlatformError
 from collbench.runs.file import FORMAT
 from collbench.runs.scan_folder import Facts, Medians, Scan
 
-SCHEMA = 2
+SCHEMA = 3
 VERSION = zlib.crc32(f"{SCHEMA} {FORMAT} {__version__}".encode())
 """Another release may read files differently, so it has an index of its own."""
 

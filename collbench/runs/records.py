@@ -6,13 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from collbench.cases import Case, Sampling, Sweep
+from collbench.clean import text
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.flaws import flaw_fields, to_flaw
 from collbench.measurement import (
     Explanation,
     Failed,
     Measurement,
-    Mismatch,
     Prediction,
     Reported,
     Result,
@@ -42,13 +43,39 @@ def to_case(fields: dict[str, Any]) -> Case:
     """The case of a line; KeyError, TypeError or UsageError if it is none."""
     return Case(
         collective=find_collective(fields["collective"]),
-        nbytes=int(fields["nbytes"]),
+        nbytes=_whole(fields, "nbytes"),
         dtype=find_datatype(fields["dtype"]),
         redop=NONE if fields["redop"] == NONE.name else find_reduction(fields["redop"]),
-        root=int(fields["root"]),
-        ranks=int(fields["ranks"]),
+        root=_whole(fields, "root"),
+        ranks=_whole(fields, "ranks"),
         in_place=bool(fields["in_place"]),
     )
+
+
+def _whole(fields: Mapping[str, Any], name: str) -> int:
+    """A field that must be a whole number: JSON's true is none, and nor is a text of digits."""
+    value = fields[name]
+    if type(value) is not int:
+        raise ValueError(f"field {name!r} is {_shown(value)}, not a whole number")
+    return value
+
+
+def _seconds(fields: Mapping[str, Any], name: str) -> float:
+    return _all_seconds({name: [fields[name]]}, name)[0]
+
+
+def _all_seconds(fields: Mapping[str, Any], name: str) -> tuple[float, ...]:
+    values = fields[name]
+    if not isinstance(values, list):
+        raise ValueError(f"field {name!r} is {_shown(values)}, not a list of numbers")
+    if not set(map(type, values)) <= {int, float}:
+        wrong = next(value for value in values if type(value) not in (int, float))
+        raise ValueError(f"field {name!r} holds {_shown(wrong)}, which is no number")
+    return tuple(map(float, values))
+
+
+def _shown(value: object) -> str:
+    return text(repr(value)[:80], 40)
 
 
 def sweep_fields(sweep: Sweep) -> dict[str, Any]:
@@ -97,7 +124,7 @@ def to_line(result: Result) -> dict[str, Any]:
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
-    fields |= {"check": "wrong", "mismatch": asdict(result.mismatch)} if result.mismatch else {"check": "ok"}
+    fields |= {"check": "wrong"} | flaw_fields(result.mismatch) if result.mismatch else {"check": "ok"}
     fields |= note_fields(result.note)
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
@@ -115,11 +142,11 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
     wrong, estimate, floor = fields["check"] == "wrong", fields.get("estimate"), float(fields.get("floor", 0))
     return Measurement(
         *common,
-        launches=int(fields["launches"]),
-        seconds=tuple(float(sample) for sample in fields["seconds"]),
-        mismatch=Mismatch(**fields["mismatch"]) if wrong else None,
+        launches=_whole(fields, "launches"),
+        seconds=_all_seconds(fields, "seconds"),
+        mismatch=to_flaw(fields) if wrong else None,
         note=_to_note(fields),
-        estimate=None if estimate is None else float(estimate),
+        estimate=None if estimate is None else _seconds(fields, "estimate"),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
         library=str(fields.get("library", "")),
@@ -148,7 +175,7 @@ _PREDICTED = ("seconds", "low", "high", "algorithm", "protocol")
 
 def _to_prediction(common: Common, fields: dict[str, Any]) -> Prediction:
     case, implementation, platform = common
-    seconds, low, high = (float(fields[name]) for name in ("seconds", "low", "high"))
+    seconds, low, high = (_seconds(fields, name) for name in ("seconds", "low", "high"))
     algorithm, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
     return Prediction(case, implementation, seconds, low, high, algorithm, protocol, platform, note=_to_note(fields))
 
@@ -162,10 +189,10 @@ def _reported_fields(result: Reported) -> dict[str, Any]:
 def _to_reported(common: Common, fields: dict[str, Any]) -> Reported:
     return Reported(
         *common,
-        seconds=float(fields["seconds"]),
+        seconds=_seconds(fields, "seconds"),
         statistic=str(fields["statistic"]),
-        wrong_elements=None if fields["wrong"] is None else int(fields["wrong"]),
-        samples=tuple(float(sample) for sample in fields.get("samples", ())),
+        wrong_elements=None if fields["wrong"] is None else _whole(fields, "wrong"),
+        samples=_all_seconds({"samples": []} | fields, "samples"),
         printed=dict(fields.get("printed", {})),
         note=_to_note(fields),
     )
@@ -185,8 +212,8 @@ def _track_fields(track: Track) -> dict[str, Any]:
 def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
     return Explanation(
         *common,
-        seconds=float(fields["seconds"]),
-        traced=float(fields["traced"]),
+        seconds=_seconds(fields, "seconds"),
+        traced=_seconds(fields, "traced"),
         tracks=tuple(_to_track(track) for track in fields["tracks"]),
         note=_to_note(fields),
     )
@@ -194,10 +221,10 @@ def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
 
 def _to_track(fields: dict[str, Any]) -> Track:
     return Track(
-        rank=int(fields["rank"]),
-        block=int(fields["block"]),
+        rank=_whole(fields, "rank"),
+        block=_whole(fields, "block"),
         start=float(fields["start"]),
-        seconds=float(fields["seconds"]),
+        seconds=_seconds(fields, "seconds"),
         spent={phase: float(fields["spent"][phase]) for phase in PHASES},
         spans=tuple(Span(str(phase), float(start), float(seconds)) for phase, start, seconds in fields["spans"]),
         lost=int(fields.get("lost", 0)),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from collbench.errors import RunFileError
 from collbench.measurement import Result, Timed, timed
 from collbench.outcome import Outcome
-from collbench.runs.file import INTERRUPTED, NAME, Run, TornLine, read
+from collbench.runs.file import INTERRUPTED, NAME, BadRow, Run, TornLine, read
 from collbench.runs.records import case_fields
 from collbench.units import visible
 
@@ -40,6 +40,7 @@ class Facts:
     wrong: int = 0
     failed: int = 0
     skipped: int = 0
+    unread: int = 0  # lines that are no results
     complete: bool = False
     broken: str = ""  # why it cannot be read
 
@@ -69,6 +70,7 @@ def scan(path: Path) -> Scan:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TornLine)  # it may be being written right now
+            warnings.simplefilter("ignore", BadRow)  # they are counted
             run = read(path)
         return Scan(facts_of(run), medians_of(run.results))
     except RunFileError as error:
@@ -99,7 +101,8 @@ def facts_of(run: Run) -> Facts:
         wrong=sum(result.outcome is Outcome.WRONG for result in results),
         failed=sum(result.outcome is Outcome.FAILED for result in results),
         skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
-        complete=run.complete and run.status != INTERRUPTED,
+        unread=len(run.left_out),
+        complete=run.complete and (run.status or 0) < INTERRUPTED,
     )
 
 

@@ -1,10 +1,15 @@
 """Names that stand beside a run, one a line in a file of its folder, so that a copy of the folder keeps them."""
 
+import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from collbench.errors import UsageError
+from collbench import door
+from collbench.clean import text
+from collbench.errors import CollbenchError, UsageError
 from collbench.runs.file import NAME
 
 FILE = "tags"  # within the folder of a run
@@ -12,15 +17,17 @@ LAST, BEST = "last", "best"
 RESERVED = (LAST, BEST)
 """The words that choose a baseline without a tag."""
 _LONGEST = 64
+_MOST = 2**16  # bytes of the file
 
 
 def tags(folder: Path) -> tuple[str, ...]:
     """The tags of the run in that folder, in the order given; lines that are no names are passed over."""
     try:
-        text = (folder / FILE).read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        with door.opened(folder / FILE, _MOST) as file:
+            lines = file.read(_MOST).decode(errors="replace").splitlines()
+    except CollbenchError:
         return ()
-    return tuple(dict.fromkeys(line for line in map(str.strip, text.splitlines()) if not _complaint(line)))
+    return tuple(dict.fromkeys(line for line in map(str.strip, lines) if not _complaint(line)))
 
 
 def add(name: str, folder: Path) -> tuple[str, ...]:
@@ -28,39 +35,56 @@ def add(name: str, folder: Path) -> tuple[str, ...]:
     if complaint := _complaint(name):
         raise UsageError(f"{name!r} cannot be a tag: {complaint}")
     _needs_run(folder)
-    if name not in tags(folder):
-        try:
-            with (folder / FILE).open("ab") as file:  # added, not rewritten: two at once do not lose each other's
-                file.write(f"{name}\n".encode())
-        except OSError as error:
-            raise UsageError(f"cannot write {folder / FILE}: {error.strerror}") from None
-    return tags(folder)
+    with _alone(folder):
+        has = tags(folder)
+        if name not in has:
+            _rewrite(folder, (*has, name))
+        return tags(folder)
 
 
 def remove(name: str, folder: Path) -> tuple[str, ...]:
     """Take a tag from the run in that folder; what is left. UsageError where it has no such tag."""
     _needs_run(folder)
-    has = tags(folder)
-    if name not in has:
-        raise UsageError(f"{folder} has no tag {name!r}; its tags: {', '.join(has) or 'none'}")
-    left = tuple(tag for tag in has if tag != name)
-    try:
+    with _alone(folder):
+        has = tags(folder)
+        if name not in has:
+            raise UsageError(f"{folder} has no tag {name!r}; its tags: {', '.join(has) or 'none'}")
+        left = tuple(tag for tag in has if tag != name)
         _rewrite(folder, left)
+        return left
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """With the folder locked, so that two who change its tags at once do not lose each other's; nothing stays of it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
     except OSError as error:
         raise UsageError(f"cannot write {folder / FILE}: {error.strerror}") from None
-    return left
 
 
 def _rewrite(folder: Path, names: tuple[str, ...]) -> None:
     """Through a temporary name, so that nobody reads half of it; without names the file goes."""
+    file = folder / FILE
     if not names:
-        (folder / FILE).unlink()
+        file.unlink()
         return
+    mode = file.stat().st_mode & 0o777 if file.exists() else (folder / NAME).stat().st_mode & 0o666
     handle, scratch = tempfile.mkstemp(dir=folder, prefix=f".{FILE}-")
-    with os.fdopen(handle, "wb") as file:
-        file.write("".join(f"{name}\n" for name in names).encode())
-    Path(scratch).chmod((folder / FILE).stat().st_mode & 0o777)
-    Path(scratch).replace(folder / FILE)
+    try:
+        with os.fdopen(handle, "wb") as half:
+            half.write("".join(f"{name}\n" for name in names).encode())
+        Path(scratch).chmod(mode)
+        Path(scratch).replace(file)
+    except BaseException:
+        Path(scratch).unlink()
+        raise
 
 
 def _needs_run(folder: Path) -> None:
@@ -77,6 +101,6 @@ def _complaint(name: str) -> str:
         return f"{' and '.join(RESERVED)} choose a baseline by themselves"
     if not name or name[0] in "-.":
         return "it needs a first character that is neither a dash nor a dot"
-    if not name.isprintable() or any(sign.isspace() or sign in "/\\" for sign in name):
-        return "spaces, slashes and control characters are not allowed"
+    if text(name[:_LONGEST]) != name[:_LONGEST] or any(sign.isspace() or sign in "/\\" for sign in name):
+        return "spaces, slashes, control and invisible characters are not allowed"
     return f"it is longer than {_LONGEST} characters" if len(name) > _LONGEST else ""

@@ -3,11 +3,11 @@
 schema.py says what a file may hold.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from collbench import door
 from collbench.errors import UsageError, unknown
 from collbench.topology import schema
 from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
@@ -32,11 +32,7 @@ def load(name: str) -> System:
         path = FOLDER / f"{name}.toml"
     else:
         raise unknown("system", name, (*names(), "FILE.toml"))
-    try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
-    return parse(fields, path)
+    return parse(door.described(path), path)
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:

@@ -10,7 +10,7 @@ from typing import Any
 
 from collbench.errors import UsageError
 from collbench.topology.architectures import ARCHITECTURES
-from collbench.topology.system import ALGORITHMS, CPUS, FABRICS, LAUNCHES, PROTOCOLS, ROUTINGS, TRANSPORTS
+from collbench.topology.system import ALGORITHMS, CPUS, FABRICS, LAUNCHES, MOST_NODES, PROTOCOLS, ROUTINGS, TRANSPORTS
 
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "lists of GPU numbers"}
 
@@ -125,7 +125,7 @@ SECTIONS = {
         },
         many=True,
     ),
-    "scale": Section({"nodes": _count(1_000_000)}),
+    "scale": Section({"nodes": _count(MOST_NODES)}),
     "host": Section({"launch": Key(str, choices=LAUNCHES)}),
     "nccl": Section(
         {
@@ -180,5 +180,10 @@ def _known(table: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
 
 def _shown(value: object) -> str:
     """As TOML writes it, roughly; long ones cut."""
-    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more digits than 4,300, though TOML has them in hexadecimal
+        return "that number"
     return text if len(text) <= 60 else f"{text[:57]}..."

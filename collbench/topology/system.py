@@ -16,6 +16,7 @@ ROUTINGS = ("adaptive", "ecmp")
 LAUNCHES = ("process-per-gpu", "single-process", "torch")
 CPUS = ("intel", "amd", "arm", "power")
 ALGORITHMS = ("auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat")
+MOST_NODES = 1_000_000
 PROTOCOLS = ("auto", "ll", "ll128", "simple")
 
 CUBE = (
@@ -157,6 +158,8 @@ class System:
         """As many of the same nodes; UsageError if nothing joins them."""
         if nodes < 1:
             raise UsageError(f"{self.name} cannot have {nodes} nodes; give 1 or more")
+        if nodes > MOST_NODES:
+            raise UsageError(f"{self.name} cannot have {nodes} nodes; give at most {MOST_NODES}")
         if nodes > 1 and not self.nics:
             raise UsageError(f"{self.name} has no network cards to join {nodes} nodes; add [nic] in a file of your own")
         return replace(self, nodes=nodes)

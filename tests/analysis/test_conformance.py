@@ -1,7 +1,8 @@
 """One word for many cases."""
 
 from collbench.analysis.conformance import Conformance, table
-from collbench.measurement import Failed, Mismatch, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Skipped
 from tests.conftest import case, measurement
 
 

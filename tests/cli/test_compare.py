@@ -17,7 +17,8 @@ from click.testing import Result as Outcome
 from collbench.cli._compare_table import COLUMNS
 from collbench.cli.compare import command
 from collbench.errors import CollbenchError
-from collbench.measurement import Failed, Measurement, Mismatch, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Measurement, Reported, Result, Skipped
 from collbench.runs import file
 from collbench.runs.file import Writer
 from collbench.runs.header import Header

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.cli._live_table import LiveTable
-from collbench.measurement import Failed, Mismatch, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Reported, Result, Skipped
 from tests.conftest import case, measurement
 
 RED = "\x1b[31m"

@@ -200,7 +200,7 @@ def test_the_header_has_what_a_reader_needs_and_no_secrets(whole: Whole) -> None
         (["-f", "nan"], "-f nan never gets to -e"),
         (["-i", "0"], "-i 0 never gets to -e"),
         (["-b", "1M", "-e", "8"], "-b 1M is above -e 8"),
-        (["-e", "900T"], "of shared memory and /dev/shm has"),
+        (["-e", "900T"], "of shared memory and "),
         (["--ranks", "0"], "--ranks 0 is too few"),
         (["-n", "0"], "--iters 0 is too few"),
         (["-r", "2"], "--root 2 is no rank; choose from 0 to 1"),
@@ -332,9 +332,7 @@ def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(start: Start, t
     holding = held(tmp_path, "out", rows=1, more="" if handles else NO_HANDLES)
     process = start(*LONG, **holding, ASKED=str(tmp_path / "asked"))
     pids = measuring(process, tmp_path, rows=1)
-    files = shared_files(pids)
     assert pids
-    assert files
     os.kill(process.pid, signal.SIGKILL)
     wait_for(lambda: not alive(pids))
     assert (tmp_path / "asked").exists() != handles
@@ -343,17 +341,16 @@ def test_a_killed_supervisor_leaves_a_readable_file_and_no_ranks(start: Start, t
         run = read(tmp_path / "out")
     assert run.results
     assert not run.complete
-    wait_for(lambda: not any(path.exists() for path in files))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_at_once_with_what_was_measured(start: Start, tmp_path: Path, number: int) -> None:
     """In order, with sizes left: whole file, no ranks, no traceback."""
     process = start(*LONG, **held(tmp_path, "out", rows=1))
     pids = measuring(process, tmp_path, rows=1)
     process.send_signal(number)
     _, messages = process.communicate(timeout=20)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "interrupted: what was measured is in out/run.jsonl" in messages
     assert "Traceback" not in messages
     assert not alive(pids)
@@ -374,14 +371,12 @@ def test_a_closed_pipe_ends_quietly(start: Start, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_in_shared_memory(start: Start, tmp_path: Path) -> None:
-    """Named files go with the ranks."""
+    """It has no names while ranks measure, so that it goes with them, however they end."""
     process = start(*MEASURING, **held(tmp_path, "out", rows=1))
-    files = shared_files(measuring(process, tmp_path, rows=1))
-    assert files
+    assert shared_files(measuring(process, tmp_path, rows=1)) == []
     go(tmp_path)
     process.communicate(timeout=60)
     assert process.returncode == 0
-    assert not any(path.exists() for path in files)
 
 
 def test_a_pipe_gets_plain_rows_and_a_terminal_is_not_needed(whole: Whole) -> None:
@@ -473,10 +468,10 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     from collbench.errors import PlatformError
     from collbench.platforms import cpu
 
-    monkeypatch.setattr(cpu, "available_memory", lambda: 200 * 2**20)
+    monkeypatch.setattr(cpu.memory, "room", lambda: cpu.memory.Room(200 * 2**20, "this machine", "end what takes it"))
     options = command.make_context("sweep", ["--on", "cpu"]).params
     _, sweep = _options.make_sweep(options, None)
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
     assert "larger messages do not fit in memory here" in _options.cut_short(sweep, "cpu")
-    with pytest.raises(PlatformError, match=r"need .* of shared memory and /dev/shm has"):
+    with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
         _options.make_sweep(options | {"maxbytes": "128M"}, None)

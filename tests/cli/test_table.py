@@ -13,7 +13,8 @@ from collbench.cli._table import (
     paired_rows,
     row,
 )
-from collbench.measurement import Failed, Mismatch, Prediction, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Prediction, Skipped
 from collbench.note import Note
 from tests.conftest import case, measurement
 

@@ -18,7 +18,8 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.figures import axes as scales
 from collbench.figures import curves, styles
-from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Measurement, Prediction, Skipped
 from collbench.note import Note, Sharing
 from collbench.runs.file import Run
 from collbench.runs.header import Header

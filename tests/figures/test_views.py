@@ -168,7 +168,7 @@ def test_the_bound_is_what_the_line_rate_allows(results: Run, per_byte: float, l
 @pytest.mark.parametrize(
     ("results", "why"),
     [
-        (run(*sweep("mpi"), platform="cpu", ranks=4), "memory between ranks on CPUs"),
+        (run(*sweep("mpi"), platform="cpu", ranks=4), "ranks on CPUs are bound by memory beyond their caches alone"),
         (discovered(4, gpus=1), "ranks that share a GPU"),
         (run(*(measured("nccl", case(size, ranks=1)) for size in FEW)), "one rank sends nothing"),
         (run(*sweep("nccl")), "does not say what the machine is; name it with --as"),
@@ -182,6 +182,21 @@ def test_without_a_known_bound_the_view_says_why(results: Run, why: str) -> None
     (reason,) = said
     assert reason.startswith("bound not drawn for ")
     assert why in reason
+
+
+def test_the_bound_of_memory_is_what_was_measured_beside_each_row() -> None:
+    """A line in the figures of bandwidth and time, at the sizes that have it; the share is of the row's own floor."""
+    small, large = case(2**20), case(2**27)
+    rows = [replace(measured("two-shot", large, 40e-3), floor=20e-3), measured("two-shot", small, 1e-3)]
+    results = run(*rows, platform="cpu")
+    shares = drawn("bound", results).axes[0]
+    sizes, values = lines(shares)["two-shot"]
+    assert dict(zip(sizes, values, strict=True))[2**27] == pytest.approx(0.5)
+    for view, value in (("latency", 20e-3), ("bandwidth", 2**27 / 20e-3)):
+        (across,) = [line for line in drawn(view, results).axes[0].lines if line.get_gid() == "bound"]
+        assert list(across.get_xdata()) == [2**27]
+        assert list(across.get_ydata()) == pytest.approx([value])
+    assert not [line for line in shares.lines if line.get_gid() == "bound"], "there it is the line at 100 %"
 
 
 def test_a_machine_can_be_named_for_files_that_do_not_say() -> None:

@@ -40,7 +40,14 @@ GOLDENS = {
         "nccl-tests", 6, 8, "nccl", ("alltoall",), (0.1, 0.1, 1.2e7, 1.2e7, 0.0, 0.0)
     ),
     "nccl_tests_hypercube.txt": Golden("nccl-tests", 4, 4, "nccl", ("reduce",), (21.1, 21.0), left_out=2),
+    "nccl_tests_last_rank.txt": Golden("nccl-tests", 4, 72, "nccl", ("allreduce",), (1554.82, 1523.72)),
+    "nccl_tests_milliseconds.txt": Golden(
+        "nccl-tests", 12, 4, "nccl", ("allreduce", "allgather"), (179.0, 183.0, 568.0, 579.0)
+    ),
     "nccl_tests_no_ranks_no_name.txt": Golden("nccl-tests", 4, 16, "nccl", ("allreduce",), (740.0, 741.0)),
+    "nccl_tests_several_commands.txt": Golden(
+        "nccl-tests", 30, 4, "nccl", ("allreduce", "allgather", "alltoall", "broadcast", "sendrecv"), (22.56, 22.11)
+    ),
     "nccl_tests_several_tests.txt": Golden(
         "nccl-tests", 12, 2, "nccl", ("allgather", "broadcast"), (6.1, 6.0, 14.1, 14.0)
     ),
@@ -51,14 +58,18 @@ GOLDENS = {
     "nccl_tests_torn.txt": Golden(
         "nccl-tests", 12, 4, "nccl", ("allreduce",), (12.9, 12.87), left_out=1, complete=False
     ),
+    "nccl_tests_trimmed_ranks.txt": Golden("nccl-tests", 10, 16, "nccl", ("allreduce",), (64.26, 62.98)),
     "osu_mpi_cuda_bandwidth.txt": Golden("osu", 3, 2, "mpi", ("sendrecv",), (1 / 0.35, 1024 / 340.12)),
     "osu_mpi_datatypes.txt": Golden("osu", 6, 4, "mpi", ("allgather",), (1.2, 2.4, 21.7, 1.25), given=4),
     "osu_mpi_nonblocking.txt": Golden("osu", 2, 4, "mpi", ("reducescatter",), (1.42, 1.44), left_out=1, given=4),
     "osu_nccl_full.txt": Golden("osu", 3, 8, "nccl", ("allreduce",), (18.4, 19.1, 52.3), given=8),
+    "rccl_lines.json": Golden("rccl-json", 4, 8, "rccl", ("reducescatter",), (21.316819, 22.316819), left_out=1),
+    "rccl_list.json": Golden("rccl-json", 4, 16, "rccl", ("allreduce",), (31.512595, 32.512595)),
     "rccl_mpi.csv": Golden("rccl-csv", 4, 16, "rccl", ("allreduce",), (41.2, 41.0, 82.4, 82.1), left_out=1),
     "rccl_old_header.csv": Golden("rccl-csv", 2, 16, "rccl", ("reducescatter",), (35.1, 70.2)),
     "rccl_one_process.csv": Golden("rccl-csv", 2, 8, "rccl", ("allgather",), (22.1, 41.2)),
     "rccl_tests_appended.txt": Golden("nccl-tests", 4, 2, "rccl", ("allreduce",), (21.1, 20.9, 25.2, 25.0)),
+    "rccl_tests_asterisk.txt": Golden("nccl-tests", 6, 2, "rccl", ("allreduce",), (170.2, 170.2)),
     "rccl_tests_one_place.txt": Golden("nccl-tests", 3, 4, "rccl", ("reducescatter",), (21.1, 25.2, 40.2)),
     "tidy.csv": Golden("csv", 3, 2, "mpi", ("allreduce",), (2.125, 1.5, 0.0)),
 }

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import UsageError
+from collbench.flaws import Mismatch
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.formats.nccl_tests.loose_json import parse
 from collbench.formats.nccl_tests.write_text import shrunk
 from collbench.formats.source import decode
-from collbench.measurement import Failed, Measurement, Mismatch, Observed, Prediction, Result
+from collbench.measurement import Failed, Measurement, Observed, Prediction, Result
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 from tests.conftest import case

@@ -50,6 +50,7 @@ def compared(dtype: Datatype, redop: Reduction, how: Recipe, got: Array, source:
         np.uint32(ulps),
         np.uint64(verdict.ctypes.data),
     )
+    assert int(verdict["seen"]) == len(got), "a verdict on what nobody looked at"
     return int(verdict["wrong"]), int(verdict["first"])
 
 

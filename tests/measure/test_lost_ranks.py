@@ -109,8 +109,14 @@ def test_ranks_go_home_in_order_unless_something_broke(
     ranks: Ranks, broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Who has gone is not ended by its number, which may be another's by then."""
-    ended: list[tuple[list[int], list[str]]] = []
-    monkeypatch.setattr(cleanup, "end", lambda *known: ended.append(known))
+    ended: list[tuple[set[int], list[str]]] = []
+    end = cleanup.end
+
+    def noted(pids: set[int], known: list[str]) -> None:
+        ended.append((set(pids), known))
+        end(pids, [])
+
+    monkeypatch.setattr(cleanup, "end", noted)
     left, shared = tmp_path / "left", tmp_path / "shared"
     greet = f"greeting['files'] = [{str(shared)!r}]"
     stop = f"time.sleep(0.2); open({str(left)!r}, 'w')" if not broken else "time.sleep(60)"
@@ -119,7 +125,7 @@ def test_ranks_go_home_in_order_unless_something_broke(
     folder = one._workers._folder
     assert folder.exists()
     one.__exit__(KeyboardInterrupt if broken else None)
-    assert ended == [(list(one.greeting.pids), [str(shared)]) if broken else ([], [])]
+    assert ended == [(set(one.greeting.pids), [str(shared)]) if broken else (set(), [])]
     assert left.exists() is not broken
     assert not folder.exists()
     assert not alive(one.greeting.pids)

@@ -10,14 +10,18 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed, Unsupported
+from collbench.flaws import Mismatch, Overrun
 from collbench.implementations import Implementation
 from collbench.measure.runner import measure
-from collbench.measurement import Measurement, Mismatch, Skipped
+from collbench.measurement import Measurement, Skipped
 from collbench.note import Note
-from collbench.platforms.roles import Prepared
+from collbench.platforms.roles import Limits, Prepared
+from collbench.platforms.stress import Plan
 from tests.conftest import case
 
 MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
+LIMITS = Limits(1e-9, 1e12, "made up")
+OVERRUN = Overrun(1, "send buffer", 4, 8)
 
 TOY_NOTE = Note.of("toy note")
 
@@ -35,6 +39,9 @@ class ToyPlatform:
     running: str = ""
     together: bool = False
     floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
+    limits: Limits = LIMITS
+    stressed: Callable[[str], Mismatch | None] = lambda name: None
+    written: Callable[[str], Overrun | None] = lambda name: None
 
     def prepare(self, name: str) -> Prepared:
         def launch(launches: int) -> None:
@@ -61,12 +68,24 @@ class ToyPlatform:
         yield
         self.together = False
 
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        return None
+
     def fill(self, case: Any, seed: int) -> None:
         self.log.append(("fill", seed))
 
     def check(self, case: Any, seed: int) -> Mismatch | None:
         self.log.append(("check", seed))
         return MISMATCH if self.wrong(self.running, seed) else None
+
+    def stress(self, case: Any, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        prepared.launch(1)
+        self.log.append(("stress", plan))
+        return self.stressed(self.running)
+
+    def overrun(self, case: Any) -> Overrun | None:
+        self.log.append(("overrun", self.running))
+        return self.written(self.running)
 
 
 def ways(platform: ToyPlatform) -> list[Implementation]:
@@ -98,22 +117,115 @@ def test_nothing_is_timed_before_it_was_checked() -> None:
     platform = ToyPlatform({"a": constant(1e-3)})
     run(platform, iters=3)
     assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
+    assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
+
+
+def test_what_fails_back_to_back_or_writes_beside_its_buffers_is_not_timed() -> None:
+    """Each of the two is a reason of its own, and nothing is launched after it."""
+    for changes in ({"stressed": lambda name: MISMATCH}, {"written": lambda name: OVERRUN}):
+        platform = ToyPlatform({"a": constant(1e-3)}, **changes)  # type: ignore[arg-type]
+        (result,) = run(platform, iters=3)
+        assert result.mismatch == (MISMATCH if "stressed" in changes else OVERRUN)
+        assert result.seconds == ()
+        assert [launches for name, launches in platform.log if name == "a"] == [1]
+
+
+def test_what_is_written_beside_buffers_while_timed_is_wrong() -> None:
+    """The guards are looked at again at the end."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    platform.written = lambda name: OVERRUN if ("fill", 4) in platform.log else None
+    (result,) = run(platform, iters=3)
+    assert result.mismatch == OVERRUN
+
+
+def test_each_phase_has_inputs_of_its_own() -> None:
+    """What is left over from one passes for no result of another."""
+    platform = ToyPlatform({"a": constant(1e-3)})
+    run(platform, iters=3)
+    seeds = [seed for what, seed in platform.log if what == "fill"]
+    (plan,) = [plan for what, plan in platform.log if what == "stress"]
+    assert len({*seeds, *range(plan.seed, plan.seed + plan.calls)}) == len(seeds) + plan.calls == 4 + plan.calls
+
+
+def test_a_time_that_does_not_grow_with_the_launches_is_implausible() -> None:
+    """A loop that runs once; the arithmetic is in the row, and the others are measured."""
+    counts: list[int] = []
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    time = platform.time
+
+    def once(prepared: Prepared, launches: int) -> float:
+        seconds = time(prepared, launches)
+        counts.append(launches)
+        return 3e-7 / launches if platform.running == "a" else seconds
+
+    platform.time = once  # type: ignore[method-assign]
+    wrong, right = run(platform, iters=3)
+    assert str(wrong.mismatch) == (
+        "implausible: 134217728 operations take 300 ns and 32768 take 300 ns: the time does not grow with their number"
+    )
+    assert right.right
+
+
+def test_ranks_that_are_slow_to_begin_are_no_reason_for_doubt() -> None:
+    """An operation of 1 us behind a start of 5 ms: only very many show that their number counts."""
+    platform = ToyPlatform({"a": constant(1e-6)})
+    time = platform.time
+    platform.time = lambda prepared, launches: time(prepared, launches) + 5e-3 / launches  # type: ignore[method-assign]
+    (result,) = run(platform, iters=3)
+    assert result.right
+
+
+@pytest.mark.parametrize(("share", "right"), [(0.5, False), (1.0, True)])
+def test_operations_that_take_longer_one_by_one_are_left_out_of_their_own_loop(share: float, right: bool) -> None:
+    """Every other one, here; with a loop of the package's own that takes as long nothing is amiss."""
+    platform = ToyPlatform({"a": constant(1e-6)})
+    time, own = platform.time, Prepared(lambda launches: setattr(platform, "running", "a"))
+
+    def in_own_loop(prepared: Prepared, launches: int) -> float:
+        return time(prepared, launches) * (1 if prepared is own else share)
+
+    platform.singly = lambda prepared: own  # type: ignore[method-assign]
+    platform.time = in_own_loop  # type: ignore[method-assign]
+    (result,) = run(platform, iters=3)
+    assert result.right == right
+    assert right or str(result.mismatch) == (
+        "implausible: an operation takes 500 ns in its own loop and 1 us one by one, of 512: some are left out"
+    )
+
+
+def test_a_busy_machine_is_no_reason_for_doubt() -> None:
+    """Nine of ten times are ten times as long; the shortest decide."""
+    times = in_turn(*([1e-5] * 9), 1e-6)
+    (result,) = run(ToyPlatform({"a": times}), iters=3)
+    assert result.right
+
+
+@pytest.mark.parametrize(("seconds", "right"), [(1.1e-9, True), (0.9e-9, False)])
+def test_an_operation_faster_than_the_hardware_is_implausible(seconds: float, right: bool) -> None:
+    """1 KiB in 1 ns is 1 TB/s, which is this platform's limit, and so is 1 ns."""
+    (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
+    assert result.right == right
+    assert right or str(result.mismatch).startswith("implausible: 1 KiB received in 0.9 ns is 1,138 GB/s; more than")
+
+
+def sampled(platform: ToyPlatform) -> str:
+    """Who was timed once samples were taken, in order."""
+    start = platform.log.index(("fill", 3))
+    return "".join(name for name, _ in platform.log[start:] if name in ("a", "b"))
 
 
 def test_samples_are_taken_in_turn_and_back() -> None:
     """A B B A A B: drift of the machine cancels in the ratio."""
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
     run(platform, iters=5, warmup=0)
-    timed = [name for name, _ in platform.log if name in "ab"]
-    assert "".join(timed[6:14]) == "abbaabba"  # after a check and two calibrations of each
+    assert sampled(platform).startswith("abbaabba")
 
 
 def test_warm_up_comes_first_and_counts_for_nothing() -> None:
     """Three rounds of samples as long as the others, and none of them in the result."""
-    platform = ToyPlatform({"a": in_turn(1e-3, 1e-3, 1e-3, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
+    platform = ToyPlatform({"a": in_turn(*[1e-3] * 9, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
     (result, _) = run(platform, iters=2, warmup=3)
-    timed = [name for name, _ in platform.log if name in "ab"]
-    assert "".join(timed[6:]) == "ababab" + "ab" + "ab"
+    assert sampled(platform) == "ababab" + "ab" + "ab"
     assert result.seconds == (1e-3, 1e-3)
 
 
@@ -121,7 +233,7 @@ def test_the_last_sample_is_checked_with_fresh_data() -> None:
     """It is a launch that counts, on a refilled input and a poisoned output."""
     platform = ToyPlatform({"a": constant(1e-6)})
     (result,) = run(platform, iters=4)
-    assert platform.log[-3:] == [("fill", 2), ("a", 256), ("check", 2)]
+    assert platform.log[-4:] == [("fill", 4), ("a", 256), ("check", 4), ("overrun", "a")]
     assert len(result.seconds) == 4
 
 
@@ -137,7 +249,7 @@ def test_a_wrong_result_has_no_time() -> None:
 
 def test_a_result_that_goes_wrong_while_timed_is_wrong() -> None:
     """Passing the first check is not enough."""
-    platform = ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 2)
+    platform = ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 4)
     (result,) = run(platform, iters=3)
     assert result.mismatch == MISMATCH
     assert result.seconds == ()
@@ -147,7 +259,7 @@ def test_in_place_the_launch_that_is_checked_starts_from_fresh_data() -> None:
     """Timed launches feed on their own results, so one more is made on a refilled buffer."""
     platform = ToyPlatform({"a": constant(1e-6)})
     (result,) = run(platform, in_place=True, iters=3)
-    assert platform.log[-3:] == [("fill", 2), ("a", 1), ("check", 2)]
+    assert platform.log[-4:] == [("fill", 4), ("a", 1), ("check", 4), ("overrun", "a")]
     assert len(result.seconds) == 3
 
 
@@ -167,9 +279,10 @@ def test_a_calibration_is_not_misled_by_one_slow_trial() -> None:
 
 
 def test_a_clock_that_sees_nothing_does_not_double_for_ever() -> None:
-    """65536 launches are the most."""
+    """65536 launches are the most; and no time at all is implausible."""
     (result,) = run(ToyPlatform({"a": constant(0.0)}), iters=3)
     assert result.launches == 2**16
+    assert "does not grow" in str(result.mismatch)
 
 
 def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
@@ -186,7 +299,7 @@ def test_what_is_timed_works_on_data_that_the_first_check_did_not_see() -> None:
     """A result left over from it must not pass the second."""
     platform = ToyPlatform({"a": constant(1e-3)})
     run(platform, iters=3)
-    assert platform.log[3] == ("fill", 2)
+    assert platform.log[5] == ("fill", 2)
 
 
 def test_sampling_stops_when_the_median_is_known() -> None:
@@ -261,7 +374,7 @@ def test_a_check_alone_takes_no_samples() -> None:
     right, wrong = run(platform, check_only=True)
     assert (right.mismatch, right.seconds, right.launches) == (None, (), 1)
     assert wrong.mismatch == MISMATCH
-    assert len(platform.log) == 6
+    assert [what for what, _ in platform.log] == ["fill", "a", "check", "stress", "overrun", "fill", "b", "check"]
 
 
 def test_a_kernel_that_gives_up_ends_the_case() -> None:

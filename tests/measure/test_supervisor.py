@@ -50,12 +50,13 @@ def test_ranks_without_an_order_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They say which processes they are and what they map before they are killed; a killed rank removes nothing."""
-    ended: list[tuple[list[int], list[str]]] = []
+    """Ranks and their launcher are ended before it is said why; a killed rank removes nothing itself."""
+    ended: list[set[int]] = []
     end = cleanup.end
 
-    def noted(pids: list[int], known: list[str]) -> None:
-        ended.append((pids, known))
+    def noted(pids: set[int], known: list[str]) -> None:
+        ended.append(pids)
+        assert not [name for pid in pids for name in cleanup.shared_files(pid)]  # MPI's has no name any more
         end(pids, known)
 
     monkeypatch.setattr(cleanup, "end", noted)
@@ -65,11 +66,9 @@ def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.M
         Supervisor("cpu", asked, Setting((("CXX", "no-such-compiler"),))),
     ):
         pass
-    ((pids, known),) = ended
-    assert len(pids) == asked.ranks
-    assert known
-    assert not any(Path(path).exists() for path in known)
-    wait_for(lambda: not alive(pids), 5)
+    (pids,) = ended
+    assert len(pids) >= asked.ranks
+    wait_for(lambda: not alive(list(pids)), 5)
 
 
 def test_ranks_that_are_not_ready_in_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
+from collbench.flaws import Mismatch
 from collbench.measure.ab import ratios
 from collbench.measure.greeting import Greeting
 from collbench.measure.turns import LEAST, ROUNDS, Side, Turns, order, shares
-from collbench.measurement import Failed, Measurement, Mismatch, Result, Skipped
+from collbench.measurement import Failed, Measurement, Result, Skipped
 from collbench.stats import median_interval
 from tests.conftest import case
 from tests.test_cases import sweep

@@ -20,12 +20,13 @@ from collbench import report
 from collbench.cli.report import command
 from collbench.errors import RunFileError, UsageError
 from collbench.figures.styles import LOOKS
-from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.note import Note
 from collbench.report import data, lesson
 from collbench.report.data import data_block
 from collbench.report.sanitize import oddity, plain, sound
-from collbench.runs.file import NAME, Writer, read
+from collbench.runs.file import NAME, BadRow, Writer, read
 from collbench.runs.header import Header
 from tests.conftest import ROOT, case, measurement
 from tests.runs.test_file import RESULTS
@@ -183,7 +184,7 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
         "FAILED: a rank died",
         "WRONG: rank 1, element 7",
         "WRONG: 3 elements",
-        "reported ok, x",
+        "reported median, ok, x",
         "predicted, ring/ll, NICs at 50%",
         "explained: launch",
         "not usable: it was checked, and not timed",
@@ -349,8 +350,9 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path, odd: dict[st
     }
     good = write(tmp_path / "run", *times(1e-6, 1e9, "two-shot"))
     good.write_text(good.read_text() + json.dumps(LINE | line | {"seconds": [1e-6] * 7} | odd) + "\n")
-    page = built(good)
-    assert "not usable:" in Text(page).text
+    with pytest.warns(BadRow, match=f"{NAME}:{2 + len(SIZES) + 1}: "):
+        page = built(good)
+    assert "not usable: line" in Text(page).text
     assert [line["name"] for line in data_of(page)["figures"][0]["lines"]] == ["two-shot"]  # type: ignore[index]
 
 
@@ -433,3 +435,13 @@ def test_the_command_spares_run_files_and_says_what_it_cannot_do(tmp_path: Path)
         with pytest.raises(UsageError, match=reason):
             CliRunner().invoke(command, [str(place), "-o", str(out)], catch_exceptions=False)
     assert (other.read_bytes(), place.read_bytes()) == before
+
+
+def test_a_link_beside_a_foreign_run_is_not_written_through(tmp_path: Path) -> None:
+    """It may lead to any file of the user; where the user names it, it is the user's word."""
+    place = write(tmp_path / "run", *times(1e-6, 1e9, "mpi"))
+    (tmp_path / "precious").write_text("all")
+    (place.parent / "report.html").symlink_to(tmp_path / "precious")
+    with pytest.raises(UsageError, match=r"report\.html is a link, and is not written through"):
+        CliRunner().invoke(command, [str(place)], catch_exceptions=False)
+    assert (tmp_path / "precious").read_text() == "all"

@@ -1,6 +1,9 @@
 """Run files: what is written reads back, and what is broken is named."""
 
+import errno
 import json
+import os
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.measurement import Explanation, Failed, Mismatch, Prediction, Reported, Result, Skipped, Timed
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, Timed
 from collbench.note import Note, Sharing
-from collbench.runs.file import FORMAT, NAME, TornLine, Writer, read
+from collbench.runs import rescue
+from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
 from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
@@ -142,7 +147,10 @@ def test_a_whole_file_gives_no_warning(tmp_path: Path) -> None:
         ("[1, 2]", "run.jsonl:3: not a JSON object"),
         ('{"kind": "measurement"}', "run.jsonl:3: field 'collective' is missing"),
         (json.dumps(to_line(RESULTS[0]) | {"dtype": "float8"}), "run.jsonl:3: unknown dtype 'float8'"),
-        (json.dumps(to_line(RESULTS[0]) | {"seconds": ["x"]}), "run.jsonl:3: could not convert"),
+        (
+            json.dumps(to_line(RESULTS[0]) | {"seconds": ["x"]}),
+            "run.jsonl:3: field 'seconds' holds 'x', which is no number",
+        ),
         (json.dumps(to_line(RESULTS[0]) | {"seconds": 3}), "run.jsonl:3: "),
         (json.dumps(to_line(RESULTS[0]) | {"collective": 5}), "run.jsonl:3: "),
         (json.dumps(to_line(RESULTS[0]) | {"nbytes": float("inf")}), "run.jsonl:3: "),
@@ -151,12 +159,69 @@ def test_a_whole_file_gives_no_warning(tmp_path: Path) -> None:
         ("[" * 100000, "run.jsonl:3: not JSON"),
     ],
 )
-def test_a_broken_line_is_named_by_file_and_number(tmp_path: Path, line: str, complaint: str) -> None:
-    """In the middle of a file nothing is read past."""
+def test_a_broken_row_is_named_by_file_and_number_and_costs_itself(tmp_path: Path, line: str, complaint: str) -> None:
+    """All others are read; where there is no other, the file is refused."""
     lines = written(tmp_path, *RESULTS).read_text().splitlines()
     (tmp_path / NAME).write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
-    with pytest.raises(RunFileError, match=complaint.replace("[", r"\[").replace("(", r"\(")):
+    with pytest.warns(BadRow, match=re.escape(complaint)):
+        run = read(tmp_path)
+    assert list(run.results) == RESULTS
+    assert [reason.partition(":")[0] for reason in run.left_out] == ["3"]
+    (tmp_path / NAME).write_text("\n".join([lines[0], "", line]) + "\n")
+    with pytest.raises(RunFileError, match=re.escape(complaint)):
         read(tmp_path)
+
+
+IMPOSSIBLE = [
+    ({"nbytes": 2**63 - 1}, "9223372036854775807 bytes"),
+    ({"nbytes": 10**400}, "a number of 400 digits"),
+    ({"nbytes": 2**80}, "is larger than 2**63"),
+    ({"nbytes": 8.5}, "field 'nbytes' is 8.5, not a whole number"),
+    ({"nbytes": True}, "field 'nbytes' is True, not a whole number"),
+    ({"nbytes": "8"}, "field 'nbytes' is '8', not a whole number"),
+    ({"ranks": 0}, "0 ranks"),
+    ({"ranks": 2**40}, "ranks; at most"),
+    ({"root": 2}, "no rank to be the root: 2; choose from 0 to 1"),
+    ({"launches": None}, "field 'launches' is None"),
+    ({"seconds": [0.0]}, "a time that is none"),
+    ({"seconds": [5e-324]}, "a time that is none"),
+    ({"seconds": [1e308]}, "a time that is none"),
+    ({"seconds": [1e-6, -1e-6]}, "a time that is none"),
+    ({"seconds": [float("nan")]}, "NaN is no number"),
+    ({"seconds": [float("inf")]}, "Infinity is no number"),
+    ({"seconds": [True]}, "field 'seconds' holds True, which is no number"),
+    ({"estimate": 1e308}, "a time that is none"),
+]
+
+
+@pytest.mark.parametrize(("fields", "complaint"), IMPOSSIBLE, ids=[str(one)[:30] for one, _ in IMPOSSIBLE])
+def test_a_row_that_claims_what_cannot_be_costs_itself(
+    tmp_path: Path, fields: dict[str, object], complaint: str
+) -> None:
+    """Whatever JSON can hold; the warning says which row, what and why."""
+    path = written(tmp_path, *RESULTS)
+    path.write_text(path.read_text() + json.dumps(to_line(measurement()) | fields) + "\n")
+    with pytest.warns(BadRow, match=re.escape(complaint)):
+        assert list(read(path).results) == RESULTS
+
+
+def test_of_many_broken_rows_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    """A screen full of one thing helps nobody."""
+    path = written(tmp_path, *RESULTS)
+    path.write_text(path.read_text() + "{}}\n" * 5000)
+    with pytest.warns(BadRow) as said:
+        assert len(read(path).left_out) == 5000
+    assert [str(one.message).rpartition(": ")[2] for one in said][-1] == "and without 4997 rows more"
+    assert len(said) == 4
+
+
+def test_a_field_that_is_there_twice_is_no_row(tmp_path: Path) -> None:
+    """Which of the two was meant, nobody knows."""
+    path = written(tmp_path, *RESULTS)
+    row = json.dumps(to_line(measurement()))
+    path.write_text(path.read_text() + row.replace('"nbytes": 1024', '"nbytes": 1024, "nbytes": 8') + "\n")
+    with pytest.warns(BadRow, match="field 'nbytes' is there twice"):
+        assert list(read(path).results) == RESULTS
 
 
 def test_a_newer_format_is_refused_with_the_fix(tmp_path: Path) -> None:
@@ -196,17 +261,71 @@ def test_a_place_that_cannot_be_written_is_found_at_once(tmp_path: Path) -> None
         Writer(tmp_path / "file" / "below")
 
 
-def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    """/dev/full refuses every write; what was stored before stays."""
-    folder = tmp_path / "run"
-    folder.mkdir()
+def storing(folder: Path) -> Writer:
+    """A run with a header and a row."""
     writer = Writer(folder)
-    writer._file.close()
-    writer._file = Path("/dev/full").open("w")  # noqa: SIM115 - closed below
-    with pytest.raises(StorageError, match="No space left on device; what was measured before is in it"):
+    writer.header(Header())
+    writer.append(RESULTS[0])
+    return writer
+
+
+def kept(error: StorageError) -> Path:
+    """Where the message says that everything is."""
+    place = Path(str(error).partition("all that was measured is in ")[2])
+    assert place.name == NAME
+    return place
+
+
+def test_a_full_disk_leaves_whole_lines_and_all_rows_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write takes half a line and then refuses; what was stored before stays as it was."""
+    writer, write = storing(tmp_path / "run"), os.write
+    before = writer.path.read_bytes()
+
+    def half(file: int, data: memoryview) -> int:
+        if len(data) < 30:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(StorageError, match=r"run\.jsonl: No space left on device; all that was measured is in") as full:
         writer.append(RESULTS[0])
-    with writer:
-        pass
+    writer.close()
+    assert writer.path.read_bytes() == before
+    assert read(kept(full.value)).results == (RESULTS[0], RESULTS[0])
+
+
+@pytest.mark.parametrize("taken", ["file", "folder", "renamed", "exchanged"])
+def test_a_run_file_that_is_taken_away_is_noticed_at_the_next_line(tmp_path: Path, taken: str) -> None:
+    """However it goes, all rows are kept in another place, which the error names."""
+    writer = storing(tmp_path / "run")
+    if taken == "renamed":
+        (tmp_path / "run").rename(tmp_path / "gone")
+    else:
+        writer.path.unlink()
+    if taken == "folder":
+        (tmp_path / "run").rmdir()
+    if taken == "exchanged":
+        writer.path.write_text("another's")
+    with pytest.raises(
+        StorageError, match="something else is there now" if taken == "exchanged" else "was removed"
+    ) as gone:
+        writer.append(RESULTS[0])
+    writer.close()
+    assert read(kept(gone.value)).results == (RESULTS[0], RESULTS[0])
+    assert taken != "exchanged" or writer.path.read_text() == "another's"
+
+
+def test_where_no_place_takes_the_rows_the_error_says_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written before."""
+    writer = storing(tmp_path / "run")
+    monkeypatch.setattr(rescue, "keep", lambda *ignored: None)
+    monkeypatch.setattr(Writer, "_failure", lambda *ignored: "No space left on device")
+    with pytest.raises(StorageError, match=r"No space left on device; what was measured before is in it$"):
+        writer.append(RESULTS[0])
+    writer.close()
+    assert read(tmp_path / "run").results == (RESULTS[0],)
 
 
 def test_a_sweep_crosses_the_wire_unchanged() -> None:

@@ -20,7 +20,8 @@ import pytest
 from collbench.cli._runs_table import lines
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
-from collbench.measurement import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.runs import tags
 from collbench.runs.baseline import pick
 from collbench.runs.file import INTERRUPTED, NAME, Run, Writer, read
@@ -370,15 +371,15 @@ def test_reading_that_is_interrupted_goes_on_where_it_was(folder: Path) -> None:
 
 def test_a_file_that_could_not_be_opened_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing in it changes when the disk comes back."""
-    original = Path.read_text
+    original = os.open
 
-    def refuse(path: Path, *rest: Any, **more: Any) -> str:
-        if path.parent.name == "run2":
+    def refuse(path: Any, *rest: Any, **more: Any) -> int:
+        if Path(path).parent.name == "run2":
             raise PermissionError(13, "Permission denied")
         return original(path, *rest, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", refuse)
+        patch.setattr(os, "open", refuse)
         assert [entry.facts.broken for entry in History(folder).entries if entry.facts.broken] == [
             f"cannot read {NAME}: Permission denied"
         ]

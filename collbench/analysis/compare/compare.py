@@ -21,6 +21,8 @@ from collbench.runs.file import Run
 
 MARGIN = 0.05
 CONFIDENCE = 0.95
+CENTRES = {"mean": fmean, "median": median, "min": min, "max": max}
+"""What a log's figure is compared with, of the other run's samples."""
 NOTABLE = 0.02  # scatter between runs from which on it is said
 
 
@@ -152,11 +154,18 @@ def _unknown(one: Observed, new: Observed) -> Row:
         fewer = min(len(one.times), len(new.times))
         words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
         return _without_interval(one, new, one.typical, new.typical, words)
-    centre = median if all(result.statistic.startswith("median") for result in reported) else fmean
-    kind = "medians" if centre is median else "means"
-    words = f"a log of {kind} has no samples, so nothing can be concluded"
-    words += "" if len(reported) == 2 else f"; compared with the {kind[:-1]} of the other run's samples"
+    kinds = list(dict.fromkeys(result.figure for result in reported))
+    words = f"a log of {' or '.join(map(_several, kinds))} has no samples, so nothing can be concluded"
+    if len(kinds) > 1:
+        words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
+    elif len(reported) == 1:
+        words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
+    centre = CENTRES.get(kinds[0], fmean)
     return _without_interval(one, new, centre(one.times), centre(new.times), words)
+
+
+def _several(kind: str) -> str:
+    return kind + ("s" if kind in ("mean", "median", "figure") else "")
 
 
 def _without_interval(one: Observed, new: Observed, before: float, after: float, remark: str) -> Row:

@@ -138,8 +138,9 @@ def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
         yield f"| and {len(rows) - _SHOWN} more | |"
 
 
+_MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also what names people and other pages
+
+
 def _escaped(text: str) -> str:
     """Names and reasons may hold anything; none of it is to be markup."""
-    for sign in "\\|`*_<>[]":
-        text = text.replace(sign, f"&#{ord(sign)};")
-    return printable(text)
+    return "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))

@@ -115,9 +115,15 @@ class CurveFit:
         return f"{format_size(nbytes)} is extrapolated: sizes from {first} to {last} were measured"
 
 
+MOST = 100
+"""Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
+
+
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 0) -> CurveFit:
     """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
     order = np.argsort(sizes)
+    if len(order) > MOST:  # the time to fit grows with the cube
+        order = order[np.linspace(0, len(order) - 1, MOST).round().astype(int)]
     size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
     if len(set(sizes)) < FEWEST:
         raise Unfit(f"{len(set(sizes))} size{'s' if len(set(sizes)) != 1 else ''}, {FEWEST} are needed")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cached_property
 
-from collbench.formats.nccl_tests.evidence import NOTHING, Witness
+from collbench.formats.nccl_tests.evidence import Witness
 from collbench.formats.nccl_tests.facts import LogFacts
 from collbench.formats.nccl_tests.ranks import trimmed
 from collbench.formats.source import clean
@@ -64,15 +64,13 @@ class Doubts:
         if not facts.section.rows or self.of_test:
             return
         yield from filter(None, (facts.named.remark, facts.counted.why))
-        missing = trimmed((device.group, device.rank) for device in facts.section.devices)
-        if missing > 0:
-            yield f"its list of ranks is trimmed: {missing} of {facts.counted.ranks} are not there"
+        listed = {(device.group, device.rank) for device in facts.section.devices}
+        ranks = facts.counted.ranks or 0
+        if trimmed(listed) > 0 and ranks > len(listed):
+            yield f"its list of ranks is trimmed: {ranks - len(listed)} of {ranks} are not there"
         if evidence.ratio is None:
             yield "its bus bandwidths contradict its algorithm bandwidths"
         if evidence.timed and not self._timed:
             yield "its algorithm bandwidths are not size over time; times are kept"
         if self._odd:
-            yield f"count and type do not make the size in {self._odd} rows; those that their bandwidths confirm are kept"
-        if facts.collective and evidence.ratio not in (None, NOTHING) and facts.counted.ranks:
-            if not evidence.allows(facts.collective, facts.counted.ranks):
-                yield f"its bus bandwidths are not those of {facts.counted.ranks} ranks"
+            yield f"count and type do not make the size in {self._odd} rows; those that bandwidths confirm are kept"

@@ -118,6 +118,7 @@ class Evidence:
     redop: str | None = None
     root: int | None = None
     timed: bool = True  # whether its times are those that its bandwidths were counted from
+    rootless: bool = False  # whether its header has no column for a root, as of collectives that have none
 
     @cached_property
     def ratio(self) -> Interval | None:
@@ -183,6 +184,7 @@ class Evidence:
             own = ranks or (self.cut if collective.sharded else None)
             return (
                 (summed is None or collective.reduces == summed)
+                and not (self.rootless and collective.rooted)
                 and not self.objection(collective, own)
                 and (own is None or self.allows(collective, own))
                 and not (collective.sharded and own == 1 and ranks is None)

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from collbench.collectives import Collective
 from collbench.errors import UsageError
-from collbench.formats.imported import Hints, Machine, dotted, known_collective, machine_of, said_ranks
+from collbench.formats.imported import Device, Hints, Machine, dotted, known_collective, machine_of, said_ranks
 from collbench.formats.nccl_tests.columns import Columns, LogRow, stamped
 from collbench.formats.nccl_tests.evidence import Evidence, Witness
 from collbench.formats.nccl_tests.lines import LogSection
@@ -25,7 +25,8 @@ SETTINGS = {
     "graph": r"\bgraph: (\d{1,9})\b",
 }
 STEM = re.compile(r"[a-z][a-z_]{2,40}_perf")
-AMD = re.compile(r"AMD|Radeon|Instinct|\bMI\d{2,3}|gfx\d")
+AVERAGES: dict[int | None, str] = {0: "of rank 0", 1: "mean over ranks", 2: "fastest rank", 3: "slowest rank"}
+AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class LogFacts:
             None if redop is None else redop.lower(),
             int(root) if root else None,
             not any("cputime" in place for place in (columns.places if columns else ())),
+            bool(columns) and "root" not in columns.case,
         )
 
     @cached_property
@@ -92,7 +94,7 @@ class LogFacts:
     @cached_property
     def counted(self) -> RankCount:
         """The number of ranks, and how it was come by."""
-        if self.collective is None or not self.section.rows:  # none of its rows is kept
+        if self.collective is None or self.named.objection or not self.section.rows:  # none of its rows is kept
             return RankCount(self.hints.ranks or next(iter(self._offers), 1))
         if self.section.exported:
             return RankCount(self.hints.ranks or self.section.exported[2])
@@ -110,8 +112,14 @@ class LogFacts:
             (device.group, device.rank): replace(device, host=clean(device.host, 64), name=clean(device.name, 64))
             for device in section.devices
         }
-        machine = machine_of(list(distinct.values()), ranks, versions, section.said)
+        machine = machine_of(self._all(list(distinct.values()), ranks), ranks, versions, section.said)
         return replace(machine, platform=section.exported[1]) if section.exported else machine
+
+    def _all(self, devices: list[Device], ranks: int) -> list[Device]:
+        """The devices of all ranks, also where the list was trimmed and those that are left are of one kind."""
+        if len({device.name for device in devices}) != 1 or len(devices) >= ranks:
+            return devices
+        return devices + [replace(devices[0], rank=rank) for rank in range(ranks - len(devices))]
 
     @cached_property
     def library(self) -> str:
@@ -129,6 +137,13 @@ class LogFacts:
         return ", ".join([*notes, f"{groups} groups at once"] if groups > 1 else notes)
 
     @property
+    def statistic(self) -> str:
+        """Of what its times are which figure."""
+        how_many = self.known.get("iters", "some")
+        over = AVERAGES.get(self.section.average, "mean over ranks, unless -a said otherwise")
+        return f"{self.section.figure} of {how_many} operations, {over}"
+
+    @property
     def started(self) -> str | None:
         """When the first row was done, if it says."""
         stamp = stamped(self.section.rows[0][0])[1] if self.section.rows else ""
@@ -141,4 +156,6 @@ def witnesses(row: LogRow, columns: Columns | None) -> Iterator[Witness]:
     for place in row.places:
         took = place.get("time") or place.get("cputime", "")
         unit = columns.unit if columns else 1e-6
-        yield Witness(size, elements, row.case.get("type", ""), (took, unit), place.get("algbw", ""), place.get("busbw", ""))
+        yield Witness(
+            size, elements, row.case.get("type", ""), (took, unit), place.get("algbw", ""), place.get("busbw", "")
+        )

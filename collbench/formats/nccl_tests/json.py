@@ -23,9 +23,9 @@ from collbench.formats.imported import (
     make_case,
     said_ranks,
 )
-from collbench.formats.nccl_tests.facts import AMD
-from collbench.formats.nccl_tests.loose_json import kept, parse
 from collbench.formats.nccl_tests.evidence import Evidence, Witness
+from collbench.formats.nccl_tests.facts import AMD, AVERAGES
+from collbench.formats.nccl_tests.loose_json import kept, parse
 from collbench.formats.nccl_tests.ranks import RankCount, settle
 from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
@@ -39,7 +39,6 @@ TOP = (
     *("average_bus_bandwidth", "average_bus_bandwidith", "errors", "end_time", "collbench"),
 )
 """The keys that are kept; anything else might be a secret."""
-AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}
 
 
 def recognises(source: Source) -> bool:
@@ -211,7 +210,7 @@ class _Log:
     def _statistic(self, entry: Mapping[str, Any]) -> str:
         how_many = whole(entry.get("actual_iterations")) or whole(self._config.get("iterations")) or "some"
         given = [self._args[at + 1] for at, word in enumerate(self._args[:-1]) if word in ("-a", "--average")]
-        return f"mean of {how_many} operations, {AVERAGES.get(given[-1] if given else '1', 'mean over ranks')}"
+        return f"mean of {how_many} operations, {AVERAGES.get(whole(given[-1]) if given else 1, 'mean over ranks')}"
 
 
 def _list(value: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collbench.formats.commands import programs, ranks_started
+from collbench.formats.commands import averaged, programs, ranks_started
 from collbench.formats.imported import Device
 from collbench.formats.nccl_tests.columns import Columns, LogRow, begins, header, match, pieces
 from collbench.formats.source import Source
@@ -28,6 +28,8 @@ LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL V
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
+WIDEST = 1000  # characters of half a row
+FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 WHO = re.compile(r"\S+:\d+:\d+$")
 
 
@@ -52,6 +54,8 @@ class LogSection:
     named: list[str] = field(default_factory=list)  # programs, by lines above the table
     started: int | None = None  # ranks, by the command line above it
     said: dict[str, str] = field(default_factory=dict)  # variables that NCCL says it heeds
+    figure: str = "mean"  # of what kind its times are, if collbench wrote it
+    average: int | None = None  # of -a on the command line above it: over which ranks
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
     def take(self, line: str) -> bool:
@@ -96,7 +100,7 @@ def sections(source: Source) -> Iterator[LogSection]:
             section.bad.append((at, half))
             half = ""
         if begun or half:
-            half, at = (line, number) if begun else (half + line if pieces(line) else half, at)
+            half, at = (line, number) if begun else (_joined(section, half, line), at)
             half = "" if section.take(half) else half
         elif own:
             if (section.rows or section.bad) and not _belongs_below(line):
@@ -110,13 +114,24 @@ def sections(source: Source) -> Iterator[LogSection]:
     yield section
 
 
+def _joined(section: LogSection, half: str, line: str) -> str:
+    """Half a row with what may be its rest: torn inside a number, unless only a blank between them makes it whole."""
+    if not pieces(line) or len(half) > WIDEST:
+        return half
+    if line[0].isspace() or half[-1].isspace():
+        return half + line
+    spaced = f"{half} {line}"
+    whole = section.columns is not None and match(spaced, section.columns) is not None
+    return spaced if whole else half + line
+
+
 def _heed(section: LogSection, line: str) -> None:
     """What a line of another program says of the table below it."""
     if match := LIBRARY.search(line):
         section.release = match[1]
     if found := programs(line):
         section.named += found
-        section.started = ranks_started(line)
+        section.started, section.average = ranks_started(line), averaged(line)
 
 
 def body(line: str) -> str:
@@ -138,11 +153,13 @@ def _belongs_below(line: str) -> bool:
 
 
 def _next(done: LogSection, line: str, coming: LogSection) -> LogSection:
-    """After a table: a bare header is of the same test's kind unless a command stands between, else a new test begins."""
+    """After a table a bare header is of the same kind unless a command stands between; all else begins a new test."""
     text, release = body(line), coming.release or done.release
     if coming.named or not (TABLE.search(text) or header(text.split(), "")):
         named = coming.named or done.named
-        return LogSection(release=release, said=dict(done.said), named=list(named), started=coming.started)
+        return LogSection(
+            release=release, said=dict(done.said), named=list(named), started=coming.started, average=coming.average
+        )
     return replace(done, release=release, devices=list(done.devices), said=dict(done.said), **_empty())
 
 
@@ -163,6 +180,8 @@ def _note(section: LogSection, line: str) -> None:
             section.columns = replace(section.columns, unit=1e-3)
     elif match := EXPORTED.match(text):
         section.exported = match[1], match[2], int(match[3])
+    elif match := FIGURE.match(text):
+        section.figure = match[1]
     elif match := VERSION.search(text):
         section.tool, section.version = match[1].lower(), match[2]
         section.library = int(match[3][:9]) if match[3] else 0

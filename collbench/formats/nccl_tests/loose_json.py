@@ -26,7 +26,7 @@ def parse(source: Source, array: str) -> tuple[dict[str, Any], bool]:
     """
     if len(source.text) > LARGEST:
         raise RunFileError(f"{source.name} is larger than {LARGEST >> 20} MiB of JSON; split it")
-    text = _WORDS.sub(lambda word: _proper(word[0]), source.text)
+    text = proper(source.text)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -39,6 +39,11 @@ def parse(source: Source, array: str) -> tuple[dict[str, Any], bool]:
     if not isinstance(value, dict):
         raise RunFileError(f"{source.name}:1: not a JSON object")
     return value, True
+
+
+def proper(text: str) -> str:
+    """The same with bare inf and nan as Python's JSON knows them."""
+    return _WORDS.sub(lambda word: _proper(word[0]), text)
 
 
 def _proper(word: str) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 
 from collbench.cases import Case
 from collbench.collectives import Collective
-from collbench.errors import RunFileError
+from collbench.errors import RunFileError, UsageError
 from collbench.formats import Format
-from collbench.formats.imported import Hints, Rows, Test, make_case
+from collbench.formats.imported import Hints, Machine, Rows, Test, make_case
 from collbench.formats.nccl_tests.columns import LogRow, header, stamped
 from collbench.formats.nccl_tests.doubts import Doubts
 from collbench.formats.nccl_tests.facts import LogFacts
@@ -35,7 +35,31 @@ def read(source: Source, hints: Hints) -> list[Test]:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     elsewhere = list(dict.fromkeys(name for section in tables for name in (*section.named, section.program) if name))
     alone = sum(bool(section.rows) for section in tables) < 2
-    return [_test(LogFacts(source, section, hints, alone, elsewhere)) for section in tables]
+    if alone:
+        return [_test(LogFacts(source, section, hints, True, elsewhere)) for section in tables]
+    tests = [_told(LogFacts(source, section, hints, False, elsewhere)) for section in tables]
+    if all(isinstance(test, UsageError) for test in tests):
+        raise next(test for test in tests if isinstance(test, UsageError))
+    return [
+        _untold(source, section, test) if isinstance(test, UsageError) else test
+        for section, test in zip(tables, tests, strict=True)
+    ]
+
+
+def _told(facts: LogFacts) -> Test | UsageError:
+    try:
+        return _test(facts)
+    except UsageError as error:
+        return error
+
+
+def _untold(source: Source, section: LogSection, error: UsageError) -> Test:
+    """A test of several that does not tell its collective or ranks: the others are read without it."""
+    rows = Rows()
+    for _ in section.rows:
+        rows.leave(str(error))
+    machine = Machine(1, "unknown")
+    return Test(format=NAME, tool=section.tool, file=source.file, machine=machine, results=(), left_out=rows.left_out)
 
 
 def _test(facts: LogFacts) -> Test:
@@ -88,20 +112,27 @@ def _results(facts: LogFacts, collective: Collective, at: int, line: str, row: L
 def _reported(facts: LogFacts, case: Case, words: Mapping[str, str], printed: Mapping[str, Any]) -> Reported:
     assert facts.section.columns
     on_cpu, error = "cputime" in words, words.get("error", "")
-    how_many = facts.known.get("iters", "some")
     notes = [facts.note, "CPU time of the call (-C)" if on_cpu else ""]
-    notes += [f"largest error {error}" if number(error) else ""]
+    notes += [f"largest error {error}" if number(error.rstrip("*")) else ""]
     exported = facts.section.exported or (facts.library, "gpu")
     return Reported(
         case,
         exported[0],
         exported[1],
         seconds=seconds_of(words["cputime" if on_cpu else "time"], facts.section.columns.unit),
-        statistic=f"mean of {how_many} operations and of the ranks, unless -a said otherwise",
-        wrong_elements=count(words["#wrong"]) if "#wrong" in words else 0 if number(error) == 0 else None,
+        statistic=facts.statistic,
+        wrong_elements=_wrong(words),
         printed=printed,
         note=Note.of(", ".join(filter(None, notes))),
     )
+
+
+def _wrong(words: Mapping[str, str]) -> int | None:
+    """Wrong elements; where only the largest error was printed, 0 of them if that is 0, and some behind a star."""
+    if "#wrong" in words:
+        return count(words["#wrong"])
+    error = words.get("error", "")
+    return 1 if error.endswith("*") else 0 if number(error) == 0 else None
 
 
 def _remarks(section: LogSection) -> Iterator[str]:
@@ -115,4 +146,4 @@ def _remarks(section: LogSection) -> Iterator[str]:
             yield f"it says: {clean(line.strip('# '))}"
 
 
-FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write, order=5)
+FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write, among=True, order=5)

@@ -11,6 +11,7 @@ from collbench.formats.exported import (
     ExportSelection,
     Part,
     mean_seconds,
+    other_figures,
     parts,
     rates,
     signature,
@@ -113,6 +114,7 @@ def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
     first = part.lines[0].any
     ranks = first.case.ranks
     yield signature(first)
+    yield from other_figures(place for line in part.lines for place in line.places if place)
     yield f"# Collective test starting: {program(first.case.collective)}"
     yield _settings(part)
     yield from ("#", "# Using devices", *listed(selection, ranks), "#", *HEADER)

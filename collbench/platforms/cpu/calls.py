@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,22 +44,28 @@ def kernel(compiled: kernels.HostKernel, *arguments: Any) -> Call:
     return Call(address(compiled.function), (ctypes.addressof(pointers), blocks, threads, 1), held=pointers)
 
 
-def repeated(calls: Sequence[Call]) -> Callable[[int], int]:
-    """A function that carries all of them out so many times, in one call into C; it returns the last error, or 0."""
+@dataclass(frozen=True)
+class Repeated:
+    """Calls carried out so many times, in one call into C; it returns the last error, or 0."""
+
+    loop: kernels.Loop
+    failure: Any  # shape (1,)
+    held: Any  # what the calls point to lives as long as this does
+
+    def __call__(self, launches: int) -> int:
+        """That many times."""
+        self.loop(launches)
+        return int(self.failure[0])
+
+
+def repeated(calls: Sequence[Call]) -> Repeated:
+    """Calls that follow each other, in that order, as one operation."""
     records, failure = np.zeros(len(calls), _CALL), np.zeros(1, np.uint64)
     for record, call in zip(records, calls, strict=True):
         record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
         record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
-    held = tuple(calls)
-    run = kernels.host_kernel(_file(), "carry_out").bind(
-        np.uint64(records.ctypes.data), np.uint64(len(held)), np.uint64(failure.ctypes.data)
-    )
-
-    def launch(launches: int) -> int:
-        run(launches)
-        return int(failure[0]) if records.size and held else 0  # named here, so that they live as long as this does
-
-    return launch
+    places = (np.uint64(number) for number in (records.ctypes.data, len(calls), failure.ctypes.data))
+    return Repeated(kernels.host_kernel(_file(), "carry_out").bind(*places), failure, (records, tuple(calls)))
 
 
 def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:

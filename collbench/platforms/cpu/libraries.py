@@ -27,6 +27,8 @@ class Kind:
 
 _MPICH_FILES = ("libmpi.so.12", "libmpich.so.12", "libmpi.so")
 _HYDRA = ("mpiexec.hydra", "mpiexec", "mpirun")
+_HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
+"""For Hydra: ranks are its children on this machine, whatever batch system or file of hosts is there."""
 _VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER"
 
 KINDS = {
@@ -42,6 +44,7 @@ KINDS = {
             files=_MPICH_FILES,
             install="build it, and --mpi its folder",
             roots=("MV2_HOME", "MVAPICH_HOME"),
+            options=_HERE,
         ),
         Kind(
             key="cray",
@@ -65,6 +68,7 @@ KINDS = {
             install=_VENV.format("impi-rt"),
             roots=("I_MPI_ROOT",),
             places=("/opt/intel/oneapi/mpi/latest",),
+            options=_HERE,
         ),
         Kind(
             key="openmpi",
@@ -95,6 +99,7 @@ KINDS = {
             install=f"apt install mpich, or {_VENV.format('mpich')}",
             roots=("MPICH_HOME",),
             places=("/usr/lib64/mpich",),
+            options=_HERE,
             silent=("mpiexec.gforker", "-exitinfo"),  # socket pairs, where Hydra listens on all addresses
         ),
     )

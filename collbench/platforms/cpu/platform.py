@@ -16,15 +16,28 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measurement import Mismatch
+from collbench.flaws import Mismatch, Overrun
 from collbench.note import Note
 from collbench.platforms import checking, kernels, tracelog
-from collbench.platforms.cpu import memory_traffic
+from collbench.platforms.cpu import memory_traffic, stress
 from collbench.platforms.cpu.hardware import cpus
+from collbench.platforms.cpu.limits import limits
 from collbench.platforms.cpu.window import Window
-from collbench.platforms.layout import MAX_RANKS, PACK, WINDOW_HEAD, WORLD, Layout, Region, buffers, view
+from collbench.platforms.layout import (
+    GUARD,
+    GUARDED,
+    MAX_RANKS,
+    PACK,
+    WINDOW_HEAD,
+    WORLD,
+    Layout,
+    Region,
+    buffers,
+    view,
+)
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.roles import Moment, Platform, Prepared
+from collbench.platforms.stress import Plan
 from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -57,6 +70,7 @@ class CpuPlatform:
         crowded = len(self._bases) > len(self._cores)
         self.hardware = cpus(crowded)
         self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
+        self.limits = limits(team)
         self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
         team.meet()  # every window is zeroed before anyone's kernel writes into it
 
@@ -124,7 +138,8 @@ class CpuPlatform:
 
     def _handed_over(self, piece: int) -> tuple[float, float]:
         """Seconds to hand over so many bytes, with ordinary stores and with those past the caches."""
-        kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
+        with self.team.agreeing():
+            kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
         world = self._ranks_alone(self.ranks)
         for rank in range(self.ranks):
             world["receive"][rank] = self.address(Region.RECEIVE, rank)
@@ -137,7 +152,7 @@ class CpuPlatform:
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Ways to read and write as much as the case must and no more; none where caches may hold its buffers."""
-        if not memory_traffic.beyond(case, self._cache):
+        if self._nodes > 1 or not memory_traffic.beyond(case, self._cache):
             return ()
         kernel = kernels.host_kernel(memory_traffic.KERNELS, "traffic")
         shares = memory_traffic.ways(case, *buffers(self, case, self.rank))
@@ -183,10 +198,13 @@ class CpuPlatform:
     def fill(self, case: Case, seed: int) -> None:
         """Each rank writes its own buffers."""
         send, _ = buffers(self, case, self.rank)
-        if not case.in_place:
-            home = self.address(Region.RECEIVE, self.rank)
-            view(home, case.receive_count * case.dtype.itemsize)[:] = checking.POISON
-        fill = self.kernel("check.cu", "fill", case.dtype, case.redop)
+        home = self.address(Region.RECEIVE, self.rank)
+        ctypes.memset(
+            home, checking.POISON, max(case.receive_count, case.send_count * case.in_place) * case.dtype.itemsize
+        )
+        for guard in self.layout.guards(case):
+            ctypes.memset(self.address(guard.region, self.rank) + guard.start, GUARDED, GUARD)
+        fill = self.kernel(kernels.JUDGE, "fill", case.dtype, case.redop)
         how = checking.packed(case.recipe(seed))
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
@@ -194,21 +212,43 @@ class CpuPlatform:
     def check(self, case: Case, seed: int) -> Mismatch | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
-        own = filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank)))
-        mismatches: list[Mismatch | None] = self.comm.allgather(next(own, None))
-        return next(filter(None, mismatches), None)
+        with self.team.agreeing():
+            own = next(filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank))), None)
+        return next(filter(None, self.team.exchange(own)), None)
 
     def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
         size = case.dtype.itemsize
         got = buffers(self, case, self.rank)[1] + piece[0] * size
         verdict = checking.CLEAN.copy()
-        compare = self.kernel("check.cu", "compare", case.dtype, case.redop)
+        compare = self.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
         compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
+        checking.refuse_unseen(int(verdict["seen"]), case.block)
         if not verdict["wrong"]:
             return None
         where = int(verdict["wrong"]), int(verdict["first"])
         element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
         return checking.describe(case, seed, self.rank, piece, where, element)
+
+    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
+        self.comm.Barrier()
+        with self.team.agreeing():
+            own = stress.carry_out(self, case, self.rank, prepared.loop or prepared.launch, plan)
+            if self._gave_up():
+                raise CaseFailed("a rank waited in vain for another's flag")
+        return next(filter(None, self.team.exchange(own)), None)
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """One call after the other, of what C can call."""
+        loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)
+        return Prepared(loop) if loop else None
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """Each rank looks at its own guards; the lowest rank speaks."""
+        self.synchronize()
+        held = ((guard, self.address(guard.region, self.rank) + guard.start) for guard in self.layout.guards(case))
+        own = (guard.overrun(self.rank, ctypes.string_at(address, GUARD)) for guard, address in held)
+        return next(filter(None, self.team.exchange(next(filter(None, own), None))), None)
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""

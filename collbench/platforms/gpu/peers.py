@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collbench.datatypes import DATATYPES, NONE, Array, recipe
-from collbench.platforms import checking
+from collbench.platforms import checking, kernels
 from collbench.platforms.gpu.cuda import Cuda, Memory, Queue, compile_kernel
 
 _COUNT = 2**16  # elements of the pattern
@@ -57,7 +57,7 @@ class Hand:
         expected = _recipe(seed), np.int32(0), np.uint64(0), np.uint32(0)  # of rank 0 from the start, and no tolerance
         self._run(self._compare, (np.uint64(source), np.uint64(_COUNT), *expected, np.uint64(there)))
         self._queue.fetch(there, verdict)
-        return not verdict["wrong"]
+        return bool(verdict["seen"] == _COUNT and not verdict["wrong"])
 
     def copy(self, target: int, source: int) -> None:
         """Have the driver copy a pattern."""
@@ -73,7 +73,7 @@ class Hand:
 
 def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]:
     """For each device those of kernels/check.cu that write and compare a pattern."""
-    both = (compile_kernel(cuda, devices, "check.cu", entry, _WORD, NONE).functions for entry in ("fill", "compare"))
+    both = (compile_kernel(cuda, devices, kernels.JUDGE, entry, _WORD, NONE).functions for entry in ("fill", "compare"))
     return list(zip(*both, strict=True))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
-from collbench.measurement import Mismatch
+from collbench.flaws import Mismatch, Overrun
 from collbench.note import Note
 from collbench.platforms import tracelog
 from collbench.platforms.gpu import nccl, peers, report
@@ -28,10 +28,12 @@ from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import place_ranks
 from collbench.platforms.gpu.probe import STARTUP
+from collbench.platforms.gpu.stress import Stress
 from collbench.platforms.gpu.timing import StartGate, Stopwatch
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.roles import Moment, Platform, Prepared
+from collbench.platforms.roles import Limits, Moment, Platform, Prepared
+from collbench.platforms.stress import Plan
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
@@ -41,6 +43,7 @@ class GpuPlatform:
 
     name = "gpu"
     region = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
+    limits = Limits(1e-7, 1e14, "five times what the fastest memory and the largest cache of a GPU bring")
 
     def __init__(self, cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> None:
         self._cuda, self.team, self.layout = cuda, team, layout
@@ -57,6 +60,7 @@ class GpuPlatform:
             self._probed = peers.probe(cuda, places.devices)
         self._launcher = Launcher(cuda, self._memory, places, queues, self._probed)
         self._checker = Checker(cuda, self._memory, self._kernels, self._launcher, queues)
+        self._stress = Stress(cuda, self._memory, self._kernels, self._launcher, queues)
         self._stopwatch = Stopwatch(cuda, team, list(queues.values()), self._gate)
         patience = nccl_patience(team, sweep.sampling.timeout)
         self.comm = nccl.Communicators(cuda, team, places, queues, self._stopwatch, patience)
@@ -153,6 +157,27 @@ class GpuPlatform:
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
             mismatches = self.team.exchange(self._checker.check(case, seed))
         return next(filter(None, mismatches), None)
+
+    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        """Every rank makes its calls and judges them on its own stream; the lowest one with a mismatch speaks."""
+        with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while calls followed each other"):
+            self.team.meet()
+            found = self._stress.carry_out(case, prepared, plan)
+            if self._launcher.waits:
+                self._refuse_given_up()
+            mismatches = self.team.exchange(found)
+        return next(filter(None, mismatches), None)
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """The host enqueues every operation, so there is no other loop."""
+        return None
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """Every rank looks at its own guards; the lowest one speaks."""
+        with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while what lies beside buffers was read"):
+            self._stopwatch.wait()
+            overruns = self.team.exchange(self._checker.overrun(case))
+        return next(filter(None, overruns), None)
 
     def take_logs(self, rank: int) -> Array:
         """From the rank's device."""

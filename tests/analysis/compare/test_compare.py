@@ -13,7 +13,8 @@ from collbench.analysis.compare.estimate import separate
 from collbench.analysis.compare.headers import differences
 from collbench.analysis.compare.unmatched import unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
-from collbench.measurement import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
+from collbench.flaws import Mismatch
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.runs.file import Run
 from collbench.runs.header import Header, Interleaved
 from collbench.runs.records import to_line, to_result

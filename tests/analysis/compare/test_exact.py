@@ -122,7 +122,12 @@ def test_a_run_of_the_same_rows_with_another_header_is_no_copy() -> None:
     [
         (("mean of 20", "mean"), 2.0, "a log of means has no samples, so nothing can be concluded"),
         (("median of 9", "median"), 2.0, "a log of medians has no samples, so nothing can be concluded"),
-        (("median of 9", "mean"), 2.0, "a log of means has no samples, so nothing can be concluded"),
+        (("slowest of 9", "max"), 2.0, "a log of max has no samples, so nothing can be concluded"),
+        (
+            ("median of 9", "mean"),
+            2.0,
+            "a log of medians or means has no samples, so nothing can be concluded; one time is a median, the other a ",
+        ),
         (
             (None, "median"),
             2.0,
@@ -132,7 +137,7 @@ def test_a_run_of_the_same_rows_with_another_header_is_no_copy() -> None:
     ],
 )
 def test_a_log_is_compared_by_its_own_statistic(statistics: tuple[str | None, str], ratio: float, words: str) -> None:
-    """Means where either is one; the samples of the other run are brought to the same."""
+    """The samples of the other run are brought to the same; two figures of different kinds are said to be that."""
     base, new = (
         measurement(seconds=(1e-6,) * 9 + (11e-6,))
         if statistic is None

@@ -1,0 +1,105 @@
+"""The stress check on CPUs: one call into C, in which this rank's calls follow each other within nanoseconds."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from collbench.cases import Case
+from collbench.datatypes import DATATYPES, NONE
+from collbench.flaws import Mismatch
+from collbench.platforms import checking, kernels, stress
+from collbench.platforms.layout import Addresses, buffers
+
+_COPIES = 2**20  # bytes of results that are kept until they are compared
+_LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu
+
+_CHECK = np.dtype(
+    [
+        ("operation", np.uint64),
+        ("arguments", np.uint64),
+        ("send", np.uint64),
+        ("receive", np.uint64),
+        ("send_blocks", np.uint64),
+        ("pieces", np.uint64),
+        ("piece_count", np.uint64),
+        ("stalls", np.uint64),
+        ("places", np.uint64),
+        ("copies", np.uint64),
+        ("verdicts", np.uint64),
+        ("probe", stress.PROBE),
+        ("how", checking.RECIPE),
+        ("rank", np.uint32),
+        ("calls", np.uint32),
+        ("kept", np.uint32),
+        ("ulps", np.uint32),
+        ("in_place", np.uint32),
+        ("reserved", np.uint32),
+    ]
+)
+"""`struct Stress` of kernels/check.cu."""
+
+_OPERATION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
+
+
+class _Operation:
+    """What C calls for one operation: the kernel's own launches, or where Python makes them a way back into it."""
+
+    def __init__(self, launch: Callable[[int], Any]) -> None:
+        self.failure: BaseException | None = None
+        self._launch = launch
+        function: Any = launch.func if isinstance(launch, kernels.Loop) else _OPERATION(self._from_c)
+        self._held = function
+        self.address = ctypes.cast(function, ctypes.c_void_p).value
+        self.arguments = ctypes.addressof(launch.args[0]) if isinstance(launch, kernels.Loop) else 0
+
+    def _from_c(self, arguments: int, blocks: int, threads: int, launches: int) -> None:
+        """C knows no exceptions: the first is kept, and after it nothing is launched."""
+        if self.failure is None:
+            try:
+                self._launch(launches)
+            except BaseException as failure:
+                self.failure = failure
+
+
+def singly(launch: Callable[[int], Any]) -> Callable[[int], None] | None:
+    """A loop of the package's own round one operation; None where C cannot call it."""
+    if not isinstance(launch, kernels.Loop):
+        return None
+    repeat = kernels.host_function(kernels.JUDGE, "repeat", kernels.defines(DATATYPES["float"], NONE))
+    repeat.argtypes, repeat.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint), None
+    operation = _Operation(launch)
+
+    def loop(launches: int) -> None:
+        repeat(operation.address, operation.arguments, launches)
+
+    return loop
+
+
+def carry_out(
+    memory: Addresses, case: Case, rank: int, launch: Callable[[int], Any], plan: stress.Plan
+) -> Mismatch | None:
+    """Make a rank's calls of a case, and say what is wrong on this rank; `launch` makes one after the other."""
+    operation, where = _Operation(launch), stress.probe(case)
+    pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
+    verdicts = np.full(len(pieces), checking.CLEAN, checking.VERDICT)
+    stalls, places = plan.stalls(rank, case.ranks), np.zeros(stress.stretches(where), _LIST)
+    room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
+    kept = min(plan.calls, max(1, _COPIES // room))
+    copies = np.zeros(kept * room, np.uint8)
+    check = np.zeros((), _CHECK)
+    check["operation"], check["arguments"] = operation.address, operation.arguments
+    check["send"], check["receive"] = buffers(memory, case, rank)
+    check["send_blocks"], check["piece_count"] = case.send_count // case.block, len(pieces)
+    arrays = {"pieces": pieces, "stalls": stalls, "places": places, "copies": copies, "verdicts": verdicts}
+    for name, array in arrays.items():
+        check[name] = array.ctypes.data
+    check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed))
+    check["rank"], check["calls"], check["kept"] = rank, plan.calls, kept
+    check["ulps"], check["in_place"] = case.redop.ulps(case.dtype), case.in_place
+    run = kernels.host_function(kernels.JUDGE, "stress", kernels.defines(case.dtype, case.redop))
+    run(ctypes.c_void_p(check.ctypes.data))
+    if operation.failure:
+        raise operation.failure
+    return stress.found(case, plan, rank, verdicts, kept=True)

@@ -1,0 +1,99 @@
+"""What the stress check of a case does, whichever platform carries it out; kernels/check.cu has the other half.
+
+Calls follow each other without a meeting of the ranks.  Each has inputs of its own, and is looked at in a few stretches
+of every block, so that a call costs little more than its operation however large the array is.  One rank in turn comes
+late, so that whoever does not wait for it works on what it has not written yet.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.cases import Case
+from collbench.collectives import chunk_elements
+from collbench.flaws import Mismatch
+from collbench.platforms import checking
+
+PROBE = np.dtype([("block", np.uint64), ("part", np.uint64), ("runs", np.uint32), ("length", np.uint32)])
+"""`struct Probe` of kernels/check.cu."""
+
+PIECE = np.dtype([("received", np.uint64), ("sent", np.uint64), ("source", np.int32), ("reserved", np.uint32)])
+"""`struct Piece` of kernels/check.cu."""
+
+INPUT, OUTPUT = 0xC3C3C3C3, 0xA5A5A5A5
+"""What is written over inputs once a call has returned, and over results before the next; as in kernels/check.cu."""
+
+LOOKED_AT = 2**16  # bytes of a buffer in each call, or somewhat less; all of a smaller one
+STRETCH = 128  # bytes: what a stretch holds at most
+_FEWEST = 2  # stretches of a part: its start and its end
+_CALL_BITS = 48
+_OFTEN, _LONG = 8, 8  # of so many lateness draws one is so many times as long
+
+
+@dataclass(frozen=True)
+class Plan:
+    """So many calls with seeds from `seed` on; the rank whose turn it is comes `late` by so many seconds or more."""
+
+    calls: int
+    late: float
+    seed: int
+
+    def stalls(self, rank: int, ranks: int, longest: float = 0.02) -> NDArray[np.uint64]:
+        """Nanoseconds by which a rank is late in each call, shape (calls,).
+
+        Turns go round all ranks and, if there are enough calls, once more for nobody; they are shifted from round to
+        round, so that no rank is late in odd calls only.  In one call of eight the rank is very late, so that others
+        may get several calls ahead; and now and then one is a little late out of turn.
+        """
+        numbers = np.arange(self.calls)
+        period = min(ranks + 1, self.calls)
+        turn = (numbers + numbers // period) % period == rank % period
+        draws = np.random.default_rng((self.seed, rank)).random((3, self.calls))
+        own = np.where(draws[0] < 1 / _OFTEN, _LONG, 1.0)
+        other = np.where(draws[1] < 1 / _OFTEN, draws[2], 0.0)
+        seconds = np.minimum(self.late * np.where(turn, own, other), longest)
+        return (seconds * 1e9).astype(np.uint64)
+
+
+def probe(case: Case) -> NDArray[np.void]:
+    """Where calls are looked at, shape (): PROBE."""
+    size = case.dtype.itemsize
+    blocks = max(case.send_count, case.receive_count) // case.block
+    part = chunk_elements(case.block, 1 if case.collective.sharded else case.ranks, size)
+    parts = -(-case.block // part)
+    length = STRETCH // size
+    runs = max(_FEWEST, LOOKED_AT // STRETCH // (blocks * parts))
+    return np.array((case.block, part, min(runs, -(-part // length)), length), PROBE)
+
+
+def looked_at(where: NDArray[np.void]) -> int:
+    """Elements of a block that are looked at in a call."""
+    block, part, most = int(where["block"]), int(where["part"]), int(where["runs"]) * int(where["length"])
+    whole, rest = divmod(block, part)
+    return whole * min(part, most) + min(rest, most)
+
+
+def stretches(where: NDArray[np.void]) -> int:
+    """How many a block has."""
+    return -(-int(where["block"]) // int(where["part"])) * int(where["runs"])
+
+
+def found(case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], kept: bool) -> Mismatch | None:
+    """The first wrong element of a rank in all calls, from one verdict for each of its pieces; `kept`: with its bits.
+
+    CaseFailed if not all elements were looked at: then nothing is known.
+    """
+    pieces = list(case.pieces(rank))
+    wanted = plan.calls * looked_at(probe(case))
+    for verdict in verdicts:
+        checking.refuse_unseen(int(verdict["seen"]), wanted)
+    wrong = [(int(verdict["first"]), piece, verdict) for piece, verdict in zip(pieces, verdicts, strict=True)]
+    wrong = [one for one in wrong if one[2]["wrong"]]
+    if not wrong:
+        return None
+    first, piece, verdict = min(wrong, key=lambda one: one[0])
+    call, index = first >> _CALL_BITS, first % 2**_CALL_BITS
+    total = sum(int(one["wrong"]) for _, _, one in wrong)
+    got = verdict["got"].reshape(1).view(case.dtype.storage)[:1] if kept else None
+    return checking.describe(case, plan.seed + call, rank, piece, (total, index), got, (call, plan.calls))

@@ -1,0 +1,81 @@
+"""How commands end that nobody foresaw: one line, a status, and a place for the traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from collbench.cli import TOGETHER, _last_resort, _streams, group
+from tests.conftest import ROOT, Command
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command with a fault of ours."""
+
+    @click.command()
+    def command() -> int:
+        return int({}["no such key"])
+
+    monkeypatch.setattr(group, "get_command", lambda context, name: command)
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, broken: None, tmp_path: Path) -> None:
+    """It has the traceback, and the line says where it is."""
+    done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("collbench: error: KeyError: 'no such key'; this was not foreseen: the traceback is in ")
+    (file,) = (tmp_path / "cache").iterdir()
+    assert str(file) in line
+    assert file.read_text().startswith("Traceback")
+
+
+def test_the_traceback_can_be_asked_for(here: Command, broken: None, tmp_path: Path) -> None:
+    done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"), COLLBENCH_TRACEBACK="1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_where_no_folder_takes_it_the_line_says_how_to_see_it(
+    here: Command, broken: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_last_resort, "_written", lambda text: None)
+    done = here("list")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "COLLBENCH_TRACEBACK=1 shows the traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("{command} >/dev/full", 1, "collbench: error: cannot write to standard output: No space left on device"),
+        ("{command} >&-", 1, "collbench: error: cannot write to standard output: Bad file descriptor"),
+        ("{command} 2>/dev/full", 0, ""),
+        ("( {command}; echo $? >&2 ) | true", 0, "141"),
+    ],
+)
+def test_streams_that_take_nothing(words: str, status: int, said: str, environment: dict[str, str]) -> None:
+    """What is lost of the output is said, unless its reader chose to go; messages may be lost."""
+    shell = words.format(command=f"{sys.executable} -m collbench list")
+    done = subprocess.run(["sh", "-c", shell], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == bool(said)
+
+
+def test_a_character_that_the_terminal_lacks_is_a_question_mark(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w", encoding="ascii") as file:
+        stream = _streams._text((tmp_path / "text").open("wb"), file)
+    stream.write("1 µs\n")
+    stream.close()
+    assert (tmp_path / "text").read_bytes() == b"1 ?s\n"
+
+
+def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:
+    """A command that measures under a launcher must be known before it is imported."""
+    asking = {path.stem for path in (ROOT / "collbench" / "cli").glob("[a-z]*.py") if "launched()" in path.read_text()}
+    assert asking == set(TOGETHER)

@@ -1,0 +1,18 @@
+"""Every trial, by the modules that define them."""
+
+from collections.abc import Iterator
+
+from tests.faults import compilers, kills, launched, signals, storage, streams, surroundings
+from tests.faults.trial import Trial
+
+SOURCES = (signals, kills, storage, streams, surroundings, compilers, launched)
+
+
+def every() -> list[Trial]:
+    """In the order of the sources."""
+    return list(_all())
+
+
+def _all() -> Iterator[Trial]:
+    for source in SOURCES:
+        yield from source.trials()

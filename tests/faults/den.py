@@ -1,0 +1,83 @@
+"""A place where a trial sees a /dev/shm of its own, so that what it leaves there is known to be its own.
+
+That takes a mount namespace, which root has, and elsewhere whoever may make a user namespace.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+SHARED = "/dev/shm"
+_ENTER = shutil.which("nsenter") or "nsenter"  # whatever path the command gets
+_USER = [] if os.geteuid() == 0 else ["--user"]
+
+
+class Den:
+    """A mount namespace that lives as long as the `with` block; without one, the machine's own /dev/shm."""
+
+    def __init__(self) -> None:
+        self._holder: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        maps = ["--map-root-user"] if _USER else []
+        script = f"mount -t tmpfs -o size=4g tmpfs {SHARED} && echo ready && exec sleep 100000"
+        holder = subprocess.Popen(
+            ["unshare", "--mount", *_USER, *maps, "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert holder.stdout
+        if holder.stdout.readline() == b"ready\n":
+            self._holder = holder
+        else:
+            holder.wait()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._holder:
+            self._holder.kill()
+            self._holder.wait()
+            assert self._holder.stdout
+            self._holder.stdout.close()
+
+    @property
+    def private(self) -> bool:
+        """Whether there is one."""
+        return self._holder is not None
+
+    def path(self, path: Path | str) -> Path:
+        """A path of the den as this process can open it."""
+        return Path(f"/proc/{self._holder.pid}/root{path}") if self._holder else Path(path)
+
+    def inside(self, command: Sequence[str], folder: Path) -> list[str]:
+        """The command that is the given one in the den, in that folder; it keeps its process id."""
+        if not self._holder:
+            return list(command)
+        keep = ["--preserve-credentials"] if _USER else []
+        return [_ENTER, "--target", str(self._holder.pid), "--mount", *_USER, *keep, f"--wdns={folder}", *command]
+
+    def small_disk(self, folder: Path, nbytes: int) -> bool:
+        """Mount a file system of that size; whether that was possible."""
+        folder.mkdir(parents=True, exist_ok=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(folder)]
+        return self.private and not subprocess.run(self.inside(mount, folder.parent), check=False).returncode
+
+    def left(self) -> list[str]:
+        """Names in shared memory that nobody maps, looked at until they are gone or it is clear that they stay."""
+        for _ in range(20):
+            names = {path.name for path in self.path(SHARED).iterdir()} - _mapped()
+            if not names or not self.private:
+                break
+            time.sleep(0.05)
+        return sorted(names) if self.private else []
+
+    def sweep(self) -> None:
+        """Remove them, for the next trial."""
+        for name in self.left():
+            self.path(f"{SHARED}/{name}").unlink(missing_ok=True)
+
+
+def _mapped() -> set[str]:
+    return set()

@@ -1,0 +1,108 @@
+"""Processes of a run that are killed or stopped: ranks, their launcher, all of them, and the command itself."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+from tests.faults.signals import launching, replacing, sampling, starting, starting_mpi
+from tests.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
+
+MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
+FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
+CUT = (*LONG[: LONG.index("-e")], "-e", "400", *LONG[LONG.index("-e") + 2 :])
+"""A sweep of a few sizes, which ends."""
+
+
+def launcher(scene: Scene) -> list[int]:
+    return [pid for pid, line in scene.members().items() if "mpiexec" in line.split(" ")[0]]
+
+
+def proxy(scene: Scene) -> list[int]:
+    return [pid for pid, line in scene.members().items() if "hydra_pmi_proxy" in line.split(" ")[0]]
+
+
+def first(scene: Scene) -> list[int]:
+    return scene.ranks()[:1]
+
+
+def last(scene: Scene) -> list[int]:
+    return scene.ranks()[-1:]
+
+
+VICTIMS: dict[str, Callable[[Scene], list[int]]] = {
+    "the first rank": first,
+    "the last rank": last,
+    "all ranks": lambda scene: scene.ranks(),
+    "the launcher": launcher,
+}
+
+
+def failed_row(scene: Scene, done: Done) -> str:
+    """A loss while measuring is a row."""
+    if done.status == USAGE or not scene.run.exists():
+        return ""
+    text = scene.run.read_text()
+    return "" if '"kind": "failed"' in text and '"kind": "end"' in text else "no row says what was lost"
+
+
+def strike(when: Callable[[Scene], None], who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
+    """That signal to them, then."""
+
+    def fault(scene: Scene) -> None:
+        when(scene)
+        for pid in who(scene):
+            scene.send(number, pid)
+
+    return fault
+
+
+def strike_after_stop(who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
+    """That signal to the command, when some of its processes stand still."""
+    stop = strike(sampling, who, signal.SIGSTOP)
+
+    def fault(scene: Scene) -> None:
+        stop(scene)
+        time.sleep(0.1)
+        scene.send(number)
+
+    return fault
+
+
+def killed() -> Iterator[Trial]:
+    for moment, when in MOMENTS.items():
+        allowed = (BAD,) if when is sampling else (USAGE,)
+        for victim, who in VICTIMS.items():
+            for name, number in FATAL.items():
+                if name == "KILL" or moment != "when MPI starts":
+                    fault = strike(when, who, number)
+                    yield Trial(f"{name} to {victim} {moment}", CUT, allowed, fault, check=failed_row)
+
+
+def stopped() -> Iterator[Trial]:
+    words = (*CUT, "-T", "2")
+    for victim, who in VICTIMS.items():
+        fault = strike(sampling, who, signal.SIGSTOP)
+        if victim == "the launcher":  # without which ranks measure on
+            yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
+        else:
+            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row)
+    fault = strike(sampling, proxy, signal.SIGSTOP)
+    yield Trial("STOP to the proxy while sampling", words, (GOOD, BAD), fault)
+
+
+def commands() -> Iterator[Trial]:
+    moments = {**MOMENTS, "when the launcher starts": launching, "while ranks are replaced": replacing}
+    for moment, when in moments.items():
+        fault = strike(when, lambda scene: [scene.pid], signal.SIGKILL)
+        yield Trial(f"KILL to the command {moment}", LONG, (137,), fault, killed=True)
+    for name, who in {"last rank": last, "first rank": first, "launcher": launcher}.items():
+        fault = strike_after_stop(who, signal.SIGKILL)
+        yield Trial(f"KILL to the command with a stopped {name}", LONG, (137,), fault, killed=True)
+        fault = strike_after_stop(who, signal.SIGINT)
+        yield Trial(f"INT to the command with a stopped {name}", LONG, (130,), fault)
+
+
+def trials() -> Iterator[Trial]:
+    yield from killed()
+    yield from stopped()
+    yield from commands()

@@ -1,0 +1,357 @@
+"""Files that nobody means well with, and arguments of the kind: records, for every command that reads or takes one.
+
+`HOSTILE` has what a file may be and hold, by the kind of file that it pretends to be; `COMMANDS` says where in each
+command a file goes; `ARGUMENTS` has words for the command line.  tests/cli/test_hostile.py tries them together.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collbench.formats import formats
+from collbench.runs.file import NAME
+
+ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2J"
+FACES = {
+    "escapes": f"name{ESCAPES}",
+    "right to left": "abc\u202egnp.\u2066x\u200f",
+    "zero width": "a\u200bb\u2060c\ufeffd\u3164\u115f\u034f",
+    "mathtext": "$\\frac{1}{$ $x^2$ \\input{/etc/passwd}",
+    "half a pair": "x\ud800y",
+    "100 kB": "n" * 100_000,
+    "100,000 blanks": "a" + " " * 100_000 + "b",
+    "lines": "one\ntwo\r\nthree\u2028four\x85five\x0b\x0c",
+    "formula": "=cmd|'/c calc'!A0",
+    "markup": "<script>alert(1)</script>]]><!--|`*_[x](javascript:1)",
+    "a way out": "../../../../tmp/out",
+    "null": "a\x00b",
+}
+"""Texts by what they do to whoever shows them."""
+NUMBERS: dict[str, Any] = {
+    "2**80": 2**80,
+    "2**63": 2**63,
+    "400 digits": int("9" * 399),
+    "negative": -1,
+    "half": 0.5,
+    "tiny": 5e-324,
+    "huge": 1e308,
+    "true": True,
+    "text": "8",
+    "list": [8],
+    "none": None,
+}
+LITERALS = {"5,000 digits": "9" * 5000, "inf": "Infinity", "nan": "NaN", "1e999": "1e999", "minus": "-0"}
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A thing in the file system: `make` puts it at a path."""
+
+    name: str
+    make: Callable[[Path], object]
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _socket(path: Path) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    here = Path.cwd()
+    try:
+        os.chdir(path.parent)  # names of sockets are short
+        listening.bind(path.name)
+    finally:
+        os.chdir(here)
+        listening.close()
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**34)
+
+
+THINGS = (
+    Hostile("a pipe without a writer", os.mkfifo),
+    Hostile("an endless device", _device),
+    Hostile("a socket", _socket),
+    Hostile("an empty folder", Path.mkdir),
+    Hostile("a link to itself", _loop),
+    Hostile("16 GiB of nothing", _sparse),
+    Hostile("not there", lambda path: None),
+    Hostile("empty", lambda path: path.write_bytes(b"")),
+    Hostile("noise", lambda path: path.write_bytes(bytes(range(256)) * 64)),
+    Hostile("nulls", lambda path: path.write_bytes(bytes(100_000))),
+    Hostile("deep lists", lambda path: path.write_text("[" * 100_000)),
+    Hostile("deep tables", lambda path: path.write_text('{"a":' * 100_000)),
+    Hostile("one line of 20 MB", lambda path: path.write_text("x " * 10_000_000)),
+    Hostile("a terminal's orders", lambda path: path.write_text(ESCAPES * 1000)),
+)
+"""What is at a path, whatever was expected there."""
+
+ROW: dict[str, Any] = {
+    "kind": "measurement",
+    "implementation": "mpi",
+    "platform": "cpu",
+    "collective": "allreduce",
+    "nbytes": 1024,
+    "dtype": "float",
+    "redop": "sum",
+    "root": 0,
+    "ranks": 2,
+    "in_place": False,
+    "launches": 64,
+    "check": "ok",
+    "seconds": [1e-6, 1.1e-6, 1.2e-6, 1.05e-6, 1.15e-6, 1.08e-6, 1.12e-6],
+}
+HEADER: dict[str, Any] = {
+    "kind": "header",
+    "format": 2,
+    "collbench": "1.0",
+    "command": ["collbench", "sweep"],
+    "started": "2026-11-01T12:00:00+00:00",
+    "environment": {"host": "node1", "system": "Linux", "versions": {"mpi": "1"}, "variables": {"NCCL_ALGO": "Ring"}},
+    "topology": {"name": "2 ranks on a CPU", "platform": "cpu", "ranks": 2, "sockets": [{"name": "CPU"}]},
+    "sweep": {"collectives": ["allreduce"], "dtypes": ["float"], "implementations": ["mpi"], "ranks": 2},
+}
+END = {"kind": "end", "finished": "2026-11-01T12:00:01+00:00", "status": 0}
+
+
+def run_text(header: Mapping[str, Any] = {}, *rows: Mapping[str, Any]) -> str:
+    """A run file: this header's fields over a good one's, a good curve, and these rows."""
+    curve = [ROW | {"nbytes": 8 << place} for place in range(8)]
+    return "".join(json.dumps(line) + "\n" for line in (HEADER | dict(header), *curve, *rows, END))
+
+
+def _told(face: str) -> Iterator[tuple[str, str]]:
+    """Run files that say this text wherever a text can stand."""
+    header = {
+        "command": [face] * 3,
+        "started": face,
+        "collbench": face,
+        "environment": {"host": face, "system": face, "versions": {face: face}, "variables": {"NCCL_ALGO": face}},
+        "topology": HEADER["topology"] | {"name": face, "sockets": [{"name": face, "host": face}]},
+        "sweep": {"spin": face, "implementations": [face], "sampling": {face: face}},
+        "interleaved": {"id": face, "setting": face},
+        face: face,
+    }
+    common = {"implementation": face, "picked": face, "remarks": [face], "spin": face}
+    rows = [
+        ROW | common,
+        ROW | common | {"platform": face},
+        ROW | {"check": "wrong", "mismatch": dict.fromkeys(("rank", "index", "chunk", "wrong"), 0) | _both(face)},
+        ROW | {"kind": "skipped", "reason": face},
+        ROW | {"kind": "failed", "reason": face, "implementation": face},
+        ROW | common | {"kind": "prediction", "seconds": 1e-6, "low": 1e-7, "high": 1e-5} | _how(face),
+        ROW | common | {"kind": "reported", "seconds": 1e-6, "statistic": face, "wrong": 0, "printed": {face: face}},
+        ROW | {"collective": face},
+        ROW | {"dtype": face},
+        ROW | {"kind": face},
+    ]
+    yield "everywhere", run_text(header, *rows)
+    reported = [row | {"kind": "reported", "seconds": 1e-6, "statistic": face, "wrong": 0} for row in (ROW, rows[0])]
+    test = {"format": face, "tool": face, "version": face, "file": face, "layout": {"header": face}, "sweep": {face: 1}}
+    yield "imported", run_text(header | {"imported": {"tool": face, "left_out": [face], "tests": [test]}}, *reported)
+
+
+def _both(face: str) -> dict[str, str]:
+    return {"got": face, "expected": face}
+
+
+def _how(face: str) -> dict[str, str]:
+    return {"algorithm": face, "protocol": face}
+
+
+def _run_files() -> Iterator[tuple[str, str]]:
+    for name, face in FACES.items():
+        for where, text in _told(face):
+            yield f"{name}, {where}", text
+    for name, number in NUMBERS.items():
+        fields = ("nbytes", "root", "ranks", "launches", "in_place")
+        times = [ROW | {"seconds": [number] * 7}, ROW | {"seconds": number}, ROW | {"estimate": number}]
+        topology = HEADER["topology"] | {"ranks": number, "nodes": number}
+        rows = [ROW | {field: number} for field in fields]
+        yield f"number {name}", run_text({"topology": topology, "sweep": {"ranks": number}}, *rows, *times)
+        yield f"format {name}", run_text({"format": number})
+        yield f"a header of {name}", run_text({field: number for field in HEADER if field not in ("kind", "format")})
+    for name, literal in LITERALS.items():
+        row = json.dumps(ROW)
+        yield f"literal {name}", run_text() + row.replace("1024", literal) + "\n" + row.replace("1e-06", literal) + "\n"
+        yield f"header {name}", run_text().replace('"ranks": 2', f'"ranks": {literal}')
+    deep = json.dumps(HEADER)[:-1] + ', "deep": ' + '{"a":' * 400 + "1" + "}" * 400 + "}\n"
+    yield "a deep header", deep + run_text().partition("\n")[2]
+    yield "twice", run_text().replace('"nbytes": 8,', '"nbytes": 8, "nbytes": 16,')
+    yield "a header alone", run_text().partition("\n")[0]
+    yield "an object alone", "{}"
+    yield (
+        "ranks in great number",
+        run_text({}, *(ROW | {"ranks": 2**30, "nbytes": 2**62 >> place} for place in range(9))),
+    )
+    yield "5,000 bad rows", run_text() + '{"kind": "measurement"}\n' * 5000
+
+
+TOML = """name = "x"
+[gpu]
+arch = "sm90"
+[node]
+gpus = 8
+fabric = "nvswitch"
+[nic]
+per_node = 8
+rate = 50
+transport = "ib-gdr"
+[scale]
+nodes = 4
+"""
+
+
+def _systems() -> Iterator[tuple[str, str]]:
+    for name, face in FACES.items():
+        quoted = json.dumps(face).replace("\\ud800", "?")
+        yield f"name, {name}", TOML.replace('"x"', quoted)
+        yield f"key, {name}", TOML + f"\n{quoted} = 1\n"
+        yield f"choice, {name}", TOML.replace('"nvswitch"', quoted)
+        yield f"file, {name}", TOML + f"[calibration]\nfile = {quoted}\n"
+    numbers = {**{name: json.dumps(value) for name, value in NUMBERS.items() if value is not None}, **LITERALS}
+    numbers |= {"10**12": "1000000000000", "hexadecimal": "0x" + "f" * 5000, "inf": "inf", "nan": "nan", "zero": "0"}
+    for name, number in numbers.items():
+        for key in ("gpus = 8", "nodes = 4", "rate = 50", "per_node = 8"):
+            word = key.partition(" ")[0]
+            yield f"{word} {name}", TOML.replace(key, f"{word} = {number}")
+    yield "deep", TOML + "x = " + "[" * 10_000
+    yield "dotted", TOML + "a." * 60_000 + "b = 1\n"
+    yield "many tiers", TOML + '[[tier]]\nname = "t"\nradix = 64\n' * 5000
+    yield "many keys", TOML + "".join(f"k{place} = 1\n" for place in range(20_000))
+    yield "itself", TOML + '[calibration]\nfile = "hostile.toml"\n'
+
+
+def _logs() -> Iterator[tuple[str, str]]:
+    table = (
+        "#\n# nThread 1 nGpus 2 minBytes 8 maxBytes 8\n#   size  count  type  redop  root  time  algbw  busbw #wrong\n"
+    )
+    row = f"{8:12} {2:12} {'float':>8} {'sum':>6} {-1:6}" + "    5.00    0.00    0.00      0" * 2 + "\n"
+    for name, face in FACES.items():
+        yield f"nccl-tests, {name}", face + "\n" + table + row + face + row.replace("float", face)
+        yield (
+            f"OSU, {name}",
+            f"# OSU MPI Allreduce Latency Test v7.4 {face}\n# Size Avg Latency(us)\n8 1.23\n16 {face}\n",
+        )
+        columns = "topology,implementation,platform,collective,ranks,nbytes,dtype,redop,root,in_place,seconds,note\n"
+        yield f"csv, {name}", columns + f'"{face}","{face}",cpu,allreduce,2,8,float,sum,0,0,1e-6,"{face}"\n'
+    for name, number in {**{key: str(value) for key, value in NUMBERS.items()}, **LITERALS}.items():
+        yield f"nccl-tests {name}", table + row.replace("  8 ", f" {number} ") + row.replace("5.00", number)
+        yield f"csv {name}", f"{columns}t,mpi,cpu,allreduce,{number},{number},float,sum,{number},0,{number},\n"
+
+
+def _written(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(text.encode(errors="surrogatepass"))
+
+
+def _records(texts: Iterator[tuple[str, str]]) -> tuple[Hostile, ...]:
+    return tuple(Hostile(name, _written(text)) for name, text in texts)
+
+
+HOSTILE: Mapping[str, tuple[Hostile, ...]] = {
+    NAME: THINGS + _records(_run_files()),
+    "hostile.toml": THINGS + _records(_systems()),
+    "hostile.log": THINGS + _records(_logs()),
+}
+"""By the name that such a file has."""
+
+RUN, SYSTEM, LOG = HOSTILE
+FILE, GOOD = "{file}", "{good}"  # in a command: the hostile file, and the folder of a good run
+COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    RUN: {
+        "plot": ((FILE, "-o", "figures", "--view", "all", "--format", "svg"),),
+        "report": ((FILE, "-o", "report.html"),),
+        "compare": (
+            (GOOD, FILE, "--gate", "--junit", "junit.xml", "--summary", "summary.md", "-o", "ratios.svg"),
+            (FILE, GOOD, "--format", "csv"),
+            (FILE, FILE, "--format", "json"),
+        ),
+        "fit": ((FILE,), (FILE, "-o", "fit.toml")),
+        "diagnose": ((FILE,), (FILE, "--as", "dgx-h100")),
+        "export": tuple((FILE, "--to", name) for name, known in formats().items() if known.write),
+        "import": ((FILE, "-o", "imported"),),
+        "runs": (("{folder}",), ("{folder}", "--json"), ("{folder}", "--baseline", "best", GOOD)),
+    },
+    SYSTEM: {
+        "topo": ((FILE,), (FILE, "--json"), (FILE, "-o", "system.svg")),
+        "predict": ((FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
+        "sweep": (("--on", FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
+        "diagnose": ((GOOD, "--as", FILE),),
+        "plot": ((GOOD, "--view", "bound", "--as", FILE, "-o", "figures"),),
+        "report": ((GOOD, "--as", FILE, "-o", "report.html"),),
+        "fit": ((GOOD, "--as", FILE, "-o", "fit.toml"),),
+    },
+    LOG: {
+        "import": ((FILE, "-o", "imported"), (FILE, "-o", "imported", "--ranks", "2", "--op", "allreduce")),
+    },
+}
+"""By the kind of file, the commands that read one, and with what arguments."""
+
+_SIZES = (
+    "2**80",
+    "10**400",
+    "9" * 400,
+    "9" * 5000,
+    "1e999",
+    "nan",
+    "inf",
+    "-8",
+    "0.0001",
+    "1e308",
+    str(2**70),
+    "1" + "0" * 12,
+)
+_SPOKEN = [face.replace("\ud800", "\udcff") for face in FACES.values() if "\0" not in face]  # as the system hands on
+_MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-n", "1")
+_TAKING = (
+    *(
+        ("sweep", option)
+        for option in ("--op", "--impl", "--on", "-d", "-o", "-b", "-e", "-i", "--spin", "--ab", "--out")
+    ),
+    *(("predict", option) for option in ("--op", "-d", "-b", "--what-if")),
+    *(("runs", option) for option in ("--host", "--op", "--on", "--topology", "--since", "--until", "--tag-is")),
+    *(("compare", option) for option in ("--margin", "--confidence", "--only", "--format", "--baseline")),
+    *(("plot", option) for option in ("-o", "--view", "--style", "--impl", "--format", "--as")),
+    *(
+        ("verify", "--op"),
+        ("explain", "--op"),
+        ("topo", "--on"),
+        ("topo", "-o"),
+        ("list", "--nothing"),
+        ("report", "--as"),
+    ),
+    *(("fit", "--held-back"), ("export", "--to"), ("import", "--as"), ("import", "--op"), ("diagnose", "--as")),
+)
+
+
+def _arguments() -> Iterator[tuple[str, ...]]:
+    for number in _SIZES:
+        yield from (("predict", "dgx-h100", option, number) for option in ("-b", "-e", "-f", "-i"))
+        yield from (("predict", "dgx-h100", option, number) for option in ("--nodes", "--ranks", "--ranks-per-node"))
+        yield from (("topo", "dgx-h100", option, number) for option in ("--nodes", "--ranks"))
+        yield from ((*_MEASURED, option, number) for option in ("-b", "-e", "--ranks", "-n", "-w", "--root", "-c"))
+        yield from ((*_MEASURED, option, number) for option in ("--budget", "--timeout") if "." not in number)
+        yield ("topo", "--ranks", number)
+    for factor in ("1.0000001", "nan", "inf"):
+        yield ("predict", "dgx-h100", "-b", "8", "-e", "8G", "-f", factor)
+    yield ("predict", "dgx-h100", "-b", "8", "-e", "8G", "-i", "1")
+    yield (*_MEASURED, "-e", "8G", "-i", "1")
+    for face in _SPOKEN:
+        yield (face,)
+        yield from ((command, face) for command in ("plot", "topo", "import", "runs", "report", "fit", "predict"))
+        yield from ((command, option, face) for command, option in _TAKING)
+
+
+ARGUMENTS = tuple(_arguments())
+"""Command lines that are refused, or carried out, in a moment and in one line."""

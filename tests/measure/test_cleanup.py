@@ -1,0 +1,83 @@
+"""Processes of a run are found by what they were started with, and ended together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from collbench.measure import cleanup, link
+from tests.cli.test_sweep import alive, wait_for
+
+CHAIN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep({seconds})"
+SLEEP = "import time; time.sleep(60)"
+
+
+def begun(value: str, seconds: float) -> "subprocess.Popen[bytes]":
+    """A process with that mark which starts another one in a session of its own."""
+    environment = os.environ | {"MARK_OF_A_TEST": value}
+    command = [sys.executable, "-c", CHAIN.format(seconds=seconds), SLEEP]
+    return subprocess.Popen(command, env=environment, start_new_session=True)
+
+
+@pytest.mark.parametrize("seconds", [60, 0])
+def test_a_mark_finds_children_too_and_orphans(seconds: float) -> None:
+    """And nobody else's."""
+    process, other = begun("mine", seconds), begun("other", 60)
+    wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "mine")) == 1 + bool(seconds))
+    wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2)
+    if not seconds:
+        process.wait()
+    pids = list(cleanup.marked("MARK_OF_A_TEST", "mine"))
+    cleanup.end_marked("MARK_OF_A_TEST", "mine")
+    process.wait()
+    assert not alive(pids)
+    assert len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2
+    cleanup.end_marked("MARK_OF_A_TEST", "other")
+    other.wait()
+
+
+def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whether mapped, or only open yet; and what was known of before."""
+    name = Path(f"/dev/shm/collbench-test-{os.getpid()}")
+    held = f"import mmap, time; f = open({str(name)!r}, 'w+b'); f.truncate(4096); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", held])
+    wait_for(name.exists)
+    known = tmp_path / "known"
+    known.touch()
+    assert cleanup.shared_files(process.pid) == {str(name)}
+    cleanup.end([process.pid], [str(known)])
+    assert process.wait() == -signal.SIGKILL
+    assert not name.exists()
+    assert not known.exists()
+
+
+def test_memory_that_mpi_left_is_removed_if_nobody_has_it() -> None:
+    """Not what is older, somebody's, or another's name."""
+    names = {word: Path(f"/dev/shm/{word}-{os.getpid()}") for word in ("mpich_shm_left", "mpich_shm_used", "mine")}
+    for name in names.values():
+        name.touch()
+    try:
+        with names["mpich_shm_used"].open():
+            cleanup.unname_orphans(time.time() + 60)
+            assert all(name.exists() for name in names.values())
+            cleanup.unname_orphans(time.time() - 60)
+            assert [word for word, name in names.items() if name.exists()] == ["mpich_shm_used", "mine"]
+    finally:
+        for name in names.values():
+            name.unlink(missing_ok=True)
+
+
+def test_a_folder_may_have_a_longer_name_than_a_socket(tmp_path: Path) -> None:
+    folder = tmp_path / "/".join(["x" * 60] * 3)
+    folder.mkdir(parents=True)
+    with link.listen(folder) as server:
+        channel = link.connect(folder)
+        ours = link.Channel(server.accept()[0])
+        ours.send({"a": 1})
+        assert channel.receive(5) == {"a": 1}
+        channel.close()
+        ours.close()

@@ -1,0 +1,143 @@
+"""One trial: the package copied, changed in a few words, and run by the real command, which must not say `ok`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conftest import ROOT, of_a_user
+
+SECONDS = 90  # that a command may take
+HANG = "15"  # seconds without progress after which its supervisor calls a case hung
+MADE_UP = ROOT / "tests" / "platforms" / "gpu" / "made_up"
+
+CAUGHT, PASSED, BROKEN = "caught", "passed", "broken"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is measured: one implementation, with as few samples as there can be."""
+
+    implementation: str
+    size: str = "4000"
+    ranks: int = 2
+    op: str = "allreduce"
+    platform: str = "cpu"
+    dtype: str = "float"
+    redop: str = "sum"
+    more: tuple[str, ...] = ()
+
+    def words(self, folder: Path) -> list[str]:
+        """The command's."""
+        named = {
+            "--on": self.platform,
+            "--impl": self.implementation,
+            "--op": self.op,
+            "--ranks": str(self.ranks),
+            "-d": self.dtype,
+            "-o": self.redop,
+            "-b": self.size,
+            "-e": self.size,
+            "-n": "3",
+            "--timeout": HANG,
+            "--out": str(folder),
+        }
+        return ["sweep", "--no-plot", *(word for pair in named.items() for word in pair), *self.more]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: texts of a file, each of which stands there once, and what stands there instead."""
+
+    name: str
+    file: str  # below the root of the project
+    changes: tuple[tuple[str, str], ...]
+    trial: Trial
+    unseen: str = ""  # why it is known not to be caught
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial, and the words of the row."""
+
+    verdict: str
+    said: str
+
+
+@contextmanager
+def copied(folder: Path, mutant: Mutant | None = None) -> Iterator[Path]:
+    """The package in a folder of its own, with a fault or without; removed at the end."""
+    place = folder / (mutant.name.replace(" ", "-").replace("/", "-") if mutant else "as-it-is")
+    for name in ("collbench", "kernels"):
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    if mutant:
+        change(place, mutant)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def change(place: Path, mutant: Mutant) -> None:
+    """Put the fault in; AssertionError if a text does not stand there exactly once."""
+    file = place / mutant.file
+    text = file.read_text(encoding="utf-8")
+    for old, new in mutant.changes:
+        assert text.count(old) == 1, f"{mutant.name}: {mutant.file} holds {old!r} {text.count(old)} times"
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+
+
+def environment(place: Path, trial: Trial, cache: Path) -> Mapping[str, str]:
+    """That of a user who has this copy; on the made-up GPUs, with the CuPy that is made up."""
+    path = [str(place)]
+    variables = {"COLLBENCH_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    if trial.platform == "gpu":
+        path += [str(MADE_UP), str(ROOT)]
+        machine = {"devices": trial.ranks, "multiprocessors": 8}
+        variables["MADE_UP_MACHINE"] = json.dumps(machine)
+    return of_a_user() | variables | {"PYTHONPATH": os.pathsep.join(path)}
+
+
+def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
+    """Run the command on a copy; a command that ends without a row for the implementation proves nothing."""
+    out = Path(tempfile.mkdtemp(dir=place)) / "out"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "collbench", *trial.words(out)],
+        cwd=place,
+        env=dict(environment(place, trial, cache)),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    file = out / "run.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    said = [row for row in rows if row.get("implementation") in trial.implementation.split(",")]
+    for row in said:
+        if row.get("check") == "wrong":
+            return Outcome(CAUGHT, reason(row))
+        if row["kind"] == "failed":
+            return Outcome(CAUGHT, f"failed: {row['reason']}")
+    if said and all(row.get("check") == "ok" for row in said):
+        return Outcome(PASSED, f"{said[-1]['seconds'][0] * 1e6:.3g} us, {said[-1]['launches']} launches")
+    return Outcome(BROKEN, (done.stderr or done.stdout or "no row").strip().splitlines()[-1])
+
+
+def reason(row: Mapping[str, object]) -> str:
+    """What a row says is wrong."""
+    from collbench.flaws import to_flaw
+
+    return str(to_flaw(dict(row)))
+
+
+def tried(mutant: Mutant, folder: Path, cache: Path) -> Outcome:
+    """Copy, change, run."""
+    with copied(folder, mutant) as place:
+        return carried_out(place, mutant.trial, cache)

@@ -1,0 +1,164 @@
+"""The shared window: real ranks map one memory, which has no name and ends with them, however they end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collbench.measure.start import mpiexec
+from collbench.platforms.cpu import memory, window
+from tests.conftest import ROOT
+
+
+def command(how: str, ranks: int, nbytes: int) -> list[str]:
+    """Ranks of a window with so many bytes each."""
+    return [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.platforms.cpu.window_ranks", how, str(nbytes)]
+
+
+def ranks_say(
+    environment: dict[str, str], how: str = "", ranks: int = 2, nbytes: int = 4096, **variables: str
+) -> list[dict[str, Any]]:
+    """What each rank saw."""
+    done = subprocess.run(
+        command(how, ranks, nbytes),
+        cwd=ROOT,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said: list[dict[str, Any]] = json.loads(done.stdout)
+    return said
+
+
+@pytest.mark.parametrize("nbytes", [128, 5000, 2**21 + 128], ids=["small", "odd", "huge pages"])
+def test_ranks_store_into_each_others_memory(environment: dict[str, str], nbytes: int) -> None:
+    """The last line of every part is that rank's alone, and what others stored there came."""
+    for said in ranks_say(environment, ranks=3, nbytes=nbytes):
+        assert said["came"] == [100, 101, 102]
+        assert said["ranks"] == [0, 1, 2]
+        assert said["aligned"]
+
+
+def test_one_rank_is_enough(environment: dict[str, str]) -> None:
+    """It maps its own memory."""
+    (said,) = ranks_say(environment, ranks=1)
+    assert said["came"] == [100]
+
+
+def test_the_memory_has_no_name_in_any_folder(environment: dict[str, str]) -> None:
+    """The kernel shows it as deleted: nothing is there to be left behind, or to be opened by its name."""
+    for said in ranks_say(environment):
+        assert said["names"]
+        assert all("/memfd:collbench" in line and line.endswith("(deleted)") for line in said["names"])
+
+
+def test_where_proc_is_closed_the_memory_is_handed_over_a_socket(environment: dict[str, str]) -> None:
+    """Sandboxes and containers may forbid to open another process's descriptors."""
+    for said in ranks_say(environment, "noproc", ranks=3):
+        assert said["came"] == [100, 101, 102]
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("nomap", "cannot share memory: Cannot allocate memory"),
+        ("nofile", "no shared memory of 8 KiB: File too large; lower -e or --ranks"),
+        ("noproc,foreign", "cannot share memory"),
+    ],
+    ids=["no room on the last rank", "a limit on files", "a socket of another user"],
+)
+def test_what_fails_on_one_rank_is_one_error_on_all(environment: dict[str, str], how: str, reason: str) -> None:
+    """Nobody waits for a rank that has given up; the line is the same everywhere."""
+    said = ranks_say(environment, how, ranks=2)
+    assert len({one["error"] for one in said}) == 1
+    assert reason in said[0]["error"]
+    assert "\n" not in said[0]["error"]
+
+
+def test_ranks_of_several_machines_share_within_theirs_alone(environment: dict[str, str]) -> None:
+    """MPICH can take odd and even ranks for two machines."""
+    said = ranks_say(environment, ranks=4, MPIR_CVAR_ODD_EVEN_CLIQUES="1")
+    assert [one["ranks"] for one in said] == [[0, 2], [1, 3], [0, 2], [1, 3]]
+    assert said[2]["came"] == [100, 0, 102, 0]
+    assert said[1]["came"] == [0, 101, 0, 103]
+
+
+def memory_files() -> set[int]:
+    """The shared memory named by us that any process of this machine maps: inodes."""
+    found = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            lines = maps.read_text().splitlines()
+        except OSError:
+            continue
+        found |= {int(line.split()[4]) for line in lines if "/memfd:collbench" in line}
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Of a process, nearest first."""
+    own = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+    return own + [further for child in own for further in descendants(child)]
+
+
+@pytest.fixture
+def held(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Two ranks that hold a window."""
+    process = subprocess.Popen(
+        command("hold", 2, 2**22), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    yield process
+    for pid in (*descendants(process.pid), process.pid) if process.poll() is None else ():
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_kill_9_of_all_ranks_at_once_leaves_no_memory(held: subprocess.Popen[str]) -> None:
+    """Nobody had a chance to tidy up, and nothing of the window is in /dev/shm or mapped by anyone."""
+    assert held.stdout
+    assert [held.stdout.readline(), held.stdout.readline()] == ["ready\n", "ready\n"]
+    pids = descendants(held.pid)
+    mine = {int(line.split()[4]) for pid in pids for line in _maps(pid) if "/memfd:collbench" in line}
+    assert len(mine) == 1, "one memory for both"
+    for pid in (held.pid, *pids):
+        os.kill(pid, signal.SIGKILL)
+    held.wait()
+    deadline = time.monotonic() + 10
+    while mine & memory_files():
+        assert time.monotonic() < deadline, "the memory outlives its ranks"
+        time.sleep(0.02)
+    assert not list(memory.FOLDER.glob("*collbench*"))
+
+
+def _maps(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/maps").read_text().splitlines()
+
+
+def test_a_kernel_without_memfd_gives_memory_without_a_name_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of /dev/shm that never had a name."""
+    monkeypatch.setattr(memory, "_memfd", lambda: None)
+    fd = memory.nameless()
+    try:
+        os.ftruncate(fd, 4096)
+        assert os.fstat(fd).st_dev == memory.FOLDER.stat().st_dev
+        assert os.fstat(fd).st_nlink == 0, "no folder has it"
+    finally:
+        os.close(fd)
+
+
+def test_another_file_than_the_first_ranks_is_not_mapped(tmp_path: Path) -> None:
+    """Where process ids mean other processes, /proc shows another's file."""
+    with (tmp_path / "other").open("w+b") as other:
+        offer = window._Offer(os.getpid(), other.fileno(), (1, 2, 3))
+        with pytest.raises(OSError, match="another file"):
+            window._open(offer)

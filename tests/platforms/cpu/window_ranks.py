@@ -1,0 +1,84 @@
+"""A rank that takes part in a shared window: `mpiexec -n N python -m tests.platforms.cpu.window_ranks HOW BYTES`.
+
+Each writes its number into the parts of all others, reads its own, and prints what it saw as a line of JSON.
+"""
+
+import ctypes
+import json
+import mmap
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mpi4py import MPI
+
+from collbench.errors import PlatformError
+from collbench.platforms.cpu import window
+from collbench.platforms.layout import view
+
+COMM = MPI.COMM_WORLD
+ME = COMM.Get_rank()
+
+
+def refuse(*_: Any) -> NoReturn:
+    """What a sandbox does."""
+    raise PermissionError(1, "Operation not permitted")
+
+
+def no_room(*_: Any) -> NoReturn:
+    """What a limit on address space does."""
+    raise OSError(12, "Cannot allocate memory")
+
+
+def refuse_to_hand_out(_: Any, length: int) -> NoReturn:
+    """A limit on the size of files."""
+    raise OSError(27, "File too large")
+
+
+def arrange(how: str) -> None:
+    """Make the ways fail that are to fail."""
+    if "noproc" in how and ME != 0:
+        window._open = refuse  # type: ignore[assignment]
+    if "foreign" in how and ME == 0:
+        window._user = lambda peer: -1  # type: ignore[assignment]
+        window._PATIENCE = 0.5  # type: ignore[misc]
+    if "nomap" in how and COMM.Get_size() - 1 == ME:
+        window.mmap.mmap = no_room  # type: ignore[assignment, misc]
+    if "nofile" in how and ME == 0:
+        window.os.ftruncate = refuse_to_hand_out
+
+
+def exchange(shared: window.Window, nbytes: int) -> dict[str, Any]:
+    """Write into the last line of everyone's part; what came into this rank's."""
+    last = nbytes - 128
+    for rank in shared.bases:
+        ctypes.c_uint8.from_address(shared.bases[rank] + last + ME).value = 100 + ME
+    COMM.Barrier()
+    names = [line for line in Path("/proc/self/maps").read_text().splitlines() if "collbench" in line]
+    came = view(shared.bases[ME] + last, COMM.Get_size()).tolist()
+    aligned = all(base % mmap.PAGESIZE == 0 for base in shared.bases.values())
+    return {"came": came, "ranks": sorted(shared.bases), "aligned": aligned, "names": names}
+
+
+def main() -> None:
+    how, nbytes = sys.argv[1], int(sys.argv[2])
+    arrange(how)
+    try:
+        shared = window.Window(COMM, nbytes)
+    except PlatformError as error:
+        said: dict[str, Any] = {"error": str(error)}
+    else:
+        said = exchange(shared, nbytes)
+        if how == "hold":
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            time.sleep(60)
+        shared.close()
+    every = COMM.gather(said)
+    if ME == 0:
+        sys.stdout.write(json.dumps(every) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What a stress check looks at and who is late when: on any platform."""
+
+import numpy as np
+import pytest
+
+from collbench.cases import Sampling
+from collbench.errors import CaseFailed
+from collbench.measure import stress as planned
+from collbench.platforms import checking, stress
+from collbench.platforms.stress import Plan
+from tests.conftest import case
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_every_rank_is_late_in_turn_and_in_odd_calls_as_in_even_ones(ranks: int) -> None:
+    calls = 2 * (ranks + 1) * max(2, ranks)
+    stalls = np.array([Plan(calls, 1e-3, seed=1).stalls(rank, ranks) for rank in range(ranks)])
+    late = stalls >= 1_000_000
+    assert (late.sum(axis=0) <= 1).all(), "two ranks late at once hide each other"
+    for rank in range(ranks):
+        assert {number % 2 for number in np.flatnonzero(late[rank])} == {0, 1}
+    assert (~late).all(axis=0).any(), "in some calls nobody is"
+
+
+@pytest.mark.parametrize(("ranks", "calls"), [(2, 2), (8, 8), (3, 3)])
+def test_few_calls_still_make_every_rank_late_once(ranks: int, calls: int) -> None:
+    for rank in range(ranks):
+        stalls = Plan(calls, 1e-3, seed=7).stalls(rank, ranks)
+        assert (stalls >= 1_000_000).sum() == 1
+
+
+def test_nobody_is_late_by_more_than_a_limit() -> None:
+    assert Plan(1000, 0.01, seed=1).stalls(0, 2, longest=0.02).max() == 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("collective", "nbytes", "ranks"),
+    [("allreduce", 4, 2), ("allreduce", 4004, 3), ("allreduce", 2**26, 2), ("allgather", 2**20 * 3, 3)],
+)
+def test_a_call_is_looked_at_in_64_kib_at_most_and_all_of_a_small_one(collective: str, nbytes: int, ranks: int) -> None:
+    one = case(collective, nbytes, ranks=ranks)
+    where = stress.probe(one)
+    blocks = max(one.send_count, one.receive_count) // one.block
+    assert stress.looked_at(where) * 4 * blocks <= stress.LOOKED_AT
+    assert stress.looked_at(where) == one.block or stress.looked_at(where) * 4 * blocks > stress.LOOKED_AT / 2
+
+
+def test_a_verdict_on_what_nobody_looked_at_is_none() -> None:
+    """A comparison that did not run says neither wrong nor right."""
+    one, plan = case(nbytes=400), Plan(3, 1e-6, seed=1)
+    verdict = np.full(1, checking.CLEAN, checking.VERDICT)
+    with pytest.raises(CaseFailed, match="looked at 0 elements of 300"):
+        stress.found(one, plan, 0, verdict, kept=True)
+
+
+def test_a_mismatch_names_its_call() -> None:
+    """The first call that went wrong, whichever piece it is in."""
+    one, plan = case(nbytes=400), Plan(3, 1e-6, seed=1)
+    verdict = np.full(1, checking.CLEAN, checking.VERDICT)
+    verdict["seen"], verdict["wrong"], verdict["first"] = 300, 5, (2 << 48) + 17
+    mismatch = stress.found(one, plan, 0, verdict, kept=False)
+    assert mismatch is not None
+    assert (mismatch.call, mismatch.calls, mismatch.index, mismatch.wrong, mismatch.got) == (2, 3, 17, 5, "")
+    assert mismatch.expected == str(one.expected(0, seed=3)[0][1][17])
+
+
+def test_small_operations_are_called_hundreds_of_times_and_large_ones_twice() -> None:
+    """So that it costs little: a few milliseconds, or as many calls as it takes for every rank to be late once."""
+    calls = {seconds: planned.plan(case(nbytes=8), seconds, Sampling(), 1).calls for seconds in (1e-7, 1e-4, 1e-2)}
+    assert calls == {1e-7: 256, 1e-4: 33, 1e-2: 16}
+    large = case(nbytes=2**27)
+    assert planned.plan(large, 0.05, Sampling(), 1).calls == 2
+    assert planned.plan(case(nbytes=2**27, ranks=4), 0.05, Sampling(), 1).calls == 4
