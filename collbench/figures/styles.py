@@ -242,6 +242,10 @@ def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_s
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
         unlinked(path, "--out")
-        with style(of_style):
-            figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+        try:
+            with style(of_style):
+                figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+        except BaseException:  # a full disk, Ctrl-C: half a picture is none
+            path.unlink(missing_ok=True)
+            raise
     return paths

@@ -12,7 +12,7 @@ from collbench.units import format_seconds, format_size
 
 _FEW, _MANY = 3, 40  # rounds that decide if all is well, and those after which there is no doubt
 _GROWTH = 2.0  # that four times the launches must take at least: a busy machine may stretch either
-_FACTOR, _STEPS = 4, 6  # how much more launches are tried, and how often that
+_FACTOR, _STEPS = 4, 8  # how much more launches are tried, and how often that
 _SHARE = 0.6  # of the time that operations take one by one: what they take in their own loop at least
 _CALL = 20e-9  # seconds that calling one by one may add to an operation
 

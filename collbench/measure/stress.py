@@ -8,8 +8,9 @@ _SECONDS = 0.01  # that the calls of an implementation take in a sweep, as far a
 _CHECK_SECONDS = 0.003  # and where nothing else is done, for thousands of cases
 _BESIDES = 3e-6  # seconds that a call takes besides its operation
 _LATE = 2e-6, 0.01  # seconds that a rank is late, at least and at most
+_LATE_SMALL = 2e-4  # and at most of small cases, which take longer only where ranks share cores
 SMALL = 2**18  # bytes: of cases up to that size even a busy machine makes many calls
-_LEAST = 16  # of those
+_LEAST = 16, 8  # of those in a sweep, and where nothing else is done
 _TURNS = 3.0  # operations that a call takes as long as, with whoever is late
 
 
@@ -19,8 +20,9 @@ def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
     Every rank is late once at least, and calls are odd and even; so two calls are the fewest.  Of small cases there are
     more, however slow a busy machine seems.
     """
-    least = _LEAST if case.nbytes <= SMALL else max(2, min(case.ranks, 8))
-    late = min(max(seconds, _LATE[0]), _LATE[1])
+    small = case.nbytes <= SMALL
+    least = max(_LEAST[sampling.check_only] if small else 2, min(case.ranks, 8))
+    late = min(max(seconds, _LATE[0]), _LATE_SMALL if small else _LATE[1])
     spend = _CHECK_SECONDS if sampling.check_only else _SECONDS
     affordable = int(spend / (seconds + (_TURNS - 1) * late + _BESIDES))
     return Plan(max(least, min(MOST, affordable)), late, seed)

@@ -169,7 +169,7 @@ def _compile(command: Sequence[str], text: str, product: Path) -> None:
 
 
 def prove_compiler(team: Team) -> None:
-    """*Collective*: PlatformError unless the compiler makes a library that can be loaded: better now than in every case.
+    """*Collective*: PlatformError unless the compiler makes a library that loads: better now than in every case.
 
     One process tries, since the others would wait for it, and then try the same again.
     """

@@ -57,4 +57,4 @@ def _host(topology: Topology, host: Host) -> Iterator[str]:
         yield f"the control group allows {host.cpu_limit:.3g} CPUs' worth of time: ranks that spin get paused"
     if host.shm_free is not None and host.shm_free < SMALL_SHM:
         free = format_size(host.shm_free)
-        yield f"only {free} free in /dev/shm, where ranks share memory; in Docker: --shm-size=8g"
+        yield f"only {free} free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size=1g"

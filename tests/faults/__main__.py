@@ -1,16 +1,23 @@
-"""`python -m tests.faults [WORD...]`: carries out every trial, or those with one of these words in their names."""
+"""`python -m tests.faults [WORD...]`: carries out every trial, or those with one of these words in their names.
 
+A word such as 1/3 carries out that part of them.
+"""
+
+import re
 import sys
 import time
 
 from tests.faults.catalogue import every
-from tests.faults.runner import Verdict, run
+from tests.faults.runner import Verdict, run, share
 
 
 def main() -> None:
     """A line for each trial that was not survived, and one for all."""
-    words = sys.argv[1:]
+    parts = [word.split("/") for word in sys.argv[1:] if re.fullmatch(r"\d+/[1-9]\d*", word)]
+    words = [word for word in sys.argv[1:] if word.split("/") not in parts]
     trials = [trial for trial in every() if not words or any(word in trial.name for word in words)]
+    for part, count in parts:
+        trials = share(trials, int(part), int(count))
     begun = time.monotonic()
 
     def report(verdict: Verdict) -> None:

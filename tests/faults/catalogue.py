@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from tests.faults import compilers, kills, launched, signals, storage, streams, surroundings
+from tests.faults import compilers, hostile, kills, launched, signals, storage, streams, surroundings
 from tests.faults.trial import Trial
 
-SOURCES = (signals, kills, storage, streams, surroundings, compilers, launched)
+SOURCES = (compilers, launched, signals, kills, storage, streams, surroundings, hostile)  # those that wait come first
 
 
 def every() -> list[Trial]:

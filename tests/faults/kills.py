@@ -9,7 +9,7 @@ from tests.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
 FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
-CUT = (*LONG[: LONG.index("-e")], "-e", "400", *LONG[LONG.index("-e") + 2 :])
+CUT = (*LONG[: LONG.index("-e")], "-e", "200", *LONG[LONG.index("-e") + 2 :])
 """A sweep of a few sizes, which ends."""
 
 
@@ -75,7 +75,7 @@ def killed() -> Iterator[Trial]:
             for name, number in FATAL.items():
                 if name == "KILL" or moment != "when MPI starts":
                     fault = strike(when, who, number)
-                    yield Trial(f"{name} to {victim} {moment}", CUT, allowed, fault, check=failed_row)
+                    yield Trial(f"{name} to {victim} {moment}", CUT, allowed, fault, check=failed_row, limit=90)
 
 
 def stopped() -> Iterator[Trial]:
@@ -85,7 +85,7 @@ def stopped() -> Iterator[Trial]:
         if victim == "the launcher":  # without which ranks measure on
             yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
         else:
-            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row)
+            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row, limit=90)
     fault = strike(sampling, proxy, signal.SIGSTOP)
     yield Trial("STOP to the proxy while sampling", words, (GOOD, BAD), fault)
 

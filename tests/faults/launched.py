@@ -116,7 +116,7 @@ def trials() -> Iterator[Trial]:
     yield Trial(
         "an mpiexec of predictions", ("sweep", "--on", "aws-p5", "--no-plot", "--out", "out"), (GOOD,), launcher=TWO
     )
-    long = (*LONG, "-T", "3")
+    long = (*LONG, "-T", "6")
     for rank in (0, 1):
         fault = strike(signal.SIGSTOP, rank)
         yield Trial(f"STOP to rank {rank} of an mpiexec", long, (BAD,), fault, launcher=TWO, check=kept, speaks=True)

@@ -18,7 +18,7 @@ from tests.faults.den import Den
 from tests.faults.trial import COLLBENCH, Scene, Trial, carried_out
 from tests.faults.verdict import complaints
 
-JOBS = len(os.sched_getaffinity(0)) + 1  # one of them mostly waits
+JOBS = len(os.sched_getaffinity(0)) + 2  # some of them mostly wait
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collbench.errors import CollbenchError
 from collbench.runs.file import TornLine, read
 from tests.faults.trial import Done, Scene, Trial
 
+HOSTILE = "bad"  # the folder of files that are broken on purpose
 _GONE = 4.0  # seconds for the last process to be gone
 _GONE_KILLED = 12.0  # where ranks have to notice that nobody is there any more
 _RAW = re.compile(r"Traceback \(most recent|Fatal Python error|Exception ignored|Abort\(\d+\)|core dumped")
@@ -71,7 +72,8 @@ def _files(trial: Trial, scene: Scene) -> Iterator[str]:
     for path in sorted(temporary.iterdir()) if temporary.is_dir() else []:
         yield f"left in TMPDIR: {path.name}"
     for path in sorted(scene.den.path(scene.folder).glob("**/run.jsonl")):
-        yield from _run_file(path, torn=trial.killed)
+        if path.parent.name != HOSTILE:
+            yield from _run_file(path, torn=trial.killed)
 
 
 def _run_file(path: Path, torn: bool) -> Iterator[str]:

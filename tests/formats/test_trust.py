@@ -132,8 +132,13 @@ def test_a_number_of_ranks_that_the_rows_contradict_is_not_taken_on_anyones_word
     """What the rows say stands, and it is told; where they say nothing, the user's word does."""
     tests = read(LOG, ranks=16)
     assert ranks_of(tests) == {4}
-    assert "those of 4 ranks, not of the 16 of --ranks" in said(tests)
+    assert "it is of 4 ranks by its list or its rows, not of the 16 of --ranks" in said(tests)
     assert ranks_of(read(TRIMMED.replace("Rank", "rank"), "allreduce", 16)) == {16}
+    broadcast = COMMANDS[COMMANDS.index("./build/broadcast") : COMMANDS.index("./build/sendrecv")]
+    assert ranks_of(read(broadcast, ranks=3)) == {4}  # a list may be too short, and is never too long
+    assert "not of the 3 of --ranks" in said(read(broadcast, ranks=3))
+    assert ranks_of(read(broadcast, ranks=16)) == {16}
+    assert "read as the 16 ranks of --ranks, though it lists 4" in said(read(broadcast, ranks=16))
     for ranks in (0, -1, 2**70):
         with pytest.raises(UsageError, match="is no number of ranks"):
             Hints(ranks)

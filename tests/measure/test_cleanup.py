@@ -40,6 +40,19 @@ def test_a_mark_finds_children_too_and_orphans(seconds: float) -> None:
     other.wait()
 
 
+def test_it_looks_again_until_nobody_new_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may just have started another one when it was stopped; all are stopped before one is killed."""
+    looks = iter([{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}, set()])
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(cleanup, "marked", lambda name, value: next(looks))
+    monkeypatch.setattr(cleanup, "_signal", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(cleanup, "shared_files", lambda pid: set())
+    cleanup.end_marked("A", "b")
+    assert [pid for pid, _ in sent[:3]] == [1, 2, 3]
+    assert {number for _, number in sent[:-3]} == {signal.SIGSTOP}
+    assert sent[-3:] == [(pid, signal.SIGKILL) for pid in (1, 2, 3)]
+
+
 def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whether mapped, or only open yet; and what was known of before."""
     name = Path(f"/dev/shm/collbench-test-{os.getpid()}")

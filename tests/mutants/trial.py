@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import ROOT, of_a_user
+from tests.platforms.gpu.fake_ipc import build_driver
 
 SECONDS = 90  # that a command may take
 HANG = "15"  # seconds without progress after which its supervisor calls a case hung
@@ -101,7 +102,8 @@ def environment(place: Path, trial: Trial, cache: Path) -> Mapping[str, str]:
     if trial.platform == "gpu":
         path += [str(MADE_UP), str(ROOT)]
         machine = {"devices": trial.ranks, "multiprocessors": 8}
-        variables["MADE_UP_MACHINE"] = json.dumps(machine)
+        build_driver(place, trial.ranks)
+        variables |= {"MADE_UP_MACHINE": json.dumps(machine), "LD_LIBRARY_PATH": str(place)}
     return of_a_user() | variables | {"PYTHONPATH": os.pathsep.join(path)}
 
 

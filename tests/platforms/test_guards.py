@@ -1,5 +1,6 @@
 """The bytes beside buffers that nobody may write."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -20,7 +21,7 @@ def spans(layout: Layout, in_place: bool) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_guards_lie_beside_each_other_and_within_the_memory(in_place: bool) -> None:
-    wanted = sweep(sizes=(1000, 4000), in_place=in_place)
+    wanted = replace(sweep(1000, 4000), in_place=in_place)
     layout = Layout.of(wanted, needs(("ring-flags", "ring-ll", "one-shot-ll"), 2, "cpu"))
     found = spans(layout, in_place)
     assert found[0][0] >= 0
@@ -30,7 +31,7 @@ def test_guards_lie_beside_each_other_and_within_the_memory(in_place: bool) -> N
 
 def test_a_buffer_is_guarded_where_it_ends_not_where_its_region_does() -> None:
     """The regions have room for the largest case."""
-    layout = Layout.of(sweep(sizes=(1000, 4000)), needs((), 2, "cpu"))
+    layout = Layout.of(sweep(1000, 4000), needs((), 2, "cpu"))
     guards = [guard for guard in layout.guards(case(nbytes=1000)) if guard.region is Region.RECEIVE]
     assert [guard.start for guard in guards] == [1000, -GUARD]
 

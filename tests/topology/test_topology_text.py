@@ -115,7 +115,9 @@ def test_a_limit_on_cpu_time_is_said():
 
 def test_little_shared_memory_comes_with_the_fix():
     """Docker's 64 MiB are used up quickly."""
-    assert "only 64 MiB free in /dev/shm, where ranks share memory; in Docker: --shm-size" in notes(cpu(shm_free=2**26))
+    assert "only 64 MiB free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size" in notes(
+        cpu(shm_free=2**26)
+    )
 
 
 def test_pcie_lanes_that_are_missing_are_said(pcie_box):

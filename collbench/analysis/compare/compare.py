@@ -6,7 +6,7 @@ of rows and curves that have an interval).  The rules are in docs/analysis.md.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -21,7 +21,7 @@ from collbench.runs.file import Run
 
 MARGIN = 0.05
 CONFIDENCE = 0.95
-CENTRES = {"mean": fmean, "median": median, "min": min, "max": max}
+CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 """What a log's figure is compared with, of the other run's samples."""
 NOTABLE = 0.02  # scatter between runs from which on it is said
 

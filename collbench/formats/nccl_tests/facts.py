@@ -57,7 +57,7 @@ class LogFacts:
             None if redop is None else redop.lower(),
             int(root) if root else None,
             not any("cputime" in place for place in (columns.places if columns else ())),
-            bool(columns) and "root" not in columns.case,
+            columns is not None and "root" not in columns.case,
         )
 
     @cached_property

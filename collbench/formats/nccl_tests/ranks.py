@@ -39,13 +39,20 @@ def settle(
 ) -> RankCount:
     """The number of ranks: the first that the rows allow of what the user said, the log lists and a command started."""
     first = listed[0] if listed else None
-    offers = [number for number in (said, *listed, started) if number]
+    if said and first and said < min(listed):  # a list may be too short, and is never too long
+        offers = [number for number in (*listed, said, started) if number]
+    else:
+        offers = [number for number in (said, *listed, started) if number]
     chosen = next((number for number in offers if evidence.allows(collective, number)), None)
     chosen = chosen or evidence.only(collective)
     if chosen is None:
         return _unsettled(evidence, offers, said)
     if said and chosen != said:
-        return RankCount(chosen, f"its rows are those of {chosen} ranks, not of the {said} of --ranks")
+        return RankCount(chosen, f"it is of {chosen} ranks by its list or its rows, not of the {said} of --ranks")
+    if said and (told := first or started) and told != said:
+        return RankCount(
+            chosen, f"read as the {said} ranks of --ranks, though it {'lists' if first else 'starts'} {told}"
+        )
     if not said and first and chosen != first:
         return RankCount(chosen, f"it lists {first} ranks, and its rows are those of {chosen}")
     if not said and not first and chosen == started and evidence.only(collective) is None:

@@ -16,16 +16,14 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
-from collbench.flaws import Mismatch, Overrun
 from collbench.note import Note
-from collbench.platforms import checking, kernels, tracelog
-from collbench.platforms.cpu import memory_traffic, stress
+from collbench.platforms import kernels, tracelog
+from collbench.platforms.cpu import memory_traffic
 from collbench.platforms.cpu.hardware import cpus
+from collbench.platforms.cpu.judge import Judge
 from collbench.platforms.cpu.limits import limits
 from collbench.platforms.cpu.window import Window
 from collbench.platforms.layout import (
-    GUARD,
-    GUARDED,
     MAX_RANKS,
     PACK,
     WINDOW_HEAD,
@@ -37,7 +35,6 @@ from collbench.platforms.layout import (
 )
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.roles import Moment, Platform, Prepared
-from collbench.platforms.stress import Plan
 from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -46,7 +43,7 @@ _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its lo
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
 
 
-class CpuPlatform:
+class CpuPlatform(Judge):
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
@@ -185,70 +182,16 @@ class CpuPlatform:
         start = time.perf_counter()
         launch(launches)
         mine[0] = time.perf_counter() - start
-        if self._gave_up():
+        if self.gave_up():
             mine[0] = np.inf
         self.comm.Allreduce(mine, slowest, MPI.MAX)
         if np.isinf(slowest[0]):
             raise CaseFailed("a rank waited in vain for another's flag")
         return float(slowest[0]) / launches
 
-    def _gave_up(self) -> bool:
+    def gave_up(self) -> bool:
+        """Whether a kernel of this rank waited in vain."""
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
-
-    def fill(self, case: Case, seed: int) -> None:
-        """Each rank writes its own buffers."""
-        send, _ = buffers(self, case, self.rank)
-        home = self.address(Region.RECEIVE, self.rank)
-        ctypes.memset(
-            home, checking.POISON, max(case.receive_count, case.send_count * case.in_place) * case.dtype.itemsize
-        )
-        for guard in self.layout.guards(case):
-            ctypes.memset(self.address(guard.region, self.rank) + guard.start, GUARDED, GUARD)
-        fill = self.kernel(kernels.JUDGE, "fill", case.dtype, case.redop)
-        how = checking.packed(case.recipe(seed))
-        fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
-        self.synchronize()
-
-    def check(self, case: Case, seed: int) -> Mismatch | None:
-        """Each rank checks its own result; the lowest rank with a mismatch speaks."""
-        self.synchronize()
-        with self.team.agreeing():
-            own = next(filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank))), None)
-        return next(filter(None, self.team.exchange(own)), None)
-
-    def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
-        size = case.dtype.itemsize
-        got = buffers(self, case, self.rank)[1] + piece[0] * size
-        verdict = checking.CLEAN.copy()
-        compare = self.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
-        compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
-        checking.refuse_unseen(int(verdict["seen"]), case.block)
-        if not verdict["wrong"]:
-            return None
-        where = int(verdict["wrong"]), int(verdict["first"])
-        element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
-        return checking.describe(case, seed, self.rank, piece, where, element)
-
-    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
-        """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
-        self.comm.Barrier()
-        with self.team.agreeing():
-            own = stress.carry_out(self, case, self.rank, prepared.loop or prepared.launch, plan)
-            if self._gave_up():
-                raise CaseFailed("a rank waited in vain for another's flag")
-        return next(filter(None, self.team.exchange(own)), None)
-
-    def singly(self, prepared: Prepared) -> Prepared | None:
-        """One call after the other, of what C can call."""
-        loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)
-        return Prepared(loop) if loop else None
-
-    def overrun(self, case: Case) -> Overrun | None:
-        """Each rank looks at its own guards; the lowest rank speaks."""
-        self.synchronize()
-        held = ((guard, self.address(guard.region, self.rank) + guard.start) for guard in self.layout.guards(case))
-        own = (guard.overrun(self.rank, ctypes.string_at(address, GUARD)) for guard, address in held)
-        return next(filter(None, self.team.exchange(next(filter(None, own), None))), None)
 
     def take_logs(self, rank: int) -> Array:
         """A process is one block."""

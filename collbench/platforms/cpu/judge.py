@@ -1,0 +1,99 @@
+"""Inputs and verdicts on CPUs: every rank fills and judges its own buffers, and the lowest one with a flaw speaks."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from collbench.cases import Case
+from collbench.datatypes import Datatype, Reduction
+from collbench.errors import CaseFailed
+from collbench.flaws import Mismatch, Overrun
+from collbench.note import Note
+from collbench.platforms import checking, kernels
+from collbench.platforms.cpu import stress
+from collbench.platforms.layout import GUARD, GUARDED, Layout, Region, buffers, view
+from collbench.platforms.processes import Team
+from collbench.platforms.roles import Prepared
+from collbench.platforms.stress import Plan
+
+
+class Judge:
+    """The part of a platform that says whether results are right (roles.Checking)."""
+
+    rank: int
+    comm: Any
+    team: Team
+    layout: Layout
+    note: Note
+
+    def address(self, region: Region, rank: int) -> int:
+        """Where a region starts."""
+        raise NotImplementedError
+
+    def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
+        """A kernel compiled as C++."""
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Wait for the other ranks."""
+        raise NotImplementedError
+
+    def gave_up(self) -> bool:
+        """Whether a kernel of this rank waited in vain."""
+        raise NotImplementedError
+
+    def fill(self, case: Case, seed: int) -> None:
+        """Each rank writes its own buffers."""
+        send, _ = buffers(self, case, self.rank)
+        home = self.address(Region.RECEIVE, self.rank)
+        ctypes.memset(
+            home, checking.POISON, max(case.receive_count, case.send_count * case.in_place) * case.dtype.itemsize
+        )
+        for guard in self.layout.guards(case):
+            ctypes.memset(self.address(guard.region, self.rank) + guard.start, GUARDED, GUARD)
+        fill = self.kernel(kernels.JUDGE, "fill", case.dtype, case.redop)
+        how = checking.packed(case.recipe(seed))
+        fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
+        self.synchronize()
+
+    def check(self, case: Case, seed: int) -> Mismatch | None:
+        """Each rank checks its own result; the lowest rank with a mismatch speaks."""
+        self.synchronize()
+        with self.team.agreeing():
+            own = next(filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank))), None)
+        return next(filter(None, self.team.exchange(own)), None)
+
+    def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
+        size = case.dtype.itemsize
+        got = buffers(self, case, self.rank)[1] + piece[0] * size
+        verdict = checking.CLEAN.copy()
+        compare = self.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
+        compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
+        checking.refuse_unseen(int(verdict["seen"]), case.block)
+        if not verdict["wrong"]:
+            return None
+        where = int(verdict["wrong"]), int(verdict["first"])
+        element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
+        return checking.describe(case, seed, self.rank, piece, where, element)
+
+    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
+        self.comm.Barrier()
+        with self.team.agreeing():
+            own = stress.carry_out(self, case, self.rank, prepared.loop or prepared.launch, plan)
+            if self.gave_up():
+                raise CaseFailed("a rank waited in vain for another's flag")
+        return next(filter(None, self.team.exchange(own)), None)
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """One call after the other, of what C can call."""
+        loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)
+        return Prepared(loop) if loop else None
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """Each rank looks at its own guards; the lowest rank speaks."""
+        self.synchronize()
+        held = ((guard, self.address(guard.region, self.rank) + guard.start) for guard in self.layout.guards(case))
+        own = (guard.overrun(self.rank, ctypes.string_at(address, GUARD)) for guard, address in held)
+        return next(filter(None, self.team.exchange(next(filter(None, own), None))), None)
