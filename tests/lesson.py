@@ -43,7 +43,7 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
     "hierarchical": lambda size: forms.hierarchical(GPUS, RANKS // GPUS, size, INSIDE, BETWEEN),
 }
 LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
-LIBRARY_SIZES = (8, 2**12, 2**17, 2**23, 2**27)
+LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 
 Results = dict[tuple[str, int], Measurement | Explanation]

@@ -28,7 +28,7 @@ class Committed(NamedTuple):
 
 RUNS = (
     Committed("cpu-2-ranks", "sweep --op allreduce --on cpu"),
-    Committed("cpu-2-ranks-libraries", "sweep --op allreduce --on cpu -f 2 --mpi {mpi}"),
+    Committed("cpu-2-ranks-libraries", "sweep --op allreduce --on cpu --mpi {mpi}"),
     Committed("cpu-2-ranks-explained", "explain --on cpu -b 8 -e 128M -f 256"),
     Committed("cpu-4-ranks-yield", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield"),
     Committed("cpu-4-ranks-busy", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy"),

@@ -19,7 +19,6 @@ UNHEARD = {
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl": "^tcp",
     "OMPI_MCA_oob_tcp_if_include": "lo",
-    "PRTE_MCA_prte_if_include": "lo",
     "PMIX_MCA_ptl_tcp_if_include": "lo",
 }
 """Nothing on the network is to reach ranks of one machine: by default MPI libraries listen on every address for ranks

@@ -6,19 +6,25 @@
 // and pointers, and a handle of MPI is either, by the library.  What a function does not take, it does not see.
 struct Call {
   u64 function;
+  u64 count;  // of its arguments
   u64 arguments[12];
   u64 errors;  // the bits of what it returns that say it failed; none if it returns no status
 };
-typedef u64 (*Function)(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64);
+typedef u64 (*Six)(u64, u64, u64, u64, u64, u64);  // all in registers
+typedef u64 (*Twelve)(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64);
+
+inline u64 invoke(const Call& call) {
+  const u64* const a = call.arguments;
+  if (call.count <= 6) return ((Six)call.function)(a[0], a[1], a[2], a[3], a[4], a[5]);
+  return ((Twelve)call.function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+}
 
 // Carry the calls out, one after the other; the last status that is an error is left in `failure`.
 extern "C" __global__ void carry_out(PARAMETER(u64) calls, PARAMETER(u64) count, PARAMETER(u64) failure) {
   for (u64 i = 0; i < count; i++) {
     const Call& call = ((const Call*)calls)[i];
-    const u64* const a = call.arguments;
-    const u64 status =
-        ((Function)call.function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
-    if (status & call.errors) *(u64*)failure = status & call.errors;
+    const u64 error = invoke(call) & call.errors;
+    if (error) *(u64*)failure = error;
   }
 }
 

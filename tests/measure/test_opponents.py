@@ -99,3 +99,15 @@ def test_libraries_that_nothing_calls_are_refused() -> None:
     with pytest.raises(UsageError, match=r"--impl two-shot calls no MPI library.*; add mpi"):
         Opponents(ladder, [MPICH, OPEN])
     assert Opponents(ladder, [OPEN]).sweep.implementations == ("two-shot",)
+
+
+def test_an_implementation_has_as_much_time_with_one_library_as_with_another() -> None:
+    """The first shares its budget with the rungs, so the others have as much less as they have fewer to measure."""
+    budgets = []
+
+    def start(own: Sweep, chosen: Library) -> Acted:
+        budgets.append(own.sampling.budget / len(own.implementations))
+        return Acted(chosen.kind.key, [])
+
+    Opponents(asked_for(), (MPICH, OPEN, INTEL), start)
+    assert budgets == pytest.approx([budgets[0]] * 3)

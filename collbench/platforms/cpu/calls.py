@@ -13,7 +13,7 @@ from collbench.platforms import kernels
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
 
-_CALL = np.dtype([("function", np.uint64), ("arguments", np.uint64, 12), ("errors", np.uint64)])
+_CALL = np.dtype([("function", np.uint64), ("count", np.uint64), ("arguments", np.uint64, 12), ("errors", np.uint64)])
 _FILE = "host/library.cpp"
 
 
@@ -62,7 +62,7 @@ def repeated(calls: Sequence[Call]) -> Repeated:
     """Calls that follow each other, in that order, as one operation."""
     records, failure = np.zeros(len(calls), _CALL), np.zeros(1, np.uint64)
     for record, call in zip(records, calls, strict=True):
-        record["function"], record["errors"] = call.function, call.errors
+        record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
         record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
     places = (np.uint64(number) for number in (records.ctypes.data, len(calls), failure.ctypes.data))
     return Repeated(kernels.host_kernel(_file(), "carry_out").bind(*places), failure, (records, tuple(calls)))

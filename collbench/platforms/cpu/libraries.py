@@ -69,7 +69,6 @@ KINDS = {
             roots=("I_MPI_ROOT",),
             places=("/opt/intel/oneapi/mpi/latest",),
             options=_HERE,
-            environment={"I_MPI_FABRICS": "shm"},
         ),
         Kind(
             key="openmpi",

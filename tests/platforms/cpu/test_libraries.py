@@ -187,3 +187,12 @@ def test_a_library_is_called_by_its_name_and_version(said: str, name: str, half:
     """As MPI_Get_library_version of each says it; of one that nobody knows, the first words."""
     assert short_name(said) == name
     assert adds_half(said) is half
+
+
+def test_a_launcher_is_not_taken_for_the_library_of_another_beside_it(alone: Path) -> None:
+    """A system may have MPICH's library and Open MPI's launcher; the two would not find each other."""
+    mixed = install(install(alone / "usr", "mpich", "mpiexec"), "openmpi", "mpiexec")
+    assert find(str(mixed)).kind.key == "openmpi"
+    (mixed / PLACES["openmpi"] / KINDS["openmpi"].files[0]).unlink()
+    with pytest.raises(UsageError, match="no launcher and library"):
+        find(str(mixed))
