@@ -14,17 +14,6 @@ from collbench.note import NO_NOTE, Note
 from collbench.outcome import Outcome
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 
-FIGURES = {
-    **{name: name for name in ("mean", "median", "min", "max")},
-    "average": "mean",
-    "avg": "mean",
-    "fastest": "min",
-    "minimum": "min",
-    "slowest": "max",
-    "maximum": "max",
-}
-"""Words with which a statistic begins, and what kind of number it is then."""
-
 
 @dataclass(frozen=True)
 class CaseResult:
@@ -110,7 +99,7 @@ class Observed(Timed):
 
     @property
     def figure(self) -> str:
-        """Of what kind `typical` is: a value of FIGURES, or "figure" where nobody says."""
+        """Of what kind `typical` is: a value of stats.FIGURES, or "figure" where nobody says."""
         return "median"
 
     @property
@@ -210,7 +199,9 @@ class Reported(Observed):
     def figure(self) -> str:
         """As the statistic begins; the median where there are samples."""
         said = self.statistic.split(maxsplit=1)[:1]
-        return "median" if self.samples else FIGURES.get(said[0].strip(",:").lower(), "figure") if said else "figure"
+        return (
+            "median" if self.samples else stats.FIGURES.get(said[0].strip(",:").lower(), "figure") if said else "figure"
+        )
 
     @property
     def standing(self) -> str:

@@ -5,6 +5,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
+FIGURES = {
+    **{name: name for name in ("mean", "median", "min", "max")},
+    "average": "mean",
+    "avg": "mean",
+    "fastest": "min",
+    "minimum": "min",
+    "slowest": "max",
+    "maximum": "max",
+}
+"""Words with which a statistic begins, and what kind of number it is then."""
+
 
 def percentile(samples: Sequence[float], percent: float) -> float:
     """The percentile by linear interpolation between order statistics: NumPy's default.
