@@ -198,10 +198,8 @@ class Reported(Observed):
     @property
     def figure(self) -> str:
         """As the statistic begins; the median where there are samples."""
-        said = self.statistic.split(maxsplit=1)[:1]
-        return (
-            "median" if self.samples else stats.FIGURES.get(said[0].strip(",:").lower(), "figure") if said else "figure"
-        )
+        first = (*self.statistic.split(maxsplit=1), "")[0].strip(",:").lower()
+        return "median" if self.samples else stats.FIGURES.get(first, "figure")
 
     @property
     def standing(self) -> str:

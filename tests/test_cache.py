@@ -34,7 +34,9 @@ def left(text: bytes = b"code") -> Path:
     folder = cache.private("kernels")
     product = folder / "product"
     product.write_bytes(text)
-    return cache.keep(product, folder, STEM, SUFFIX)
+    place = cache.keep(product, folder, STEM, SUFFIX)
+    product.unlink()
+    return place
 
 
 def compiled() -> Callable[..., None]:

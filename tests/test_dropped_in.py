@@ -49,6 +49,7 @@ def _prepare(case, platform):
 
     def launch(launches):
         for _ in range(launches):
+            platform.synchronize()  # nobody's input is older than this call
             for rank in platform.local:
                 _, home = buffers(platform, case, rank)
                 for target, source, block in case.collective.moves(rank, case.ranks, case.root):

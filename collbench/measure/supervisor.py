@@ -219,7 +219,7 @@ class _Workers:
     def _last_words(self) -> str:
         """Why the ranks ended, from what they and the launcher printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2)
+            self._process.wait(5)  # the launcher says how a rank ended once all others have
         text = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := start.signal_of(text):
             return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"

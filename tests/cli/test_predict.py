@@ -163,7 +163,7 @@ def test_some_ranks_of_every_node_are_predicted_as_such(here: Command, tmp_path:
         (["sweep", "--on", "moon"], "dgx-h100, "),
         (["predict", "moon"], "unknown system 'moon'; choose from: "),
         (["predict", "auto"], "unknown system 'auto'; choose from: "),
-        (["predict", "moon.toml"], "moon.toml cannot be read"),
+        (["predict", "moon.toml"], "cannot read moon.toml"),
         (["sweep", "--on", "cpu", "--nodes", "2"], "--nodes goes with a described system, and --on cpu is none"),
         (["predict", "dgx-h100", "--nodes", "0"], "--nodes 0 is too few"),
         (["predict", "dgx-h100", "--ranks", "0"], "--ranks 0 is too few"),

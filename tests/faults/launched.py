@@ -14,7 +14,7 @@ MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))
 TWO = (MPIEXEC, "-n", "2")
 ONLY = 'exec {mpiexec} -n 2 sh -c \'if [ "$PMI_RANK" = {rank} ]; then {change}; fi; exec "$@"\' sh "$@"'
 """Two processes, on one of which the shell does something first."""
-ENDED = (BAD, USAGE, 9, 137)  # by mpiexec, which counts signals in its own way
+ENDED = (BAD, USAGE, 9, 137, 255)  # by mpiexec, which counts signals in its own way, or fails itself
 CHANGES = {  # by name: the shell's words on one of the two, and the statuses that may come of it
     "gets a wrong word": ('set -- "$@" --op nothing', (USAGE,)),
     "gets a wrong option": ('set -- "$@" --nothing', (USAGE,)),

@@ -76,7 +76,7 @@ MOMENTS = {  # by name: when, the command, what is prepared, the variables
 }
 
 
-EARLY = ("at once", "after 20 ms", "after 60 ms")  # when the interpreter may not have come to our code
+EARLY = ("at once", "after 20 ms", "after 60 ms", "after 150 ms")  # when the interpreter may not have come to our code
 
 
 def whole(scene: Scene, done: Done) -> str:

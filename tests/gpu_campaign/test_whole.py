@@ -127,8 +127,8 @@ def test_make_gpu_campaign_takes_its_stage_and_folder(machine: MadeUp) -> None:
 
 def test_a_kernel_that_does_not_compile_fails_its_stage(machine: MadeUp) -> None:
     broken = shutil.copytree(kernels.folder(), machine.folder / "kernels")
-    text = (broken / "check.cu").read_text()
-    (broken / "check.cu").write_text("#include <a typo>\n" + text)  # where a compiler stops reading
+    text = (broken / "ring.cu").read_text()
+    (broken / "ring.cu").write_text("#include <a typo>\n" + text)  # where a compiler stops reading
     status, output = machine.run("campaign", STAGE="kernels", COLLBENCH_KERNELS=str(broken))
     assert status == 1, output
     assert "a typo" in machine.page().partition("## Failed")[2]

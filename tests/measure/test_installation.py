@@ -77,7 +77,7 @@ def test_ranks_import_nothing_that_is_left_out() -> None:
     assert not rooms & set(_LEFT_OUT)
 
 
-def test_telling_costs_less_than_ten_milliseconds() -> None:
+def test_telling_costs_less_than_thirty_milliseconds() -> None:
     """Of processor time, once in each process."""
 
     def spent() -> float:
@@ -85,7 +85,7 @@ def test_telling_costs_less_than_ten_milliseconds() -> None:
         installation.__wrapped__()
         return time.process_time() - begun
 
-    assert min(spent() for _ in range(5)) < 0.01
+    assert min(spent() for _ in range(5)) < 0.03
 
 
 def test_ranks_of_a_launcher_with_different_copies_are_refused(

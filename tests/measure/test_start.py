@@ -1,7 +1,9 @@
 """Ranks of this machine: nobody on the network can reach them, and what ended one is told apart from what followed."""
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,16 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 def heard(pids: set[int]) -> list[str]:
     """Addresses, in hexadecimal, that these processes listen on."""
-    links = [link for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir()]
-    sockets = set(re.findall(r"socket:\[(\d+)\]", " ".join(str(link.readlink()) for link in links)))
+    sockets = set(re.findall(r"socket:\[(\d+)\]", " ".join(target for pid in pids for target in opened(pid))))
     rows = [row.split() for kind in ("tcp", "tcp6") for row in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
     return [row[1].partition(":")[0] for row in rows if row[3] == LISTENING and row[9] in sockets]
+
+
+def opened(pid: int) -> Iterator[str]:
+    """What a process has open; it may be closing some of it."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            yield str(link.readlink())
 
 
 def family(pid: int) -> set[int]:

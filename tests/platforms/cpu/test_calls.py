@@ -27,11 +27,12 @@ class Function:
 
 
 def test_every_argument_arrives_in_every_launch() -> None:
-    """Twelve words, negative ones and pointers with all their bits; what is left out is zero."""
+    """Twelve words, negative ones and pointers with all their bits; of up to six, the others are zero."""
     function, arguments = Function(), (-1, 2**63 - 1, 1, -(2**63), *range(5, 13))
     launch = repeated([Call(address(function.pointer), arguments), Call(address(function.pointer), (7,))])
     assert launch(3) == 0
-    assert function.calls == [arguments, (7, *[0] * 11)] * 3
+    wanted = [arguments, (7, *[0] * 5)] * 3
+    assert [call[: len(words)] for call, words in zip(function.calls, wanted, strict=True)] == wanted
 
 
 @pytest.mark.parametrize(("statuses", "found"), [((0, 0, 0), 0), ((0, 13, 0), 13), ((5, 13, 0), 13), ((0, 0, 6), 6)])
