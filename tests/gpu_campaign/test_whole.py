@@ -1,6 +1,5 @@
 """The whole GPU campaign on a made-up machine: every stage, one that hangs, one that fails, one that is killed."""
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from collbench.platforms import kernels
 from tests.conftest import ROOT
 from tests.gpu.stages import STAGES, Stage
 from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
@@ -126,10 +124,10 @@ def test_make_gpu_campaign_takes_its_stage_and_folder(machine: MadeUp) -> None:
 
 
 def test_a_kernel_that_does_not_compile_fails_its_stage(machine: MadeUp) -> None:
-    broken = shutil.copytree(kernels.folder(), machine.folder / "kernels")
-    text = (broken / "ring.cu").read_text()
-    (broken / "ring.cu").write_text("#include <a typo>\n" + text)  # where a compiler stops reading
-    status, output = machine.run("campaign", STAGE="kernels", COLLBENCH_KERNELS=str(broken))
+    compiler = machine.folder / "compiler"
+    compiler.write_text("#!/bin/sh\n[ $1 = --version ] && echo 1 || { echo 'error: a typo' >&2; exit 1; }\n")
+    compiler.chmod(0o755)
+    status, output = machine.run("campaign", STAGE="kernels", CXX=str(compiler))
     assert status == 1, output
     assert "a typo" in machine.page().partition("## Failed")[2]
 
