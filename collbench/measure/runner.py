@@ -114,11 +114,11 @@ def _calibrated(
 ) -> Flaw | None:
     """Find out how many launches a sample has, and what is wrong if their time does not fit their number.
 
-    A sample of one large operation leaves nothing out, and what was measured already was asked then.
+    A sample of one operation leaves nothing out, and what was measured already was asked then.
     """
     name = contestant.implementation.name
     contestant.launches = calibrate(contestant.prepared, platform, sampling, launches.get(name, 1))
-    if name in launches or (contestant.launches == 1 and case.nbytes > stress.SMALL):
+    if name in launches or contestant.launches == 1:
         return None
     return plausible.left_out(contestant.prepared, platform, contestant.launches)
 
