@@ -14,7 +14,6 @@ SAMPLE = (
     "a sum that is one off",
     "a launch loop that runs once",
     "packets sent past their inbox",
-    "on GPUs: one-shot without the last meeting",
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
