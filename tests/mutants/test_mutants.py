@@ -15,6 +15,10 @@ SAMPLE = (
     "a launch loop that runs once",
     "packets sent past their inbox",
 )
+UNSURE = pytest.param(
+    "on GPUs: one-shot without the last meeting",
+    marks=pytest.mark.xfail(reason="passed once on a busy machine: made-up GPUs do not always come late enough"),
+)
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
@@ -24,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", [*SAMPLE, UNSURE])
 def test_a_fault_is_caught(name: str, tmp_path: Path, cache: Path) -> None:
     outcome = tried(BY_NAME[name], tmp_path, cache)
     assert outcome.verdict == CAUGHT, outcome.said
