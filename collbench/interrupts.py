@@ -2,16 +2,22 @@
 
 Python raises KeyboardInterrupt between any two instructions: between the start of a process and the note of its number,
 or while something is being tidied up.  Inside `held` a signal is remembered instead, and raised at the end.
+
+Some places swallow any exception: destructors, callbacks of weak references (importlib has one for every import, see
+"Exception ignored in"), libraries with a bare `except`.  So an alarm looks whether the exception is still being dealt
+with, and raises it again where it is not, until `answered` says that the command ends.
 """
 
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_AGAIN = 3.0  # seconds after which another signal is raised too, should the first have been lost in somebody's cleanup
+_AGAIN = 3.0  # seconds after which another signal is raised too, should what the first one began not end
+_LOOK = 0.2  # seconds between looks whether the exception was lost
 
 
 class Interrupted(KeyboardInterrupt):
@@ -26,6 +32,13 @@ class _State:
     depth = 0  # of `held`
     pending: int | None = None  # what came meanwhile
     raised = -_AGAIN  # when a signal was raised last, on the monotonic clock
+    last: int = signal.SIGINT  # which one that was
+
+
+def answered(error: BaseException | None) -> int:
+    """The exit status of a command that ends because of that error; it need not be raised again."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return status(error)
 
 
 def status(error: BaseException | None) -> int:
@@ -43,9 +56,15 @@ def raised() -> Iterator[None]:
     mine = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     for number in mine:
         signal.signal(number, _come)
+    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
+    alarm, timer = signal.signal(signal.SIGALRM, _look), signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
+        signal.setitimer(signal.ITIMER_REAL, *timer)  # the caller's, as a test's limit
+        sys.unraisablehook = hook
         for number in mine:
             signal.signal(number, signal.SIG_DFL)
 
@@ -75,6 +94,22 @@ def _come(number: int, frame: FrameType | None) -> None:
         _raise(number)
 
 
+def _look(number: int, frame: FrameType | None) -> None:
+    """Whether what was raised has been swallowed: nobody is dealing with it, and nobody has answered."""
+    error = sys.exception()
+    while error and not isinstance(error, Interrupted):
+        error = error.__context__
+    if not error and not _State.depth:
+        _raise(_State.last)
+
+
+def _unraisable(what: "sys.UnraisableHookArgs") -> None:
+    """Nobody needs to be told that ours was swallowed: it comes again."""
+    if not isinstance(what.exc_value, Interrupted):
+        sys.__unraisablehook__(what)
+
+
 def _raise(number: int) -> None:
-    _State.raised = time.monotonic()
+    _State.raised, _State.last = time.monotonic(), number
+    signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
     raise Interrupted(number)

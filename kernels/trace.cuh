@@ -1,5 +1,6 @@
 // Where the time of a call goes.  With -DTRACED, thread 0 of each block notes at the end of each phase what the phase
-// was and when it ended; phases follow one another without gaps.  Otherwise nothing here compiles to anything.
+// was and when it ended; phases follow one another without gaps.  With -DHESITATES, for the stress check, it loses
+// world.trace nanoseconds where a phase ends, once in a call.  Otherwise nothing here compiles to anything.
 //
 // A block's log lies in its own rank's window, at world.trace behind the flags; collbench/measure/tracing.py reads it after the
 // launch.  Only the last launch is kept: each starts its log anew.
@@ -28,13 +29,7 @@ struct alignas(128) Log {
   Stamp stamp[STAMPS];
 };
 
-#if defined(TRACED)
-struct Tally {
-  u64 last, pending, stamps;
-  u64 spent[(unsigned)Phase::PHASES];
-};
-
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && (defined(TRACED) || defined(HESITATES))
 __device__ inline u64 fine_clock() { return clock64(); }
 __device__ inline u64 shared_clock() {
   u64 now;
@@ -42,6 +37,12 @@ __device__ inline u64 shared_clock() {
   return now;
 }
 #endif
+
+#if defined(TRACED)
+struct Tally {
+  u64 last, pending, stamps;
+  u64 spent[(unsigned)Phase::PHASES];
+};
 
 __device__ inline Tally& tally() {  // thread 0's; in registers it would have to be handed through every function
   BLOCK_LOCAL Tally kept;
@@ -86,6 +87,32 @@ __device__ inline void end_trace(const World& world) {
   log.stamps = tally().stamps;
   for (unsigned phase = 0; phase < (unsigned)Phase::PHASES; phase++) log.spent[phase] = tally().spent[phase];
 }
+#elif defined(HESITATES)
+// Nothing halts a kernel on a GPU from outside.  So a block itself comes late at the end of a phase drawn by lot: thread
+// 0, and whoever waits for it.  Most kernels have few phases a call, so early ones are drawn more often.
+__device__ inline unsigned& phases_left() {
+  BLOCK_LOCAL unsigned kept;
+  return kept;
+}
+
+__device__ inline void begin_trace(const World& world) {
+  if (threadIdx.x) return;
+  const unsigned draw = unsigned((fine_clock() ^ (u64)world.rank() << 20 ^ (u64)world.block() << 32) *
+                                     0x9E3779B97F4A7C15ULL >> 32);
+  phases_left() = (draw & 0xffff) % (1U << (draw >> 16) % 6);
+}
+
+__device__ OUTLINED inline void stamp(const World& world, Phase) {
+  if (threadIdx.x || phases_left()--) return;  // after the last it counts down from 2^32
+  for (const u64 start = shared_clock(); shared_clock() - start < world.trace;) {}
+}
+
+__device__ inline void stamp_block(const World& world, Phase phase) {
+  __syncthreads();
+  stamp(world, phase);
+}
+
+__device__ inline void end_trace(const World&) {}
 #else
 __device__ inline void begin_trace(const World&) {}
 __device__ inline void stamp(const World&, Phase) {}

@@ -31,6 +31,7 @@ def main() -> None:
             status = _carry_out()
             sys.stdout.flush()
         except BaseException as error:  # a signal too
+            interrupts.answered(error)
             message, status = _ending(error)
             if message:
                 _say(message)

@@ -60,7 +60,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         click.echo(
             f"\ninterrupted: {f'what was measured is in {where}' if where else 'nothing was measured'}", err=True
         )
-        return interrupts.status(cause)
+        return interrupts.answered(cause)
     _close([path for path in paths if path], options["plot"])
     return max(exit_status(one.results) for one in session.sessions)
 

@@ -33,7 +33,7 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
     except KeyboardInterrupt as cause:
         where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
         click.echo(f"\ninterrupted: {where}", err=True)
-        return interrupts.status(cause)
+        return interrupts.answered(cause)
     if session.leader:
         _fastest(session)
         _bounds(session)

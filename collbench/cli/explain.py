@@ -47,7 +47,7 @@ def command(**options: Any) -> int:
             _show(session)
     except KeyboardInterrupt as cause:
         click.echo(f"\ninterrupted: what was found is in {session.path}", err=True)
-        return interrupts.status(cause)
+        return interrupts.answered(cause)
     if session.leader:
         _close(session, tuple(dict.fromkeys(options["formats"])))
     return exit_status(session.results)

@@ -7,6 +7,7 @@ everywhere, so no process needs to be told.
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
@@ -89,14 +90,30 @@ def _checked(
             contestant = _Contestant(implementation, implementation.prepare(case, platform))
     except Unsupported as reason:
         return Skipped(case, implementation.name, platform.name, str(reason))
-    flaw = checked(case, contestant.prepared, platform, sampling, not known)
+    slow = None if implementation.library else partial(_hesitant, case, implementation, platform)
+    flaw = checked(case, contestant.prepared, platform, sampling, not known, slow)
     return _result(case, contestant, platform, flaw) if flaw or sampling.check_only else contestant
 
 
+def _hesitant(case: Case, implementation: Implementation, platform: Platform, seconds: float) -> Prepared | None:
+    """The same operations, of so many seconds, by kernels that hesitate; None where those measured can be halted."""
+    with platform.team.agreeing():
+        other = platform.hesitant(seconds)
+        return implementation.prepare(case, other) if other else None
+
+
 def checked(
-    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, back_to_back: bool = True
+    case: Case,
+    prepared: Prepared,
+    platform: Platform,
+    sampling: Sampling,
+    back_to_back: bool = True,
+    hesitant: Callable[[float], Prepared | None] | None = None,
 ) -> Flaw | None:
-    """One operation between meetings of the ranks, then many without; what is wrong, or None."""
+    """One operation between meetings of the ranks, then many without; what is wrong, or None.
+
+    `hesitant` makes kernels that lose time in the middle of an operation of so many seconds, to be tried as well.
+    """
     platform.fill(case, _CHECK_SEED)
     seconds = platform.time(prepared, 1)
     if flaw := platform.check(case, _CHECK_SEED):
@@ -106,7 +123,12 @@ def checked(
     if seconds < _COLD:
         seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
-    return platform.stress(case, prepared, plan) or platform.overrun(case)
+    if flaw := platform.stress(case, prepared, plan):
+        return flaw
+    slow = hesitant(seconds) if hesitant and not prepared.host_driven else None
+    if slow and (flaw := platform.stress(case, slow, stress.hesitating(plan))):
+        return flaw
+    return platform.overrun(case)
 
 
 def _calibrated(

@@ -1,5 +1,7 @@
 """How hard an implementation is tried before it is timed: how many calls back to back, and how late ranks come."""
 
+from dataclasses import replace
+
 from collbench.cases import Case, Sampling
 from collbench.platforms.stress import Plan
 
@@ -11,7 +13,9 @@ _LATE = 2e-6, 0.01  # seconds that a rank is late, at least and at most
 _LATE_SMALL = 2e-4  # and at most of small cases, which take longer only where ranks share cores
 SMALL = 2**18  # bytes: of cases up to that size even a busy machine makes many calls
 _LEAST = 16, 8  # of those in a sweep, and where nothing else is done
+_HESITATING = 32  # calls at most
 _TURNS = 3.0  # operations that a call takes as long as, with whoever is late
+_HALTED = 1e-5  # seconds from which on an operation lasts long enough for a halt in its middle
 
 
 def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
@@ -25,4 +29,9 @@ def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
     late = min(max(seconds, _LATE[0]), _LATE_SMALL if small else _LATE[1])
     spend = _CHECK_SECONDS if sampling.check_only else _SECONDS
     affordable = int(spend / (seconds + (_TURNS - 1) * late + _BESIDES))
-    return Plan(max(least, min(MOST, affordable)), late, seed)
+    return Plan(max(least, min(MOST, affordable)), late, seed, seconds if seconds >= _HALTED else 0.0)
+
+
+def hesitating(plan: Plan) -> Plan:
+    """The same for kernels that lose time in every call by themselves, with other seeds."""
+    return replace(plan, calls=min(plan.calls, _HESITATING), seed=plan.seed + MOST)

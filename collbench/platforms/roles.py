@@ -146,6 +146,12 @@ class Checking(Protocol):
         CaseFailed as in `time`, and as in `check`.
         """
 
+    def hesitant(self, seconds: float) -> Self | None:
+        """The same ranks and memory, for kernels that lose time in the middle of operations of so many seconds.
+
+        None where ranks can be halted within the kernels that are measured.
+        """
+
     def overrun(self, case: Case) -> Overrun | None:
         """*Collective*: what was written beside the buffers since they were filled, over all ranks; or None."""
 

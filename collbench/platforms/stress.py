@@ -29,15 +29,26 @@ STRETCH = 128  # bytes: what a stretch holds at most
 _FEWEST = 2  # stretches of a part: its start and its end
 _CALL_BITS = 48
 _OFTEN, _LONG = 8, 8  # of so many lateness draws one is so many times as long
+_HALT = 0.5  # of an operation's time that a halt lasts
+_HALTS = 2e-5, 1e-3  # seconds: at least, since nothing is interrupted more finely, and at most
+
+HESITATES = "-DHESITATES"
+"""The compiler's option for kernels that lose time once in a call, at the end of a phase drawn by lot (trace.cuh)."""
+
+_LOST = 4.0, (5e-5, 5e-3)  # operations that they lose, and seconds: others do not get there before, nor wait for ever
 
 
 @dataclass(frozen=True)
 class Plan:
-    """So many calls with seeds from `seed` on; the rank whose turn it is comes `late` by so many seconds or more."""
+    """So many calls with seeds from `seed` on; the rank whose turn it is comes `late` by so many seconds or more.
+
+    `within` is the length of an operation in seconds, in the middle of which that rank halts too; 0 for no halts.
+    """
 
     calls: int
     late: float
     seed: int
+    within: float = 0.0
 
     def stalls(self, rank: int, ranks: int, longest: float = 0.02) -> NDArray[np.uint64]:
         """Nanoseconds by which a rank is late in each call, shape (calls,).
@@ -46,14 +57,37 @@ class Plan:
         round, so that no rank is late in odd calls only.  In one call of eight the rank is very late, so that others
         may get several calls ahead; and now and then one is a little late out of turn.
         """
-        numbers = np.arange(self.calls)
-        period = min(ranks + 1, self.calls)
-        turn = (numbers + numbers // period) % period == rank % period
+        turn = self._turn(rank, ranks)
         draws = np.random.default_rng((self.seed, rank)).random((3, self.calls))
         own = np.where(draws[0] < 1 / _OFTEN, _LONG, 1.0)
         other = np.where(draws[1] < 1 / _OFTEN, draws[2], 0.0)
         seconds = np.minimum(self.late * np.where(turn, own, other), longest)
         return (seconds * 1e9).astype(np.uint64)
+
+    def halts(self, rank: int, ranks: int) -> NDArray[np.uint64]:
+        """When a rank halts within each call and for how long, in nanoseconds, shape (calls, 2); zeros for not at all.
+
+        Once whoever is late has come all are equally fast, and end together.  So it then halts at a random moment of
+        the operation, and the others end before it has read what is theirs, or look for what it has not written.
+        """
+        turn = self._turn(rank, ranks) & (self.within > 0)
+        draws = np.random.default_rng((self.seed, rank, 1)).random(self.calls)
+        length = min(max(self.within * _HALT, _HALTS[0]), _HALTS[1])
+        moments = np.maximum(draws * self.within * 1e9, 1)
+        return np.stack([moments * turn, length * 1e9 * turn], axis=1).astype(np.uint64)
+
+    def _turn(self, rank: int, ranks: int) -> NDArray[np.bool_]:
+        """In which calls it is that rank's turn, shape (calls,)."""
+        numbers = np.arange(self.calls)
+        period = min(ranks + 1, self.calls)
+        mine: NDArray[np.bool_] = (numbers + numbers // period) % period == rank % period
+        return mine
+
+
+def lost(seconds: float) -> int:
+    """Nanoseconds that kernels lose which hesitate in operations of so many seconds: the others end meanwhile."""
+    times, (least, most) = _LOST
+    return int(1e9 * min(max(times * seconds, least), most))
 
 
 def probe(case: Case) -> NDArray[np.void]:

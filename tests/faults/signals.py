@@ -75,7 +75,7 @@ MOMENTS = {  # by name: when, the command, what is prepared, the variables
     "while plotting": (plotting, PLOTTED, {}),
 }
 
-
+_PYTHON = 2.0  # seconds in which Python says so
 EARLY = ("at once", "after 20 ms", "after 60 ms", "after 150 ms")  # when the interpreter may not have come to our code
 
 
@@ -87,16 +87,29 @@ def whole(scene: Scene, done: Done) -> str:
     return "" if last and b'"kind": "end"' in last[0] else "the run file does not say how the run ended"
 
 
-def strike(when: Callable[[Scene], None], number: int, times: int = 1) -> Callable[[Scene], None]:
-    """That signal to the command, then, once or more often."""
+def strike(when: Callable[[Scene], None], number: int, times: int = 1, early: bool = False) -> Callable[[Scene], None]:
+    """That signal to the command, then, once or more often; early ones, as users do, again if Python swallows them."""
 
     def fault(scene: Scene) -> None:
         when(scene)
         for _ in range(times):
             scene.send(number)
             time.sleep(0.03)
+        if early and swallowed(scene):
+            scene.send(number)
 
     return fault
+
+
+def swallowed(scene: Scene) -> bool:
+    """Whether Python's own start, before our first line, took Ctrl-C for a failed import, said so, and went on."""
+    said, deadline = scene.folder / "stderr", time.monotonic() + _PYTHON
+    while time.monotonic() < deadline and not scene.ended:
+        if b"\nKeyboardInterrupt" in said.read_bytes():
+            time.sleep(_PYTHON / 4)  # or it just ends
+            return not scene.ended
+        time.sleep(0.02)
+    return False
 
 
 def sweeps() -> Iterator[Trial]:
@@ -110,7 +123,7 @@ def sweeps() -> Iterator[Trial]:
                     f"{name} {often}{moment}",
                     words,
                     allowed,
-                    strike(when, number, times),
+                    strike(when, number, times, early),
                     prepare,
                     variables,
                     check=whole,

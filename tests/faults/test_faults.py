@@ -33,10 +33,7 @@ def place() -> Iterator[Ground]:
 @pytest.mark.parametrize("trial", share(every(), part(), PARTS), ids=lambda trial: trial.name)
 def test_a_fault_is_survived(place: Ground, trial: Trial) -> None:
     """Right status, one line, whole files, and nothing left: no process, shared memory or temporary file."""
-    complaints = place.carry_out(trial).complaints
-    if complaints and complaints[0].startswith("status 0, not"):  # it came too late, after the command's end
-        complaints = place.carry_out(trial).complaints
-    assert not complaints
+    assert not place.carry_out(trial).complaints
 
 
 def test_there_are_enough_trials_of_different_names() -> None:

@@ -33,7 +33,7 @@ SHORT = (
 )
 """A sweep that ends by itself at once."""
 LONG = (*SHORT[:-6], "-b", "8", "-e", "4K", "-i", "8", "--impl", "mpi,two-shot", "-T", "5")
-"""One that does not, so that a fault comes before its end."""
+"""One of 512 sizes, so that a fault comes before its end."""
 GOOD, BAD, USAGE, INTERRUPTED, TERMINATED, HUNG_UP = 0, 1, 2, 130, 143, 129
 MARK = "COLLBENCH_TRIAL"
 PATIENCE = 40.0  # seconds for whatever a trial waits for
@@ -64,6 +64,11 @@ class Scene:
         assert self.process
         return self.process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether the command has."""
+        return self.process is not None and self.process.poll() is not None
+
     def members(self) -> dict[int, str]:
         """Every process of the trial and its command line, but for those that have ended."""
         wanted = f"{MARK}={self.mark}".encode()
@@ -91,7 +96,7 @@ class Scene:
         """Wait for that; Missed if it never comes, or the command ends before."""
         deadline = time.monotonic() + PATIENCE
         while not what():
-            if time.monotonic() > deadline or (self.process and self.process.poll() is not None):
+            if time.monotonic() > deadline or self.ended:
                 raise Missed
             time.sleep(0.004)
 

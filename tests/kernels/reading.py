@@ -7,6 +7,7 @@ import random
 from functools import cache, partial
 
 from collbench.platforms.gpu import launch
+from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
 from tests.kernels import facts, nvrtc, sass
 from tests.kernels.test_nvrtc import ARCHITECTURES, NEWER, PIPELINED, RANKS_MEET, STANDARD, compiled
@@ -81,6 +82,7 @@ def _together(arch: int) -> None:
         makers += [partial(ring, more, dtype, arch) for more in RINGS for dtype in DTYPES]
         makers += [partial(make, ranks, arch) for make in (direct, packets) for ranks in RANKS]
     if arch == 90:
-        makers += [partial(compiled, file, (*more, TRACED)) for file, more in RANKS_MEET]
+        options = TRACED, HESITATES
+        makers += [partial(compiled, file, (*more, option)) for file, more in RANKS_MEET for option in options]
     makers += [partial(compiled, file, arch=arch) for file, oldest in NEWER.items() if oldest <= arch]
     sass.read_together([make() for make in random.sample(makers, len(makers))])

@@ -13,6 +13,7 @@ from collbench.implementations import ring_pipelined
 from collbench.platforms import kernels
 from collbench.platforms.gpu import launch
 from collbench.platforms.layout import world_type
+from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels import facts, sass
@@ -249,16 +250,18 @@ def test_local_memory_is_seen_where_there_is_some(name: str, arch: int) -> None:
 
 
 @each(RANKS_MEET)
-def test_keeping_a_log_spills_nothing_and_orders_nothing(file: str, more: tuple[str, ...]) -> None:
-    """Its kernel has the same accesses between ranks, and clocks."""
-    plain, traced = compiled(file, more), compiled(file, (*more, TRACED))
-    for name, taken in traced.resources.items():
+@pytest.mark.parametrize(("option", "clocks"), [(TRACED, {"%globaltimer", "%clock64"}), (HESITATES, set())])
+def test_a_log_or_a_hesitation_spills_nothing_and_orders_nothing(
+    file: str, more: tuple[str, ...], option: str, clocks: set[str]
+) -> None:
+    """Such kernels have the same accesses between ranks, and clocks."""
+    plain, other = compiled(file, more), compiled(file, (*more, option))
+    for name, taken in other.resources.items():
         assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), name
         assert taken.registers * 512 <= REGISTERS, name
         strong = [
-            [word for word in memory_instructions(program)[name] if "STRONG" in word] for program in (plain, traced)
+            [word for word in memory_instructions(program)[name] if "STRONG" in word] for program in (plain, other)
         ]
         assert set(strong[0]) == set(strong[1]), name
-    assert "%globaltimer" in traced.ptx
-    assert "%clock64" in traced.ptx
+    assert all(clock in other.ptx for clock in {"%globaltimer", *clocks})
     assert "%globaltimer" not in plain.ptx

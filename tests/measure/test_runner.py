@@ -41,6 +41,7 @@ class ToyPlatform:
     floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
     limits: Limits = LIMITS
     stressed: Callable[[str], Mismatch | None] = lambda name: None
+    hesitates: bool = False
     written: Callable[[str], Overrun | None] = lambda name: None
 
     def prepare(self, name: str) -> Prepared:
@@ -83,15 +84,19 @@ class ToyPlatform:
         self.log.append(("stress", plan))
         return self.stressed(self.running)
 
+    def hesitant(self, seconds: float) -> "ToyPlatform | None":
+        self.log.append(("hesitant", seconds))
+        return self if self.hesitates else None
+
     def overrun(self, case: Any) -> Overrun | None:
         self.log.append(("overrun", self.running))
         return self.written(self.running)
 
 
-def ways(platform: ToyPlatform) -> list[Implementation]:
+def ways(platform: ToyPlatform, rung: int = 0) -> list[Implementation]:
     """One implementation for each name that has a time."""
     return [
-        Implementation(name, "", ("toy",), ("allreduce",), lambda case, _, name=name: platform.prepare(name))
+        Implementation(name, "", ("toy",), ("allreduce",), lambda case, _, name=name: platform.prepare(name), rung=rung)
         for name in platform.seconds
     ]
 
@@ -118,6 +123,31 @@ def test_nothing_is_timed_before_it_was_checked() -> None:
     run(platform, iters=3)
     assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
     assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
+
+
+def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[Plan]]:
+    """The results of a check alone, and the plans of calls back to back."""
+    results = measure(case(), ways(platform, rung), platform, Sampling(check_only=True))  # type: ignore[arg-type]
+    return list(results), [plan for what, plan in platform.log if what == "stress"]
+
+
+def test_kernels_that_hesitate_are_tried_as_well() -> None:
+    """With other seeds; those of a library, and where ranks can be halted, there are none."""
+    platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True)
+    (result,), (plain, slow) = stressed(platform, rung=1)
+    assert result.mismatch is None
+    assert slow.seed >= plain.seed + plain.calls
+    assert ("hesitant", 1e-4) in platform.log
+    assert len(stressed(ToyPlatform({"a": constant(1e-4)}, hesitates=True), rung=0)[1]) == 1
+    assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
+
+
+def test_what_is_wrong_only_where_kernels_hesitate_is_wrong() -> None:
+    answers = iter([None, MISMATCH])
+    platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True, stressed=lambda name: next(answers))
+    (result,), plans = stressed(platform, rung=1)
+    assert result.mismatch == MISMATCH
+    assert len(plans) == 2
 
 
 def test_what_fails_back_to_back_or_writes_beside_its_buffers_is_not_timed() -> None:

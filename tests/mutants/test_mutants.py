@@ -10,16 +10,12 @@ from tests.mutants.trial import CAUGHT, PASSED, Mutant, carried_out, change, cop
 
 SAMPLE = (
     "one-shot without the last meeting",
+    "one-shot without the last meeting, large",
+    "on GPUs: one-shot without the last meeting",
     "older packets accepted",
     "a sum that is one off",
     "a launch loop that runs once",
     "packets sent past their inbox",
-)
-UNSURE = pytest.param(
-    "on GPUs: one-shot without the last meeting",
-    marks=pytest.mark.xfail(
-        reason="passed once on a busy machine: made-up GPUs do not always come late enough", strict=False
-    ),
 )
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
@@ -30,7 +26,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.parametrize("name", [*SAMPLE, UNSURE])
+@pytest.mark.parametrize("name", SAMPLE)
 def test_a_fault_is_caught(name: str, tmp_path: Path, cache: Path) -> None:
     outcome = tried(BY_NAME[name], tmp_path, cache)
     assert outcome.verdict == CAUGHT, outcome.said

@@ -29,6 +29,39 @@ def test_few_calls_still_make_every_rank_late_once(ranks: int, calls: int) -> No
         assert (stalls >= 1_000_000).sum() == 1
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_who_is_late_also_halts_at_some_moment_of_the_operation(ranks: int) -> None:
+    """Earlier it would halt while it waits for whoever is late."""
+    plan = Plan(64, 1e-3, seed=1, within=1e-3)
+    for rank in range(ranks):
+        moments, lengths = plan.halts(rank, ranks).T
+        late = plan.stalls(rank, ranks) >= 1_000_000
+        assert (lengths == np.where(late, 500_000, 0)).all()
+        assert (moments[late] > 0).all()
+        assert (moments < 1_000_000).all()
+        assert len(set(moments[late])) == late.sum()
+        assert not moments[~late].any()
+
+
+@pytest.mark.parametrize(("within", "length"), [(0.0, 0), (2e-5, 20_000), (1e-3, 500_000), (1.0, 1_000_000)])
+def test_a_halt_lasts_half_an_operation_within_limits(within: float, length: int) -> None:
+    assert Plan(8, 1e-3, seed=1, within=within).halts(0, 2)[:, 1].max() == length
+
+
+def test_operations_that_no_timer_can_interrupt_are_not_halted() -> None:
+    withins = [planned.plan(case(nbytes=2**20), seconds, Sampling(), 1).within for seconds in (9e-6, 1e-5, 1e-2)]
+    assert withins == [0.0, 1e-5, 1e-2]
+
+
+def test_kernels_that_hesitate_are_called_less_often_and_with_seeds_of_their_own() -> None:
+    plan = planned.plan(case(nbytes=8), 1e-7, Sampling(), 1)
+    slow = planned.hesitating(plan)
+    assert (plan.calls, slow.calls, slow.late) == (256, 32, plan.late)
+    assert slow.seed >= plan.seed + plan.calls
+    assert planned.hesitating(planned.plan(case(nbytes=2**27), 0.05, Sampling(), 1)).calls == 2
+    assert [stress.lost(seconds) for seconds in (1e-6, 1e-4, 1.0)] == [50_000, 400_000, 5_000_000]
+
+
 def test_nobody_is_late_by_more_than_a_limit() -> None:
     assert Plan(1000, 0.01, seed=1).stalls(0, 2, longest=0.02).max() == 20_000_000
 

@@ -86,6 +86,9 @@ class Judge:
                 raise CaseFailed("a rank waited in vain for another's flag")
         return next(filter(None, self.team.exchange(own)), None)
 
+    def hesitant(self, seconds: float) -> None:
+        """None: a timer halts ranks within the kernels that are measured (kernels/host/halt.hpp)."""
+
     def singly(self, prepared: Prepared) -> Prepared | None:
         """One call after the other, of what C can call."""
         loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)

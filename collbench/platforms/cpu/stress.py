@@ -1,13 +1,16 @@
 """The stress check on CPUs: one call into C, in which this rank's calls follow each other within nanoseconds."""
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collbench.cases import Case
 from collbench.datatypes import DATATYPES, NONE
+from collbench.errors import CaseFailed
 from collbench.flaws import Mismatch
 from collbench.platforms import checking, kernels, stress
 from collbench.platforms.layout import Addresses, buffers
@@ -25,6 +28,7 @@ _CHECK = np.dtype(
         ("pieces", np.uint64),
         ("piece_count", np.uint64),
         ("stalls", np.uint64),
+        ("halts", np.uint64),
         ("places", np.uint64),
         ("copies", np.uint64),
         ("verdicts", np.uint64),
@@ -35,7 +39,7 @@ _CHECK = np.dtype(
         ("kept", np.uint32),
         ("ulps", np.uint32),
         ("in_place", np.uint32),
-        ("reserved", np.uint32),
+        ("halted", np.uint32),
     ]
 )
 """`struct Stress` of kernels/check.cu."""
@@ -43,7 +47,7 @@ _CHECK = np.dtype(
 _OPERATION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
 
 
-class _Operation:
+class Operation:
     """What C calls for one operation: the kernel's own launches, or where Python makes them a way back into it."""
 
     def __init__(self, launch: Callable[[int], Any]) -> None:
@@ -69,7 +73,7 @@ def singly(launch: Callable[[int], Any]) -> Callable[[int], None] | None:
         return None
     repeat = kernels.host_function(kernels.JUDGE, "repeat", kernels.defines(DATATYPES["float"], NONE))
     repeat.argtypes, repeat.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint), None
-    operation = _Operation(launch)
+    operation = Operation(launch)
 
     def loop(launches: int) -> None:
         repeat(operation.address, operation.arguments, launches)
@@ -81,25 +85,41 @@ def carry_out(
     memory: Addresses, case: Case, rank: int, launch: Callable[[int], Any], plan: stress.Plan
 ) -> Mismatch | None:
     """Make a rank's calls of a case, and say what is wrong on this rank; `launch` makes one after the other."""
-    operation, where = _Operation(launch), stress.probe(case)
+    operation = Operation(launch)
+    check, arrays = prepared(memory, case, rank, operation, plan)
+    run = kernels.host_function(kernels.JUDGE, "stress", kernels.defines(case.dtype, case.redop))
+    refused = run(ctypes.c_void_p(check.ctypes.data))
+    if operation.failure:
+        raise operation.failure
+    if refused:
+        raise CaseFailed(f"no timer for the stress check ({os.strerror(refused)}); fix: raise ulimit -i")
+    return stress.found(case, plan, rank, arrays["verdicts"], kept=True)
+
+
+def prepared(
+    memory: Addresses, case: Case, rank: int, operation: Operation, plan: stress.Plan
+) -> tuple[NDArray[np.void], dict[str, NDArray[Any]]]:
+    """A rank's part as C knows it, and the arrays by name that it points to, which must live as long."""
+    where = stress.probe(case)
     pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
-    verdicts = np.full(len(pieces), checking.CLEAN, checking.VERDICT)
-    stalls, places = plan.stalls(rank, case.ranks), np.zeros(stress.stretches(where), _LIST)
+    places = np.zeros(stress.stretches(where), _LIST)
     room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
     kept = min(plan.calls, max(1, _COPIES // room))
-    copies = np.zeros(kept * room, np.uint8)
+    arrays: dict[str, NDArray[Any]] = {
+        "pieces": pieces,
+        "stalls": plan.stalls(rank, case.ranks),
+        "halts": np.ascontiguousarray(plan.halts(rank, case.ranks)),
+        "places": places,
+        "copies": np.zeros(kept * room, np.uint8),
+        "verdicts": np.full(len(pieces), checking.CLEAN, checking.VERDICT),
+    }
     check = np.zeros((), _CHECK)
+    for name, array in arrays.items():
+        check[name] = array.ctypes.data
     check["operation"], check["arguments"] = operation.address, operation.arguments
     check["send"], check["receive"] = buffers(memory, case, rank)
     check["send_blocks"], check["piece_count"] = case.send_count // case.block, len(pieces)
-    arrays = {"pieces": pieces, "stalls": stalls, "places": places, "copies": copies, "verdicts": verdicts}
-    for name, array in arrays.items():
-        check[name] = array.ctypes.data
     check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed))
     check["rank"], check["calls"], check["kept"] = rank, plan.calls, kept
     check["ulps"], check["in_place"] = case.redop.ulps(case.dtype), case.in_place
-    run = kernels.host_function(kernels.JUDGE, "stress", kernels.defines(case.dtype, case.redop))
-    run(ctypes.c_void_p(check.ctypes.data))
-    if operation.failure:
-        raise operation.failure
-    return stress.found(case, plan, rank, verdicts, kept=True)
+    return check, arrays

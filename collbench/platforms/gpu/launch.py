@@ -56,10 +56,16 @@ class Launcher:
         self._queues, self._probed = queues, probed
         self.waits = False  # whether a kernel that may give up was launched
 
-    def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
-        """One cooperative launch a device, on the stream of its first rank; Unsupported where it would not run."""
+    def bind(
+        self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any, lost: int = 0
+    ) -> Callable[[int], None]:
+        """One cooperative launch a device, on the stream of its first rank; Unsupported where it would not run.
+
+        `lost`: the nanoseconds of kernels that hesitate.
+        """
         self._refuse(case)
-        launches = [self._launch(kernel, case, device, blocks, threads, arguments) for device in self._places.devices]
+        worlds = [(device, self._world(case, device, blocks, lost)) for device in self._places.devices]
+        launches = [self._launch(kernel, device, blocks, threads, (world, *arguments)) for device, world in worlds]
 
         def launch(count: int) -> None:
             self.waits = True
@@ -88,13 +94,12 @@ class Launcher:
                 raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
 
     def _launch(
-        self, kernel: GpuKernel, case: Case, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
+        self, kernel: GpuKernel, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
     ) -> tuple[Queue, Any, tuple[int], tuple[int], tuple[Any, ...]]:
         """For the ranks of a device: stream, function, grid, block and arguments."""
         mine, function = self._places.on(device), self._on(kernel, device)
         self._refuse_crowd(kernel.name, function, device, blocks, threads)
-        world = self._world(case, device, blocks)
-        return self._queues[mine[0]], function, (blocks * len(mine),), (threads,), (world, *arguments)
+        return self._queues[mine[0]], function, (blocks * len(mine),), (threads,), arguments
 
     def _refuse_crowd(self, name: str, function: Any, device: int, blocks: int, threads: int) -> None:
         """CuPy would shrink a grid that does not fit at once, and leave some ranks out; so none gets there."""
@@ -107,7 +112,7 @@ class Launcher:
                 f"which holds {room}: use fewer ranks for each GPU"
             )
 
-    def _world(self, case: Case, device: int, blocks: int) -> Array:
+    def _world(self, case: Case, device: int, blocks: int, lost: int) -> Array:
         """What the kernel on a device is to know."""
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
@@ -115,7 +120,7 @@ class Launcher:
             world["send"][rank], world["receive"][rank] = buffers(self._memory, case, rank)
         world["ranks"], world["first"] = case.ranks, self._places.on(device)[0]
         world["stride"], world["blocks"] = len(self._places.devices), blocks
-        world["spins"], world["trace"] = SPINS, self._memory.layout.fifos.get(tracelog.FIFO, 0)
+        world["spins"], world["trace"] = SPINS, lost or self._memory.layout.fifos.get(tracelog.FIFO, 0)
         return world
 
 

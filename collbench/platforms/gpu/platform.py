@@ -33,7 +33,7 @@ from collbench.platforms.gpu.timing import StartGate, Stopwatch
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.roles import Limits, Moment, Platform, Prepared
-from collbench.platforms.stress import Plan
+from collbench.platforms.stress import HESITATES, Plan, lost
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
@@ -49,6 +49,7 @@ class GpuPlatform:
         self._cuda, self.team, self.layout = cuda, team, layout
         self._graph = sweep.sampling.graph
         self._options: tuple[str, ...] = ()  # of every kernel
+        self._lost = 0  # nanoseconds, by kernels that hesitate
         with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
             self._places = places = place_ranks(cuda, team, sweep.ranks)
             nccl.apply(nccl.environment(places))
@@ -92,7 +93,7 @@ class GpuPlatform:
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """One cooperative launch a device, on the stream of its first rank; Unsupported where it would not run."""
-        return self._launcher.bind(kernel, case, blocks, threads, *arguments)
+        return self._launcher.bind(kernel, case, blocks, threads, *arguments, lost=self._lost)
 
     def bind_one(self, kernel: GpuKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """A launch on the rank's stream."""
@@ -167,6 +168,12 @@ class GpuPlatform:
                 self._refuse_given_up()
             mismatches = self.team.exchange(found)
         return next(filter(None, mismatches), None)
+
+    def hesitant(self, seconds: float) -> Self:
+        """Itself, but for an option of the compiler and what kernels are told."""
+        other = copy.copy(self)
+        other._options, other._lost = (HESITATES,), lost(seconds)
+        return other
 
     def singly(self, prepared: Prepared) -> Prepared | None:
         """The host enqueues every operation, so there is no other loop."""
