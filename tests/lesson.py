@@ -2,7 +2,7 @@
 """The numbers of docs/lesson.md, from the committed runs; `python -m tests.lesson` writes them anew.
 
 In the lesson a number is a link to the run that it comes from, whose title says what it is, such as
-[7.8x](../results/cpu-2-ranks "mpi / ring-flags at 8 B").  A title is one of
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of
 
     A / B at SIZE           how many times as long A took
     A at SIZE               the time of A

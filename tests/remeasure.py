@@ -2,7 +2,9 @@
 """`make results`: measures the committed CPU runs anew, and says what follows from them.
 
 Each run replaces its folder in results/ once it is whole.  Then docs/lesson.md is written anew, and what must be
-copied by hand is printed: the constants of collbench/platforms/cpu/hardware.py, and where the README's table is.
+copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cpu/hardware.py would
+follow.  Those there are fitted to another machine (results/cpu-2-ranks-epyc); tests/test_cost.py says whether `auto`
+chooses well by them here too.
 Wants a machine on which nothing else runs, for five minutes.
 """
 
@@ -48,7 +50,7 @@ def measure(run: Committed, libraries: str) -> None:
 
 
 def constants() -> str:
-    """What `FITTED` and `_TURN` in collbench/platforms/cpu/hardware.py must be by the runs."""
+    """What `FITTED` and `_TURN` in collbench/platforms/cpu/hardware.py would be by these runs."""
     from collbench.cost import Wait
     from collbench.implementations import implementations
     from collbench.measurement import Measurement

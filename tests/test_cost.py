@@ -22,11 +22,16 @@ from collbench.platforms.roles import Prepared
 from collbench.runs.file import read
 from tests.conftest import ROOT, case
 
-MEASURED = [
-    result
-    for result in read(ROOT / "results" / "cpu-2-ranks").results
-    if isinstance(result, Measurement) and implementations()[result.implementation].cost
-]
+
+def rungs_of(folder: str) -> list[Measurement]:
+    """The rows of a committed run that have costs."""
+    every = (result for result in read(ROOT / "results" / folder).results if isinstance(result, Measurement))
+    return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
+
+
+FITTED_TO, ELSEWHERE = "cpu-2-ranks-epyc", "cpu-2-ranks"
+"""The machine whose constants those of the package are, and one with waits and bytes that take twice as long."""
+MEASURED = rungs_of(FITTED_TO)
 CPU = cpus(crowded=False)
 SIZES = sorted({row.case.nbytes for row in MEASURED})
 RUNGS = [implementation for implementation in implementations().values() if implementation.cost]
@@ -91,9 +96,12 @@ def test_waits_are_longer_where_ranks_share_cores_as_in_the_committed_run() -> N
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
-def test_the_choice_is_within_three_per_cent_of_the_fastest_rung_of_the_committed_run(nbytes: int) -> None:
-    """Worst: 2.3 % at 512 B, where three rungs with two barriers are alike."""
-    times = {row.implementation: row.typical for row in MEASURED if row.case.nbytes == nbytes}
+@pytest.mark.parametrize("folder", [FITTED_TO, ELSEWHERE])
+def test_the_choice_is_within_three_per_cent_of_the_fastest_rung_of_the_committed_runs(
+    folder: str, nbytes: int
+) -> None:
+    """Of either machine: what is chosen depends on how waits compare with bytes, not on how long both take."""
+    times = {row.implementation: row.typical for row in rungs_of(folder) if row.case.nbytes == nbytes}
     assert times[picked(Place(CPU, "cpu"), nbytes)] <= 1.03 * min(times.values())
 
 

@@ -16,7 +16,7 @@ from collbench.errors import PlatformError
 from collbench.platforms import kernels
 
 _LEFT_OUT = ("analysis", "cli", "figures", "formats", "model", "report")  # folders that no rank imports
-_SOURCES = (".py", ".cu", ".cuh", ".hpp")
+_SOURCES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
 
 
 class Installation(NamedTuple):
@@ -37,7 +37,7 @@ UNKNOWN = Installation("of unknown version", "unknown", "an unknown folder")
 
 @cache
 def installation() -> Installation:
-    """That of this process, as its files are when it is first asked for; 3 ms."""
+    """That of this process, as its files are when it is first asked for; 6 ms."""
     package = str(Path(__file__).parents[1])
     code = hashlib.sha256()
     for folder in (package, str(kernels.own_folder())):

@@ -30,6 +30,7 @@ _FEWEST = 2  # stretches of a part: its start and its end
 _CALL_BITS = 48
 _OFTEN, _LONG = 8, 8  # of so many lateness draws one is so many times as long
 _HALT = 0.5  # of an operation's time that a halt lasts
+_EARLY = 0.5, 4  # so many are early, by that power of a lot: on a busy machine operations seem longer than they are
 _HALTS = 2e-5, 1e-3  # seconds: at least, since nothing is interrupted more finely, and at most
 
 HESITATES = "-DHESITATES"
@@ -71,10 +72,10 @@ class Plan:
         the operation, and the others end before it has read what is theirs, or look for what it has not written.
         """
         turn = self._turn(rank, ranks) & (self.within > 0)
-        draws = np.random.default_rng((self.seed, rank, 1)).random(self.calls)
+        draws = np.random.default_rng((self.seed, rank, 1)).random((2, self.calls))
+        moments = self.within * draws[0] ** np.where(draws[1] < _EARLY[0], _EARLY[1], 1)
         length = min(max(self.within * _HALT, _HALTS[0]), _HALTS[1])
-        moments = np.maximum(draws * self.within * 1e9, 1)
-        return np.stack([moments * turn, length * 1e9 * turn], axis=1).astype(np.uint64)
+        return np.stack([np.maximum(1e9 * moments, 1) * turn, 1e9 * length * turn], axis=1).astype(np.uint64)
 
     def _turn(self, rank: int, ranks: int) -> NDArray[np.bool_]:
         """In which calls it is that rank's turn, shape (calls,)."""

@@ -75,7 +75,7 @@ def test_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     """Its own curve, its noise, and how it compares with the CPU that the costs were fitted to."""
-    out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
+    out = diagnose(ROOT / "results" / "cpu-2-ranks-epyc").stdout
     assert out.count("verdict: unknown: the cpu platform has no GPUs") == 10
     assert "by its own curve: latency" in out
     assert "about as fast as the CPU that the costs of hand-written rungs were fitted to" in out
@@ -114,7 +114,7 @@ ODD = ("x", ["x"], 7, None, {"name": 5, "variables": ["x"], "spin": [], "gpus": 
 @pytest.mark.parametrize("name", ["diagnose", "fit"])
 def test_a_header_may_hold_anything(tmp_path: Path, name: str, value: object) -> None:
     """A run file may come from anywhere: what is no part of a header counts as missing."""
-    lines = (ROOT / "results" / "cpu-2-ranks" / "run.jsonl").read_text().splitlines()
+    lines = (ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl").read_text().splitlines()
     rows = [line for line in lines if '"implementation": "ring-flags"' in line]
     parts = ("environment", "topology", "sweep", "imported", "interleaved")
     header = {"kind": "header", "format": 1, **dict.fromkeys(parts, value)}

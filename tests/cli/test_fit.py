@@ -16,7 +16,7 @@ from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from tests.conftest import ROOT, case
 
-COMMITTED = ROOT / "results" / "cpu-2-ranks"
+COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
 
 def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 1e-9) -> Path:

@@ -90,7 +90,7 @@ def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
         ([LOG, "--op", "allmagic"], UsageError, "unknown collective"),
         ([LOG, "--ranks", "0"], UsageError, "--ranks"),
         ([DATA / "osu_nccl_full.txt"], UsageError, "give --ranks N"),
-        ([ROOT / "results" / "cpu-2-ranks" / "run.jsonl"], RunFileError, "is a run file of collbench already"),
+        ([ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl"], RunFileError, "is a run file of collbench already"),
         ([Path(__file__)], RunFileError, "nothing in it looks like results"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.measure.installation import _LEFT_OUT, installation
+from collbench.measure.installation import _LEFT_OUT, _SOURCES, installation
 from collbench.measure.start import mpiexec
 from tests.conftest import ROOT
 
@@ -46,6 +46,7 @@ def test_code_is_the_same_wherever_it_lies(other: Path, tmp_path: Path) -> None:
         ("kernels/direct.cu", True),
         ("kernels/flags.cuh", True),
         ("kernels/host/cuda.hpp", True),
+        ("kernels/host/library.cpp", True),
         ("collbench/cli/plot.py", False),
     ],
 )
@@ -54,6 +55,12 @@ def test_an_edit_of_what_ranks_run_is_another_code(other: Path, file: str, diffe
     with (other / file).open("a") as edited:
         edited.write("\n")
     assert (told(other)[1] != installation().code) == differs
+
+
+def test_every_kernel_file_is_code() -> None:
+    """Of whichever language."""
+    kinds = {path.suffix for path in (ROOT / "kernels").rglob("*") if path.is_file()}
+    assert kinds <= set(_SOURCES)
 
 
 def test_a_file_that_moved_is_another_code(other: Path) -> None:
@@ -77,7 +84,7 @@ def test_ranks_import_nothing_that_is_left_out() -> None:
     assert not rooms & set(_LEFT_OUT)
 
 
-def test_telling_costs_less_than_thirty_milliseconds() -> None:
+def test_telling_costs_less_than_ten_milliseconds() -> None:
     """Of processor time, once in each process."""
 
     def spent() -> float:
@@ -85,7 +92,7 @@ def test_telling_costs_less_than_thirty_milliseconds() -> None:
         installation.__wrapped__()
         return time.process_time() - begun
 
-    assert min(spent() for _ in range(5)) < 0.03
+    assert min(spent() for _ in range(20)) < 0.01
 
 
 def test_ranks_of_a_launcher_with_different_copies_are_refused(

@@ -98,7 +98,7 @@ def without_library(page: str) -> str:
 @pytest.fixture(scope="module")
 def measured() -> str:
     """The report of a committed run."""
-    return built(ROOT / "results" / "cpu-2-ranks")
+    return built(ROOT / "results" / "cpu-2-ranks-epyc")
 
 
 def test_every_part_is_there(measured: str) -> None:
@@ -110,7 +110,7 @@ def test_every_part_is_there(measured: str) -> None:
     assert "ring-flags beats mpi at every size" in page.text
     assert "MPICH Version: 5.0.2" in page.text
     assert "unknown: the cpu platform has no GPUs" in page.text
-    rows = read(ROOT / "results" / "cpu-2-ranks").results
+    rows = read(ROOT / "results" / "cpu-2-ranks-epyc").results
     assert len(re.findall(r"<tr>", measured[measured.index('id="rows"') :])) == len(rows) + 1
 
 
@@ -124,7 +124,7 @@ def test_curves_hold_the_medians_and_intervals_but_no_samples(measured: str) -> 
     }
     rows = [
         result
-        for result in read(ROOT / "results" / "cpu-2-ranks").results
+        for result in read(ROOT / "results" / "cpu-2-ranks-epyc").results
         if isinstance(result, Measurement) and result.right
     ]
     assert len(found) == len(rows) > 100

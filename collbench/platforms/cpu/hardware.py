@@ -10,8 +10,9 @@ FITTED = Hardware(
     memory=36.6e9,
     packets=1.737e9,
 )
-"""Least squares of the relative errors over all hand-written rows of results/cpu-2-ranks, as tests/test_cost.py has it:
-two cores of an AMD EPYC that share a cache."""
+"""Least squares of the relative errors over all hand-written rows of results/cpu-2-ranks-epyc (tests/test_cost.py): two
+cores of an AMD EPYC that share a cache.  On another machine times are others, but `auto` only compares them: by these
+constants it also chooses well on two cores that share none (results/cpu-2-ranks)."""
 
 _TURN = 21.2
 """How much longer a wait takes where ranks share cores, and the awaited one must first get its turn: a hop of

@@ -1,7 +1,7 @@
 """Inputs and verdicts on CPUs: every rank fills and judges its own buffers, and the lowest one with a flaw speaks."""
 
 import ctypes
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from collbench.platforms.roles import Prepared
 from collbench.platforms.stress import Plan
 
 
-class Judge:
-    """The part of a platform that says whether results are right (roles.Checking)."""
+class Judged(Protocol):
+    """What a platform must have besides, to be judged: a rank of its own among others."""
 
     rank: int
     comm: Any
@@ -29,21 +29,21 @@ class Judge:
 
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts."""
-        raise NotImplementedError
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
         """A kernel compiled as C++."""
-        raise NotImplementedError
 
     def synchronize(self) -> None:
         """Wait for the other ranks."""
-        raise NotImplementedError
 
     def gave_up(self) -> bool:
         """Whether a kernel of this rank waited in vain."""
-        raise NotImplementedError
 
-    def fill(self, case: Case, seed: int) -> None:
+
+class Judge:
+    """The part of a platform that says whether results are right (roles.Checking)."""
+
+    def fill(self: Judged, case: Case, seed: int) -> None:
         """Each rank writes its own buffers."""
         send, _ = buffers(self, case, self.rank)
         home = self.address(Region.RECEIVE, self.rank)
@@ -57,27 +57,14 @@ class Judge:
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 
-    def check(self, case: Case, seed: int) -> Mismatch | None:
+    def check(self: Judged, case: Case, seed: int) -> Mismatch | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
         with self.team.agreeing():
-            own = next(filter(None, (self._compare(case, seed, piece) for piece in case.pieces(self.rank))), None)
+            own = next(filter(None, (_compare(self, case, seed, piece) for piece in case.pieces(self.rank))), None)
         return next(filter(None, self.team.exchange(own)), None)
 
-    def _compare(self, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
-        size = case.dtype.itemsize
-        got = buffers(self, case, self.rank)[1] + piece[0] * size
-        verdict = checking.CLEAN.copy()
-        compare = self.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
-        compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
-        checking.refuse_unseen(int(verdict["seen"]), case.block)
-        if not verdict["wrong"]:
-            return None
-        where = int(verdict["wrong"]), int(verdict["first"])
-        element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
-        return checking.describe(case, seed, self.rank, piece, where, element)
-
-    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    def stress(self: Judged, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
         """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
         self.comm.Barrier()
         with self.team.agreeing():
@@ -89,14 +76,28 @@ class Judge:
     def hesitant(self, seconds: float) -> None:
         """None: a timer halts ranks within the kernels that are measured (kernels/host/halt.hpp)."""
 
-    def singly(self, prepared: Prepared) -> Prepared | None:
+    def singly(self: Judged, prepared: Prepared) -> Prepared | None:
         """One call after the other, of what C can call."""
         loop = None if self.note.oversubscribed else stress.singly(prepared.loop or prepared.launch)
         return Prepared(loop) if loop else None
 
-    def overrun(self, case: Case) -> Overrun | None:
+    def overrun(self: Judged, case: Case) -> Overrun | None:
         """Each rank looks at its own guards; the lowest rank speaks."""
         self.synchronize()
         held = ((guard, self.address(guard.region, self.rank) + guard.start) for guard in self.layout.guards(case))
         own = (guard.overrun(self.rank, ctypes.string_at(address, GUARD)) for guard, address in held)
         return next(filter(None, self.team.exchange(next(filter(None, own), None))), None)
+
+
+def _compare(ranks: Judged, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
+    size = case.dtype.itemsize
+    got = buffers(ranks, case, ranks.rank)[1] + piece[0] * size
+    verdict = checking.CLEAN.copy()
+    compare = ranks.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
+    compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
+    checking.refuse_unseen(int(verdict["seen"]), case.block)
+    if not verdict["wrong"]:
+        return None
+    where = int(verdict["wrong"]), int(verdict["first"])
+    element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
+    return checking.describe(case, seed, ranks.rank, piece, where, element)
