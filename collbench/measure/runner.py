@@ -26,7 +26,9 @@ SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 
 """Each phase has its own, so that nothing left over from one passes for a result of another."""
 
 _STRESS_SEED = 1000  # of the first call back to back; the others follow it
-_COLD = 1e-3  # seconds: a first operation that is shorter may have been long because it was the first
+_COLD = (
+    1e-3  # seconds: a first operation that is shorter may have been long because it was the first; so may small ones
+)
 _MOST_LAUNCHES = 2**16
 
 
@@ -120,7 +122,7 @@ def checked(
         return flaw
     if not back_to_back:
         return None
-    if seconds < _COLD:
+    if seconds < _COLD or case.nbytes <= stress.SMALL:
         seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
     if flaw := platform.stress(case, prepared, plan):

@@ -440,3 +440,15 @@ def test_notes_of_platform_and_implementation_reach_the_row() -> None:
     assert isinstance(result, Measurement)
     assert str(result.note) == "toy note; a note"
     assert result.estimate == 3e-6
+
+
+@pytest.mark.parametrize(("nbytes", "seconds", "operations"), [(8, 5e-3, 3), (2**20, 5e-3, 1), (2**20, 5e-4, 3)])
+def test_halts_are_planned_by_the_shortest_of_three_operations_unless_these_are_long(
+    nbytes: int, seconds: float, operations: int
+) -> None:
+    """A busy machine makes a small one seem long, and halts would come after its end."""
+    platform = ToyPlatform({"a": in_turn(seconds, seconds / 2, seconds / 4)})
+    list(measure(case(nbytes=nbytes), ways(platform), platform, Sampling(check_only=True)))  # type: ignore[arg-type]
+    (plan,) = [plan for what, plan in platform.log if what == "stress"]
+    assert [what for what, _ in platform.log].count("a") == operations
+    assert plan.within == pytest.approx(seconds if operations == 1 else seconds / 4)
