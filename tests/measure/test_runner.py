@@ -19,6 +19,7 @@ from collbench.platforms.roles import Limits, Prepared
 from collbench.platforms.stress import Plan
 from tests.conftest import case
 
+LARGE = 2**20  # bytes of a case whose first operation is believed if it takes long
 MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
 LIMITS = Limits(1e-9, 1e12, "made up")
 OVERRUN = Overrun(1, "send buffer", 4, 8)
@@ -112,15 +113,15 @@ def in_turn(*values: float) -> Callable[[], float]:
     return lambda: next(times)
 
 
-def run(platform: ToyPlatform, in_place: bool = False, **sampling: Any) -> list[Any]:
+def run(platform: ToyPlatform, in_place: bool = False, nbytes: int = 1024, **sampling: Any) -> list[Any]:
     """All results of one case."""
-    return list(measure(case(in_place=in_place), ways(platform), platform, Sampling(**sampling)))  # type: ignore[arg-type]
+    return list(measure(case(nbytes=nbytes, in_place=in_place), ways(platform), platform, Sampling(**sampling)))  # type: ignore[arg-type]
 
 
 def test_nothing_is_timed_before_it_was_checked() -> None:
     """The first thing that happens to an implementation is one launch on fresh buffers, and a check."""
     platform = ToyPlatform({"a": constant(1e-3)})
-    run(platform, iters=3)
+    run(platform, nbytes=LARGE, iters=3)
     assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
     assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
 
@@ -154,7 +155,7 @@ def test_what_fails_back_to_back_or_writes_beside_its_buffers_is_not_timed() -> 
     """Each of the two is a reason of its own, and nothing is launched after it."""
     for changes in ({"stressed": lambda name: MISMATCH}, {"written": lambda name: OVERRUN}):
         platform = ToyPlatform({"a": constant(1e-3)}, **changes)  # type: ignore[arg-type]
-        (result,) = run(platform, iters=3)
+        (result,) = run(platform, nbytes=LARGE, iters=3)
         assert result.mismatch == (MISMATCH if "stressed" in changes else OVERRUN)
         assert result.seconds == ()
         assert [launches for name, launches in platform.log if name == "a"] == [1]
@@ -254,7 +255,7 @@ def test_samples_are_taken_in_turn_and_back() -> None:
 def test_warm_up_comes_first_and_counts_for_nothing() -> None:
     """Three rounds of samples as long as the others, and none of them in the result."""
     platform = ToyPlatform({"a": in_turn(*[1e-3] * 9, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
-    (result, _) = run(platform, iters=2, warmup=3)
+    (result, _) = run(platform, nbytes=LARGE, iters=2, warmup=3)
     assert sampled(platform) == "ababab" + "ab" + "ab"
     assert result.seconds == (1e-3, 1e-3)
 
@@ -328,7 +329,7 @@ def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
 def test_what_is_timed_works_on_data_that_the_first_check_did_not_see() -> None:
     """A result left over from it must not pass the second."""
     platform = ToyPlatform({"a": constant(1e-3)})
-    run(platform, iters=3)
+    run(platform, nbytes=LARGE, iters=3)
     assert platform.log[5] == ("fill", 2)
 
 
@@ -401,7 +402,7 @@ def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
 def test_a_check_alone_takes_no_samples() -> None:
     """For `collbench verify`: right or wrong, and on to the next."""
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "b")
-    right, wrong = run(platform, check_only=True)
+    right, wrong = run(platform, nbytes=LARGE, check_only=True)
     assert (right.mismatch, right.seconds, right.launches) == (None, (), 1)
     assert wrong.mismatch == MISMATCH
     assert [what for what, _ in platform.log] == ["fill", "a", "check", "stress", "overrun", "fill", "b", "check"]
