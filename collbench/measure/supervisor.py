@@ -1,7 +1,7 @@
 """Starts the ranks, sends them one case after another, and outlives whatever happens to them.
 
-A worker that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh workers go on
-with the rest.  The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
+A worker that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh workers go
+on.  The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -111,6 +112,8 @@ class Supervisor:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
                     yield Failed(case, culprit, self.platform, str(loss))
+                else:
+                    warnings.warn(f"after the last result of {case.title}: {loss}; fresh ranks go on", stacklevel=2)
 
 
 class _Lost(Exception):

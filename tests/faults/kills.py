@@ -38,9 +38,11 @@ VICTIMS: dict[str, Callable[[Scene], list[int]]] = {
 
 
 def failed_row(scene: Scene, done: Done) -> str:
-    """A loss while measuring is a row."""
+    """A loss while measuring is a row; after the last result of a case nothing is lost but ranks."""
     if done.status == USAGE or not scene.run.exists():
         return ""
+    if done.status == GOOD:
+        return "" if "; fresh ranks go on" in done.errors else "not a word of ranks that died"
     text = scene.run.read_text()
     return "" if '"kind": "failed"' in text and '"kind": "end"' in text else "no row says what was lost"
 
@@ -70,7 +72,7 @@ def strike_after_stop(who: Callable[[Scene], list[int]], number: int) -> Callabl
 
 def killed() -> Iterator[Trial]:
     for moment, when in MOMENTS.items():
-        allowed = (BAD,) if when is sampling else (USAGE,)
+        allowed = (BAD, GOOD) if when is sampling else (USAGE,)
         for victim, who in VICTIMS.items():
             for name, number in FATAL.items():
                 if name == "KILL" or moment != "when MPI starts":
