@@ -91,10 +91,7 @@ class Supervisor:
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
-        """Yield a result for each of the named implementations; `launches` as for collbench.measure.runner.measure.
-
-        PlatformError if ranks that died cannot be replaced.
-        """
+        """Yield a result for each named implementation; `launches` as for runner.measure.  PlatformError without ranks."""
         waiting = list(names)
         while waiting:
             if self._workers is None:
