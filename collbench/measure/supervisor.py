@@ -91,7 +91,7 @@ class Supervisor:
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
-        """Yield a result for each named implementation; `launches` as for runner.measure.  PlatformError without ranks."""
+        """A result of each implementation; `launches` as for runner.measure.  PlatformError if no ranks can be had."""
         waiting = list(names)
         while waiting:
             if self._workers is None:
