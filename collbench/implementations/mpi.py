@@ -195,11 +195,13 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     repeated = calls.repeated([*sequence, *_division(case, platform, rank, receive)])
 
     def launch(launches: int) -> None:
-        if code := repeated(launches):
-            _succeed(code)
+        _succeed(repeated(launches))
+
+    def refuse() -> None:
+        _succeed(repeated.error)
 
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
-    return Prepared(launch, note=note, library=library(), loop=repeated.loop)
+    return Prepared(launch, note=note, library=library(), loop=repeated.loop, refuse=refuse)
 
 
 def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:

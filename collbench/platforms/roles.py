@@ -55,6 +55,7 @@ class Prepared:
     )
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
     loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
+    refuse: Callable[[], None] | None = None  # what it does besides: raise if the operations have failed
 
 
 class Memory(Addresses, Protocol):

@@ -28,6 +28,16 @@ extern "C" __global__ void carry_out(PARAMETER(u64) calls, PARAMETER(u64) count,
   }
 }
 
+// Seconds that so many operations take on this rank, whatever they are, from when all ranks have met: nothing lies
+// between the meeting and the first operation, and nothing between the last one and the clock.
+extern "C" double timed(const Call* meeting, void (*operation)(void**, unsigned, unsigned, unsigned), void** arguments,
+                        unsigned launches) {
+  invoke(*meeting);
+  const u64 start = shared_clock();
+  operation(arguments, 1, 1, launches);
+  return 1e-9 * double(shared_clock() - start);
+}
+
 // The ladder's addition as an operation of MPI, for types that the library cannot add; and the same for large counts.
 extern "C" void combine_elements(void* source, void* target, int* count, void*) {
   add((u64)target, (u64)source, (u64)*count);

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collbench.datatypes import Datatype, Reduction
 from collbench.platforms import kernels
@@ -55,17 +56,33 @@ class Repeated:
     def __call__(self, launches: int) -> int:
         """That many times."""
         self.loop(launches)
+        return self.error
+
+    @property
+    def error(self) -> int:
+        """The last one so far, or 0."""
         return int(self.failure[0])
 
 
 def repeated(calls: Sequence[Call]) -> Repeated:
     """Calls that follow each other, in that order, as one operation."""
-    records, failure = np.zeros(len(calls), _CALL), np.zeros(1, np.uint64)
-    for record, call in zip(records, calls, strict=True):
-        record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
-        record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
+    records, failure = _records(calls), np.zeros(1, np.uint64)
     places = (np.uint64(number) for number in (records.ctypes.data, len(calls), failure.ctypes.data))
     return Repeated(kernels.host_kernel(_file(), "carry_out").bind(*places), failure, (records, tuple(calls)))
+
+
+class Clock:
+    """Times loops in C on this rank, from a meeting of all ranks that is a call itself, of a library."""
+
+    def __init__(self, meeting: Call) -> None:
+        self._record = _records([meeting])
+        self._timed = kernels.host_function(_file(), "timed")
+        self._timed.restype = ctypes.c_double
+        self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint
+
+    def seconds(self, loop: kernels.Loop, launches: int) -> float:
+        """Of so many operations of a loop of one block."""
+        return float(self._timed(self._record.ctypes.data, address(loop.func), loop.args[0], launches))
 
 
 def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
@@ -75,6 +92,14 @@ def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
     """
     library = ctypes.CDLL(str(kernels.host_library(_file(), kernels.defines(dtype, redop))))
     return address(library.combine_elements_c if large else library.combine_elements)
+
+
+def _records(calls: Sequence[Call]) -> NDArray[np.void]:
+    records = np.zeros(len(calls), _CALL)
+    for record, call in zip(records, calls, strict=True):
+        record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
+        record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
+    return records
 
 
 def _file() -> str:

@@ -18,7 +18,7 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
 from collbench.note import Note
 from collbench.platforms import kernels, tracelog
-from collbench.platforms.cpu import memory_traffic
+from collbench.platforms.cpu import calls, memory_traffic
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.cpu.judge import Judge
 from collbench.platforms.cpu.limits import limits
@@ -177,17 +177,35 @@ class CpuPlatform(Judge):
         """Between two readings of each rank's own clock, after a common start; the slowest counts."""
         from mpi4py import MPI
 
-        launch, (mine, slowest) = prepared.launch, self._seconds
-        self.comm.Barrier()
-        start = time.perf_counter()
-        launch(launches)
-        mine[0] = time.perf_counter() - start
+        mine, slowest = self._seconds
+        loop = prepared.loop or prepared.launch
+        if isinstance(loop, kernels.Loop):
+            mine[0] = self._clock.seconds(loop, launches)
+        else:
+            mine[0] = self._of_python(prepared.launch, launches)
+        if prepared.refuse:
+            prepared.refuse()
         if self.gave_up():
             mine[0] = np.inf
         self.comm.Allreduce(mine, slowest, MPI.MAX)
         if np.isinf(slowest[0]):
             raise CaseFailed("a rank waited in vain for another's flag")
         return float(slowest[0]) / launches
+
+    @cached_property
+    def _clock(self) -> calls.Clock:
+        from mpi4py import MPI
+
+        meeting = calls.symbol(MPI.__file__, "MPI_Barrier")
+        assert meeting, "a library that mpi4py could load has all of MPI 1"
+        with self.team.agreeing():
+            return calls.Clock(calls.Call(meeting, (MPI._handleof(self.comm),)))
+
+    def _of_python(self, launch: Callable[[int], None], launches: int) -> float:
+        self.comm.Barrier()
+        start = time.perf_counter()
+        launch(launches)
+        return time.perf_counter() - start
 
     def gave_up(self) -> bool:
         """Whether a kernel of this rank waited in vain."""
