@@ -45,8 +45,13 @@ def measure(run: Committed, libraries: str) -> None:
         command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", str(place)]
         print(f"\n$ collbench {' '.join(arguments)}", flush=True)
         subprocess.run(command, check=True)
-        shutil.rmtree(RESULTS / run.folder, ignore_errors=True)
-        place.rename(RESULTS / run.folder)
+        old = RESULTS / run.folder
+        committed = {path.name for path in old.iterdir()} if old.is_dir() else {path.name for path in place.iterdir()}
+        for path in place.iterdir():
+            if path.name not in committed:  # of a long list of pictures those that a document shows
+                path.unlink()
+        shutil.rmtree(old, ignore_errors=True)
+        place.rename(old)
 
 
 def constants() -> str:
