@@ -148,14 +148,15 @@ def wrapped(heading: str, width: int) -> str:
 
 def measured_bound(axes: "Axes", panel: Panel, quantity: Quantity) -> None:
     """What memory allows, where the rows say it; a dotted line, and across each size that has it."""
-    floors = {
-        result.case.nbytes: quantity.value(panel, result, result.floor)
-        for result in panel.results
-        if quantity.bounded and isinstance(result, Measurement) and result.floor
-    }
-    if not floors:
+    measured = (result for result in panel.results if quantity.bounded and isinstance(result, Measurement))
+    known = {result.case.nbytes: (result, result.floor) for result in measured if result.floor}
+    if not known:
         return
-    sizes = sorted(floors)
-    values = [floors[size] for size in sizes]
+    sizes = sorted(known)
+    values = [quantity.value(panel, *known[size]) for size in sizes]
     axes.plot(sizes, values, color="#606060", linestyle=":", marker="_", markersize=12, zorder=1, gid="bound")
-    axes.annotate("bound", (sizes[-1], values[-1]), (0, 3), textcoords="offset points", ha="right", color="#606060")
+    row, floor = known[sizes[-1]]
+    beyond = 1 if quantity.value(panel, row, 2 * floor) < values[-1] else -1  # the side on which no curve is
+    place, grey = (sizes[-1], values[-1]), "#606060"
+    side = "bottom" if beyond > 0 else "top"
+    axes.annotate("bound", place, (0, 3 * beyond), textcoords="offset points", ha="right", va=side, color=grey)

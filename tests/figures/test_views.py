@@ -198,6 +198,8 @@ def test_the_bound_of_memory_is_what_was_measured_beside_each_row() -> None:
         (across,) = [line for line in drawn(view, results).axes[0].lines if line.get_gid() == "bound"]
         assert list(across.get_xdata()) == [2**27]
         assert list(across.get_ydata()) == pytest.approx([value])
+        (word,) = [text for text in drawn(view, results).axes[0].texts if text.get_text() == "bound"]
+        assert word.get_va() == ("top" if view == "latency" else "bottom"), "on the side on which no curve is"
     assert not [line for line in shares.lines if line.get_gid() == "bound"], "there it is the line at 100 %"
 
 
