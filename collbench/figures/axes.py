@@ -156,7 +156,7 @@ def measured_bound(axes: "Axes", panel: Panel, quantity: Quantity) -> None:
     values = [quantity.value(panel, *known[size]) for size in sizes]
     axes.plot(sizes, values, color="#606060", linestyle=":", marker="_", markersize=12, zorder=1, gid="bound")
     row, floor = known[sizes[-1]]
-    beyond = 1 if quantity.value(panel, row, 2 * floor) < values[-1] else -1  # the side on which no curve is
+    rates = quantity.value(panel, row, 2 * floor) < values[-1]
+    off, side = (3, "bottom") if rates else (-45, "top")  # where no curve is: times rise from the left, steeply
     place, grey = (sizes[-1], values[-1]), "#606060"
-    side = "bottom" if beyond > 0 else "top"
-    axes.annotate("bound", place, (0, 3 * beyond), textcoords="offset points", ha="right", va=side, color=grey)
+    axes.annotate("bound", place, (0, off), textcoords="offset points", ha="right", va=side, color=grey)
