@@ -21,6 +21,7 @@ from collbench.interrupts import ENDING
 from collbench.measurement import Measurement
 
 ROOT = Path(__file__).parents[1]
+Tree = Callable[[dict[str, str]], Path]
 
 # Users' Pythons keep what they compile of our modules: every command that a test starts would compile them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -130,3 +131,17 @@ def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[...,
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Writes files under a root that stands in for `/`."""
+
+    def write(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+        return tmp_path
+
+    return write

@@ -120,28 +120,17 @@ def trials() -> Iterator[Trial]:
     for rank in (0, 1):
         fault = strike(signal.SIGSTOP, rank)
         yield Trial(f"STOP to rank {rank} of an mpiexec", long, (BAD,), fault, launcher=TWO, check=kept, speaks=True)
-        fault = strike(signal.SIGKILL, rank)
-        yield Trial(
-            f"KILL to rank {rank} of an mpiexec",
-            long,
-            (137, 9, BAD),
-            fault,
-            launcher=TWO,
-            check=kept,
-            speaks=True,
-            killed=True,
-        )
-        fault = strike(signal.SIGTERM, rank)
-        yield Trial(
-            f"TERM to rank {rank} of an mpiexec",
-            long,
-            (143, 15, BAD),
-            fault,
-            launcher=TWO,
-            check=kept,
-            speaks=True,
-            killed=True,
-        )
+        for name, number in {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}.items():
+            yield Trial(
+                f"{name} to rank {rank} of an mpiexec",
+                long,
+                (128 + number, number, BAD),
+                strike(number, rank),
+                launcher=TWO,
+                check=kept,
+                speaks=True,
+                killed=True,
+            )
     for name, number in {
         "INT": signal.SIGINT,
         "TERM": signal.SIGTERM,

@@ -1,9 +1,7 @@
 # ruff: noqa: N802 - the names are pynvml's
 """Machines that nobody has at hand: small stand-ins for NVML, and /sys trees."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -213,20 +211,3 @@ def h200() -> FakeNvml:
     """One GPU of a machine with switches, passed through to a virtual machine."""
     links = ((SWITCH, "00000000:FF:FF.F"),) * 18
     return FakeNvml([FakeGpu("NVIDIA H200", bus(0x0A), links, memory=141 * 2**30, fabric=(3, 0))])
-
-
-Tree = Callable[[dict[str, str]], Path]
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    """Writes files under a root that stands in for `/`."""
-
-    def write(files: dict[str, str]) -> Path:
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text + "\n")
-        return tmp_path
-
-    return write

@@ -1,31 +1,14 @@
 """What ranks may take of a machine, by made-up files of /proc and /sys: the least limit counts, and is named."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from collbench.errors import PlatformError
 from collbench.platforms import cpu
 from collbench.platforms.cpu import memory
+from tests.conftest import Tree
 
-Tree = Callable[[dict[str, str]], Path]
 GIB = 2**30
 MACHINE = {"proc/meminfo": f"MemTotal: {16 * 2**20} kB\nMemAvailable: {8 * 2**20} kB\n"}
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    """Files below a root of their own."""
-
-    def make(files: dict[str, str]) -> Path:
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return tmp_path
-
-    return make
 
 
 def test_a_machine_gives_what_it_has_available(tree: Tree) -> None:
