@@ -85,9 +85,15 @@ def carry_out(work: Work) -> str:
 
 
 def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> str:
-    """With or without a log, as the case will be asked for; a refusal that may not be, in words."""
+    """With or without a log, as the case will be asked for, and as the stress check tries it besides.
+
+    A refusal that may not be, in words.
+    """
+    prepare = implementations()[work.implementation].prepare
     try:
-        implementations()[work.implementation].prepare(wanted, platform.traced() if work.traced else platform)
+        prepared = prepare(wanted, platform.traced() if work.traced else platform)
+        if not (work.traced or prepared.host_driven):
+            prepare(wanted, platform.hesitant(1.0))
     except Unsupported as refusal:
         return refusals.unjust(work.implementation, str(refusal), refusals.here_of(platform))
     return ""
