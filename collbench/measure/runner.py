@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from collbench.cases import Case, Sampling
-from collbench.errors import Unsupported
+from collbench.errors import CaseFailed, Unsupported
 from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
@@ -26,9 +26,7 @@ SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 
 """Each phase has its own, so that nothing left over from one passes for a result of another."""
 
 _STRESS_SEED = 1000  # of the first call back to back; the others follow it
-_COLD = (
-    1e-3  # seconds: a first operation that is shorter may have been long because it was the first; so may small ones
-)
+_COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
 _MOST_LAUNCHES = 2**16
 
 
@@ -99,9 +97,12 @@ def _checked(
 
 def _hesitant(case: Case, implementation: Implementation, platform: Platform, seconds: float) -> Prepared | None:
     """The same operations, of so many seconds, by kernels that hesitate; None where those measured can be halted."""
-    with platform.team.agreeing():
-        other = platform.hesitant(seconds)
-        return implementation.prepare(case, other) if other else None
+    try:
+        with platform.team.agreeing():
+            other = platform.hesitant(seconds)
+            return implementation.prepare(case, other) if other else None
+    except Unsupported as reason:  # though it was prepared without: better no row than a weaker check
+        raise CaseFailed(f"the stress check cannot be made: {reason}") from None
 
 
 def checked(

@@ -143,6 +143,18 @@ def test_kernels_that_hesitate_are_tried_as_well() -> None:
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
 
 
+def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
+    """A weaker check would pass for the whole one."""
+
+    def cannot(seconds: float) -> None:
+        raise Unsupported("no room")
+
+    platform = ToyPlatform({"a": constant(1e-4)})
+    platform.hesitant = cannot  # type: ignore[method-assign]
+    with pytest.raises(CaseFailed, match="the stress check cannot be made: no room"):
+        stressed(platform, rung=1)
+
+
 def test_what_is_wrong_only_where_kernels_hesitate_is_wrong() -> None:
     answers = iter([None, MISMATCH])
     platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True, stressed=lambda name: next(answers))
