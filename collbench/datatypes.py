@@ -3,7 +3,7 @@
 Inputs are a pure function of (seed, rank, index), so every rank computes its own expected answer without
 communicating, and a swapped rank, a shifted chunk or a stale buffer cannot pass.  They are integers small enough
 that every partial sum is exact in whatever order it is taken (the idea of nccl-tests `verifiable.cu`), so results
-are compared bit for bit.  The functions here are the definition; `kernels/check.cu` computes the same on the device.
+are compared bit for bit.  The functions here are the definition; `kernels/recipe.cuh` computes the same on the device.
 """
 
 from collections.abc import Sequence

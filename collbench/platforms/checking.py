@@ -9,7 +9,7 @@ from collbench.errors import CaseFailed
 from collbench.flaws import Mismatch
 
 RECIPE = np.dtype([("seed", np.uint32), ("ranks", np.uint32), ("bits", np.uint32), ("stride", np.uint32)])
-"""`struct Recipe` of kernels/check.cu."""
+"""`struct Recipe` of kernels/recipe.cuh."""
 
 VERDICT = np.dtype([("seen", np.uint64), ("wrong", np.uint64), ("first", np.uint64), ("got", np.uint64)])
 """`struct Verdict` of kernels/check.cu: elements that were looked at, those that differ, the first one, its bits."""

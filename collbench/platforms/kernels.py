@@ -60,7 +60,7 @@ def own_folder() -> Path:
 
 
 JUDGE = "check.cu"
-"""What says whether results are right is never on trial: this file is the package's own, whatever `folder` is."""
+"""What says whether results are right is never on trial: the file and its header are the package's, not of `folder`."""
 
 
 @cache

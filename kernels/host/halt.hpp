@@ -18,6 +18,10 @@ class Halts {
     Event event{};
     event.signal = number(), event.notify = TO_THREAD, event.thread = int(syscall(SYS_gettid));
     works = syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) == 0;
+    if (!works) {  // where Linux is emulated, say: then the process, whose first thread, this one, is preferred
+      event.notify = TO_PROCESS;
+      works = syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) == 0;
+    }
     count = 0;
   }
   ~Halts() {
@@ -41,7 +45,7 @@ class Halts {
     void* value;
     int signal, notify, thread, rest[11];
   };
-  static constexpr int TO_THREAD = 4;  // SIGEV_THREAD_ID
+  static constexpr int TO_THREAD = 4, TO_PROCESS = 0;  // SIGEV_THREAD_ID, SIGEV_SIGNAL
 
   static int number() { return SIGRTMAX - 2; }
 
