@@ -115,7 +115,9 @@ struct Stress {
 
 extern "C" int stress(Stress* check) { return check->run(); }
 
-// So many operations one by one, by a loop that is not theirs.
-extern "C" void repeat(void (*operation)(void**, unsigned, unsigned, unsigned), void** arguments, unsigned times) {
-  while (times--) operation(arguments, 1, 1, 1);
+// So many operations one by one, by a loop that is not theirs but is called as theirs is: the first of `what` is the
+// operation, the second points to its arguments.
+extern "C" void repeat(void** what, unsigned, unsigned, unsigned times) {
+  const auto operation = (void (*)(void**, unsigned, unsigned, unsigned))what[0];
+  while (times--) operation((void**)what[1], 1, 1, 1);
 }

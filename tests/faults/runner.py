@@ -89,7 +89,8 @@ class Ground:
         place.mkdir()
         surroundings = of_a_user() | {"COLLBENCH_CACHE": str(self.cache), "TMPDIR": str(place)}
         command = [*COLLBENCH, *words, "--impl", "mpi,two-shot"]
-        subprocess.run(command, cwd=place, env=surroundings, capture_output=True, check=True)
+        done = subprocess.run(command, cwd=place, env=surroundings, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def close(self) -> None:
         """Leave all dens."""

@@ -67,18 +67,15 @@ class Operation:
                 self.failure = failure
 
 
-def singly(launch: Callable[[int], Any]) -> Callable[[int], None] | None:
-    """A loop of the package's own round one operation; None where C cannot call it."""
+def singly(launch: Callable[[int], Any]) -> kernels.Loop | None:
+    """A loop of the package's own round one operation, as fast to call; None where C cannot call the operation."""
     if not isinstance(launch, kernels.Loop):
         return None
-    repeat = kernels.host_function(kernels.JUDGE, "repeat", kernels.defines(DATATYPES["float"], NONE))
-    repeat.argtypes, repeat.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint), None
     operation = Operation(launch)
-
-    def loop(launches: int) -> None:
-        repeat(operation.address, operation.arguments, launches)
-
-    return loop
+    what: Any = (ctypes.c_void_p * 2)(operation.address, operation.arguments)
+    what.held = operation
+    repeat = kernels.host_function(kernels.JUDGE, "repeat", kernels.defines(DATATYPES["float"], NONE))
+    return kernels.Loop(repeat, what, 1, 1)
 
 
 def carry_out(
