@@ -177,7 +177,7 @@ def test_a_wrong_result_under_one_setting_has_no_ratio(other_kernels: Other) -> 
 def test_wrong_words_are_one_line_and_leave_nothing(
     here: Command, tmp_path: Path, words: list[str], complaint: str
 ) -> None:
-    """What is wrong, the form, the fix; also where only one of the settings cannot start.  Slow machines have patience."""
+    """What is wrong, the form, the fix; also where only one of the settings cannot start."""
     done = here("sweep", *words)
     assert done.returncode == 2
     assert complaint in done.stderr

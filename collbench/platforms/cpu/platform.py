@@ -57,8 +57,9 @@ class CpuPlatform(Judge):
         self.layout = layout
         self._options: tuple[str, ...] = ()  # of every kernel
         self._seconds = np.zeros(1), np.zeros(1)  # of this rank, and of the slowest
-        with team.agreeing():  # one machine may have the memory where another has not
+        with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
             self._window = Window(team.comm, layout.nbytes)
+            self._clock = calls.Clock(_meeting(team.comm))
         self._bases, self._cores = self._window.bases, self._window.cores
         self._nodes = len(set(team.exchange(min(self._bases))))
         view(self.address(Region.WINDOW, self.rank), layout.sizes[Region.WINDOW])[:] = 0
@@ -192,15 +193,6 @@ class CpuPlatform(Judge):
             raise CaseFailed("a rank waited in vain for another's flag")
         return float(slowest[0]) / launches
 
-    @cached_property
-    def _clock(self) -> calls.Clock:
-        from mpi4py import MPI
-
-        meeting = calls.symbol(MPI.__file__, "MPI_Barrier")
-        assert meeting, "a library that mpi4py could load has all of MPI 1"
-        with self.team.agreeing():
-            return calls.Clock(calls.Call(meeting, (MPI._handleof(self.comm),)))
-
     def _of_python(self, launch: Callable[[int], None], launches: int) -> float:
         self.comm.Barrier()
         start = time.perf_counter()
@@ -244,6 +236,15 @@ class CpuPlatform(Judge):
         """Unmap the window, once nobody's kernels use it."""
         self.comm.Barrier()
         self._window.close()
+
+
+def _meeting(comm: Any) -> calls.Call:
+    """A barrier, as the library makes it."""
+    from mpi4py import MPI
+
+    function = calls.symbol(MPI.__file__, "MPI_Barrier")
+    assert function, "a library that mpi4py could load has all of MPI 1"
+    return calls.Call(function, (MPI._handleof(comm),))
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
