@@ -84,15 +84,15 @@ def test_ranks_import_nothing_that_is_left_out() -> None:
     assert not rooms & set(_LEFT_OUT)
 
 
-def test_telling_costs_less_than_ten_milliseconds() -> None:
-    """Of processor time, once in each process."""
+def test_telling_costs_less_than_twenty_milliseconds() -> None:
+    """Of processor time, once in each process; 6 of a quiet machine, whose caches no other work empties."""
 
     def spent() -> float:
         begun = time.process_time()
         installation.__wrapped__()
         return time.process_time() - begun
 
-    assert min(spent() for _ in range(20)) < 0.01
+    assert min(spent() for _ in range(20)) < 0.02
 
 
 def test_ranks_of_a_launcher_with_different_copies_are_refused(
