@@ -69,10 +69,13 @@ def listen(folder: Path) -> socket.socket:
 
 
 def connect(folder: Path) -> Channel:
-    """The workers' end."""
+    """The workers' end; Closed if the supervisor is gone already."""
     connection = socket.socket(socket.AF_UNIX)
-    with _short(folder) as name:
-        connection.connect(f"{name}/socket")
+    try:
+        with _short(folder) as name:
+            connection.connect(f"{name}/socket")
+    except OSError as error:
+        raise Closed from error
     return Channel(connection)
 
 

@@ -46,8 +46,9 @@ def main() -> None:
     world: Team = Processes.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
     ranks.extend(world.exchange(os.getpid()))
     cleanup.unname()  # MPI's own memory, which every rank has now
-    channel = link.connect(folder) if world.leader else None
+    channel = None
     try:
+        channel = link.connect(folder) if world.leader else None
         _serve(world, channel, link.Page(folder))
     except link.Closed:
         time.sleep(_PATIENCE)  # the supervisor is gone: the thread that watches it tidies up, which an abort would not

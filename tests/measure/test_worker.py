@@ -156,3 +156,9 @@ def test_a_rank_refuses_a_command_of_another_copy(theirs: dict[str, Any], tmp_pa
     assert ("/other/collbench" if theirs else UNKNOWN.folder) in str(error.value)
     ours.close()
     ranks.close()
+
+
+def test_a_supervisor_that_is_gone_before_ranks_connect_is_one_that_has_closed(tmp_path: Path) -> None:
+    """So that they wait for the thread that tidies up, and do not end before it."""
+    with pytest.raises(link.Closed):
+        link.connect(tmp_path)
