@@ -75,6 +75,7 @@ def connect(folder: Path) -> Channel:
         with _short(folder) as name:
             connection.connect(f"{name}/socket")
     except OSError as error:
+        connection.close()
         raise Closed from error
     return Channel(connection)
 
