@@ -51,7 +51,7 @@ def main() -> None:
         channel = link.connect(folder) if world.leader else None
         _serve(world, channel, link.Page(folder))
     except link.Closed:
-        time.sleep(_PATIENCE)  # the supervisor is gone: the thread that watches it tidies up, which an abort would not
+        time.sleep(2 * _PATIENCE)  # the supervisor is gone: the thread that watches tidies up, which an abort would not
         world.abort()
     except CollbenchError as error:
         if channel:
