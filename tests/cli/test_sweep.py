@@ -121,6 +121,7 @@ def of_records(names: Sequence[str], rows: int) -> Counter[tuple[str, str]]:
     return Counter({(collective, name): rows for name in names for collective in known[name].collectives})
 
 
+@pytest.mark.timeout(300)  # three ranks on two busy cores
 @pytest.mark.parametrize("ranks", ["1", "3"])
 def test_every_collective_works_at_odd_sizes(here: Command, tmp_path: Path, ranks: str) -> None:
     """Sizes that divide neither by the ranks nor by 16 bytes; every record keeps what it claims."""
@@ -129,6 +130,7 @@ def test_every_collective_works_at_odd_sizes(here: Command, tmp_path: Path, rank
     assert measured(tmp_path) == of_records(choose("all", "cpu"), rows=3)
 
 
+@pytest.mark.timeout(300)  # every type or collective, compiled first where the cache is empty
 @pytest.mark.parametrize(
     ("changes", "kinds"),
     [

@@ -3,11 +3,14 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from collbench.collectives import COLLECTIVES
 from collbench.implementations import choose
 from tests.conftest import ROOT, Command
 
 
+@pytest.mark.timeout(300)  # every type or collective, compiled first where the cache is empty
 def test_every_combination_is_in_the_table(here: Command) -> None:
     """Each implementation with each collective, passed or skipped with a reason."""
     done = here("verify", "--on", "cpu", "--ranks", "3", "-d", "float,half", "-o", "sum")
