@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
 from collbench.errors import UsageError
+from collbench.steps import Step
 
 MOST_SIZES = 10_000  # of a sweep
+BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Case:
     root: int
     ranks: int
     in_place: bool
+    step: Step | None = None  # what ranks compute meanwhile; None for the collective alone
 
     @property
     def kind(self) -> "Case":
@@ -37,7 +40,21 @@ class Case:
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
         words += ["in place"] if self.in_place else []
-        return f"{', '.join(words)}, {self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
+        return ", ".join([*words, *(self.step.words if self.step else ())])
+
+    def buckets(self) -> list[tuple[int, "Case"]]:
+        """What a step hands over at once, in order: bytes behind the start of the buffers, and the collective there.
+
+        Only collectives whose whole array is one block can be cut.
+        """
+        alone = replace(self, step=None)
+        if not self.step or not self.step.bucket or self.collective.sharded:
+            return [(0, alone)]
+        whole = max(1, self.step.bucket // BUCKET_UNIT) * BUCKET_UNIT
+        return [
+            (start, replace(alone, nbytes=min(whole, self.nbytes - start))) for start in range(0, self.nbytes, whole)
+        ]
 
     @property
     def block(self) -> int:
@@ -147,6 +164,7 @@ class Sweep:
     in_place: bool = False
     sampling: Sampling = Sampling()
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
+    steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
 
     def cases(self) -> Iterator[Case]:
         """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped."""
@@ -163,7 +181,8 @@ class Sweep:
             nbytes = max(case.block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
-                yield Case(collective, nbytes, dtype, redop, root, self.ranks, self.in_place)
+                for step in self.steps:
+                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, self.in_place, step)
 
 
 def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:

@@ -63,10 +63,28 @@ class Implausible:
         return f"implausible: {self.reason}"
 
 
-_KINDS: dict[str, type[Mismatch | Overrun | Implausible]] = {
+@dataclass(frozen=True)
+class Miscomputed:
+    """The first wrong element of what a rank computed in steps (lowest rank, row, column), and how many there are."""
+
+    rank: int
+    products: int  # that it should have made by then
+    row: int
+    column: int
+    got: str
+    expected: str
+    wrong: int
+
+    def __str__(self) -> str:
+        where = f"rank {self.rank}, row {self.row}, column {self.column} after {self.products} matrix products"
+        return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
+
+
+_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed]] = {
     "mismatch": Mismatch,
     "overrun": Overrun,
     "implausible": Implausible,
+    "miscomputed": Miscomputed,
 }
 _PLAIN = ("rank", "index", "chunk", "got", "expected", "wrong")
 

@@ -1,112 +1,18 @@
 """What a case yields: checked samples, another tool's word, what a model expects, or a reason for having none."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any, Self
 
 from collbench import stats
-from collbench.cases import Case
 from collbench.flaws import Flaw
-from collbench.labels import labelled
 from collbench.note import NO_NOTE, Note
+from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
+from collbench.step_times import StepTimes
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
-
-
-@dataclass(frozen=True)
-class CaseResult:
-    """A case by one implementation: what all rows of a run have in common."""
-
-    case: Case
-    implementation: str
-
-    usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
-
-    @property
-    def wrong(self) -> str:
-        """What is wrong with the received data; empty if nothing is known to be."""
-        return ""
-
-    @property
-    def label(self) -> str:
-        """As people are shown it: the implementation, and where a row has it the library, `mpi: MPICH 5.0.2`."""
-        return labelled(self.implementation, getattr(self, "library", ""))
-
-    @property
-    def outcome(self) -> Outcome:
-        """What became of it."""
-        return Outcome.WRONG if self.wrong else self.usual
-
-
-@dataclass(frozen=True)
-class Timed(CaseResult, ABC):
-    """What has a time, measured or predicted: all that tables, plots and comparisons need of either."""
-
-    note: Note = field(default=NO_NOTE, kw_only=True)
-
-    @property
-    @abstractmethod
-    def typical(self) -> float:
-        """Seconds of an operation: the figure to quote."""
-
-    @property
-    @abstractmethod
-    def band(self) -> tuple[float, float]:
-        """Seconds between which it should lie; NaN where nobody can tell."""
-
-    @property
-    def algbw(self) -> float:
-        """Bytes of the array per second."""
-        return self.case.nbytes / self.typical
-
-    @property
-    def busbw(self) -> float:
-        """What each link would carry per second in an ideal algorithm (nccl-tests doc/PERFORMANCE.md)."""
-        return self.algbw * self.case.collective.bus_factor(self.case.ranks)
-
-
-@dataclass(frozen=True)
-class Observed(Timed):
-    """What happened on a machine, whoever looked."""
-
-    platform: str
-
-    @property
-    @abstractmethod
-    def right(self) -> bool:
-        """Whether there is a time, and no result known to be wrong."""
-
-    @property
-    @abstractmethod
-    def times(self) -> tuple[float, ...]:
-        """All that is known of an operation's seconds: samples, or one figure that stands for them."""
-
-    def percentile(self, percent: float) -> float:
-        """Seconds that so many per cent of the samples do not exceed; 0 is the fastest, 100 the slowest."""
-        return stats.percentile(self.times, percent)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % confidence interval of the median."""
-        return stats.median_interval(self.times)
-
-    @property
-    def typical(self) -> float:
-        """The median of all times that are known, which may be one mean."""
-        return self.percentile(50)
-
-    @property
-    def figure(self) -> str:
-        """Of what kind `typical` is: a value of stats.FIGURES, or "figure" where nobody says."""
-        return "median"
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
-        low, high = self.interval
-        return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -135,6 +41,16 @@ class Measurement(Observed):
     def times(self) -> tuple[float, ...]:
         """The samples."""
         return self.seconds
+
+    def joined(self, results: Sequence[Self]) -> Self:
+        """All rounds of one implementation in one; this is the last."""
+        floors = [result.floor for result in results if result.floor is not None]
+        return replace(
+            self,
+            seconds=tuple(sample for result in results for sample in result.seconds),
+            rounds=tuple(len(result.seconds) for result in results),
+            floor=median(floors) if floors else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -247,12 +163,18 @@ class Explanation(CaseResult):
         return self.traced / self.seconds - 1
 
 
-Result = Measurement | Reported | Skipped | Failed | Explanation | Prediction
+Sampled = Measurement | StepTimes
+"""What was sampled here, in rounds that can be joined."""
+
+Result = Measurement | StepTimes | Reported | Skipped | Failed | Explanation | Prediction
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
-    """Those that have a time: what was measured or reported and is right, and what is predicted."""
-    return (one for one in results if isinstance(one, Prediction) or (isinstance(one, Observed) and one.right))
+    """Collectives that have a time: what was measured or reported and is right, and what is predicted; no steps."""
+    for result in results:
+        known = isinstance(result, Prediction) or (isinstance(result, Observed) and result.right)
+        if known and isinstance(result, Timed) and not result.case.step:
+            yield result
 
 
 def observed(results: Iterable[Result]) -> Iterator[Observed]:

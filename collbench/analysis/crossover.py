@@ -8,7 +8,8 @@ from itertools import pairwise
 from collbench.cases import Case
 from collbench.implementations import find
 from collbench.labels import family
-from collbench.measurement import Prediction, Result, Timed, timed
+from collbench.measurement import Prediction, Result, timed
+from collbench.observed import Timed
 from collbench.units import format_size
 
 Speedups = list[tuple[int, float]]

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from collbench.analysis.bound import in_words
 from collbench.cli import _explain_table
-from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Timed, Untimed
+from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
+from collbench.observed import Observed, Timed
 from collbench.stats import percentile
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -136,7 +137,7 @@ def _reason(result: Result) -> str:
     return f"WRONG: {result.wrong}" if result.wrong else ""
 
 
-def _halfwidth(result: Measurement | Reported) -> str:
+def _halfwidth(result: Observed) -> str:
     low, high = result.interval
     halfwidth = (high - low) / 2 / result.typical
     return f"{halfwidth:.1%}" if halfwidth < 10 else "?"
@@ -179,15 +180,15 @@ def _joined(check: str, result: Timed) -> str:
     return ", ".join(filter(None, [check, in_words(result), str(result.note)]))
 
 
-def _check(result: Measurement | Reported) -> str:
-    return "ok" if isinstance(result, Measurement) else result.standing
+def _check(result: Observed) -> str:
+    return result.standing if isinstance(result, Reported) else "ok"
 
 
 def _way(result: Prediction) -> str:
     return "/".join(filter(None, [result.algorithm, result.protocol]))
 
 
-def _estimate(result: Measurement | Reported) -> str:
+def _estimate(result: Observed) -> str:
     estimate = result.estimate if isinstance(result, Measurement) else None
     return "" if estimate is None else format_seconds(estimate)
 

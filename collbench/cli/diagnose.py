@@ -33,7 +33,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     from collbench.analysis.diagnose.diagnose import Evidence, diagnose, settings
     from collbench.analysis.fit.runs import measured
     from collbench.analysis.machine import remarks, sized
-    from collbench.measurement import Observed
+    from collbench.observed import Observed
     from collbench.runs.file import read, why_none
 
     measured_run = read(run)

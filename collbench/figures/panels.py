@@ -13,7 +13,8 @@ from collbench.errors import UsageError
 from collbench.figures.styles import TOLD_APART
 from collbench.implementations import is_library, libraries
 from collbench.labels import labelled
-from collbench.measurement import Measurement, Prediction, Reported, Result, Timed
+from collbench.measurement import Measurement, Prediction, Reported, Result
+from collbench.observed import Timed
 from collbench.runs.file import NAME, Run
 
 
@@ -225,6 +226,6 @@ def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None])
     return {combination: row[:TOLD_APART] for combination, row in rows.items() if row}
 
 
-def share_a_device(run: Run, results: Iterable[Drawn]) -> bool:
+def share_a_device(run: Run, results: Iterable[Timed]) -> bool:
     """Whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
     return any(result.note.shared for result in results) or run.header.topology.shared

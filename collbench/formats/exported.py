@@ -9,7 +9,8 @@ from typing import Any, TypeGuard
 from collbench import __version__
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.measurement import Measurement, Observed, Prediction, Reported, Result
+from collbench.measurement import Measurement, Prediction, Reported, Result
+from collbench.observed import Observed
 from collbench.runs.file import Run
 from collbench.runs.header import ForeignTest, Header
 

@@ -13,7 +13,7 @@ from collbench.formats.exported import (
     signature,
     texts,
 )
-from collbench.measurement import Observed
+from collbench.observed import Observed
 
 NAME = "osu"
 

@@ -49,8 +49,8 @@ class _Half:
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the setting, in the order of the table."""
-        for case in self._pair.sides[self._place].sweep.cases():
-            yield from self._pair.results(case, self._place)
+        for number, _ in enumerate(self._pair.sides[self._place].sweep.cases()):
+            yield from self._pair.results(number, self._place)
 
 
 class PairedSession:

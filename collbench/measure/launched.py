@@ -17,11 +17,10 @@ from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.implementations import implementations, needs
 from collbench.launcher import launched
 from collbench.measure import cleanup
+from collbench.measure.carry_out import carry_out
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
-from collbench.measure.runner import measure
 from collbench.measure.supervisor import seconds_for
-from collbench.measure.tracing import explain
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform, kernels, open_platform
@@ -129,7 +128,6 @@ class Joined:
         """Yield every result of the sweep on every process."""
         assert self._platform
         WATCHDOG.phase = Phase.MEASURING
-        carry_out = explain if self._sweep.sampling.traced else measure
         for case in self._sweep.cases():
             chosen = [implementations()[name] for name in self._sweep.implementations]
             limit = seconds_for(case, self._sweep.sampling)

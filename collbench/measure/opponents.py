@@ -97,11 +97,11 @@ class Opponents:
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep: of a case those of all libraries, before the next."""
-        for case in self._asked.cases():
-            yield from self._together(case) if len(self._sides) > 1 else self._alone(case)
+        for number, case in enumerate(self._asked.cases()):
+            yield from self._together(number) if len(self._sides) > 1 else self._alone(case)
 
-    def _together(self, case: Case) -> Iterator[Result]:
-        results = [{one.implementation: one for one in self._turns.results(case, place)} for place in self._places]
+    def _together(self, number: int) -> Iterator[Result]:
+        results = [{one.implementation: one for one in self._turns.results(number, place)} for place in self._places]
         for name, place, own in self._rows():
             yield replace(results[place][own], implementation=name)
 

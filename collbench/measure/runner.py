@@ -169,7 +169,7 @@ def _sample(
             progress(contestant.implementation.name)
             platform.time(contestant.prepared, contestant.launches)
     spent = 0.0
-    while not _enough(order, sampling, spent):
+    while not enough([contestant.samples for contestant in order], sampling, spent):
         spent += floor.sample()
         for contestant in order:
             progress(contestant.implementation.name)
@@ -179,11 +179,11 @@ def _sample(
         order.reverse()
 
 
-def _enough(contestants: Sequence[_Contestant], sampling: Sampling, spent: float) -> bool:
-    """One sample is still to come, in the closing check."""
-    if not contestants:
+def enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float) -> bool:
+    """Whether every contestant has as many samples as it should, but one: that is still to come, in a closing check."""
+    if not samples:
         return True
-    taken = len(contestants[0].samples) + 1
+    taken = len(samples[0]) + 1
     if sampling.iters is not None:
         return taken >= sampling.iters
     if taken < sampling.minimum:
@@ -192,7 +192,7 @@ def _enough(contestants: Sequence[_Contestant], sampling: Sampling, spent: float
         return True
     if spent < sampling.budget / 10 or taken % 8:  # a few lucky samples are no evidence
         return False
-    return all(relative_halfwidth(contestant.samples) <= sampling.precision for contestant in contestants)
+    return all(relative_halfwidth(own) <= sampling.precision for own in samples)
 
 
 def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measurement:

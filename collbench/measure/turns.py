@@ -8,13 +8,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from statistics import median
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.measure.session import Opened
-from collbench.measurement import Failed, Measurement, Result
+from collbench.measurement import Failed, Measurement, Result, Sampled
+from collbench.step_times import StepTimes
 
 ROUNDS = 8  # of each side
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -73,7 +74,7 @@ class _Tally:
         """One more round of all that can still be measured."""
         names = [name for name, results in self.rounds.items() if not results or _right(results[-1])]
         last = {name: self.rounds[name][-1:] for name in names}
-        launches = {name: row.launches for name, rows in last.items() for row in rows if isinstance(row, Measurement)}
+        launches = {name: row.launches for name, rows in last.items() for row in rows if isinstance(row, Sampled)}
         waiting = set(names)
         try:
             for result in ranks.measure(self.case, names, sampling, launches) if names else ():
@@ -88,7 +89,7 @@ class _Tally:
         if not any(_right(results[-1]) for results in self.rounds.values()):
             return math.inf
         every = (result for results in self.rounds.values() for result in results)
-        return sum(sum(result.seconds) * result.launches for result in every if isinstance(result, Measurement))
+        return sum(sum(result.seconds) * result.launches for result in every if isinstance(result, Sampled))
 
     def merged(self) -> list[Result]:
         """One result for each implementation: samples of all rounds in order, or what went wrong in the last."""
@@ -96,26 +97,25 @@ class _Tally:
 
 
 def _right(result: Result) -> bool:
-    return isinstance(result, Measurement) and result.right
+    return isinstance(result, Sampled) and result.right
 
 
 def _merge(results: Sequence[Result]) -> Result:
     last = results[-1]
     if isinstance(last, Failed) and len(results) > 1:
         return replace(last, reason=f"{last.reason} (in round {len(results)})")
-    if not isinstance(last, Measurement) or not last.right:
+    if not isinstance(last, Sampled) or not last.right:
         return last
-    measured = [result for result in results if isinstance(result, Measurement)]
-    samples = tuple(sample for result in measured for sample in result.seconds)
-    floors = [result.floor for result in measured if result.floor is not None]
-    rounds = tuple(len(result.seconds) for result in measured)
-    return replace(last, seconds=samples, rounds=rounds, floor=median(floors) if floors else None)
+    if isinstance(last, StepTimes):
+        return last.joined([result for result in results if isinstance(result, StepTimes)])
+    return last.joined([result for result in results if isinstance(result, Measurement)])
 
 
 class Side(NamedTuple):
-    """One set of ranks, and what it measures: the same cases as the others, perhaps by fewer implementations.
+    """One set of ranks, and what it measures: as many cases as the others, perhaps by fewer implementations.
 
-    The budget of its sweep is its own; how samples are counted is the same for all sides.
+    The first cases of all sides are measured in turn, then the second ones, and so on.  The budget of its sweep is its
+    own; how samples are counted is the same for all sides.
     """
 
     ranks: Measures
@@ -129,7 +129,7 @@ class Turns:
 
     platform: str
     sides: Sequence[Side]
-    _done: dict[Case, list[list[Result]]] = field(default_factory=dict)
+    _done: dict[int, list[list[Result]]] = field(default_factory=dict)
     _open: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
@@ -145,15 +145,20 @@ class Turns:
     def __exit__(self, *exception: Any) -> None:
         self._open.__exit__(*exception)
 
-    def results(self, case: Case, place: int) -> list[Result]:
-        """Of one of the sides; the first who asks has all of them measured."""
-        if case not in self._done:
-            self._done = {case: self._measure(case)}  # nobody asks for an earlier case
-        return self._done[case][place]
+    @cached_property
+    def _cases(self) -> list[tuple[Case, ...]]:
+        return list(zip(*(side.sweep.cases() for side in self.sides), strict=True))
 
-    def _measure(self, case: Case) -> list[list[Result]]:
+    def results(self, number: int, place: int) -> list[Result]:
+        """Of the case with that number, of one of the sides; the first who asks has all of them measured."""
+        if number not in self._done:
+            self._done = {number: self._measure(self._cases[number])}  # nobody asks for an earlier case
+        return self._done[number][place]
+
+    def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
         tallies = [
-            _Tally(case, self.platform, {name: [] for name in side.sweep.implementations}) for side in self.sides
+            _Tally(case, self.platform, {name: [] for name in side.sweep.implementations})
+            for case, side in zip(cases, self.sides, strict=True)
         ]
         parts = [shares(side.sweep.sampling) for side in self.sides]
         for number, turns in enumerate(order(len(parts[0]), len(parts))):

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,9 +20,8 @@ from collbench.cases import Sampling
 from collbench.errors import CaseFailed, CollbenchError
 from collbench.implementations import implementations, needs
 from collbench.measure import cleanup, link
+from collbench.measure.carry_out import carry_out
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
-from collbench.measure.runner import measure
-from collbench.measure.tracing import explain
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Alone, Processes, Team
 from collbench.platforms.roles import Platform
@@ -96,8 +94,7 @@ def _measure(order: dict[str, Any], platform: Platform, channel: link.Channel | 
     sampling = Sampling(**order["sampling"])
     chosen = [implementations()[name] for name in order["implementations"]]
     turn = page.turn if channel else lambda name: None
-    carry_out = explain if sampling.traced else partial(measure, launches=order["launches"])
-    for result in carry_out(case, chosen, platform, sampling, turn):
+    for result in carry_out(case, chosen, platform, sampling, turn, order["launches"]):
         _send(channel, {"result": to_line(result)})
     _send(channel, {"done": True})
 

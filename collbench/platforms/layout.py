@@ -59,6 +59,10 @@ class Region(Enum):
     WINDOW = "window"  # flags, then FIFOs; peers write into it
 
 
+SHIFTED = (Region.SEND, Region.RECEIVE)
+"""Where a bucket of a case lies behind the start."""
+
+
 @dataclass(frozen=True)
 class Needs:
     """What the implementations of a sweep want besides the buffers of its cases."""

@@ -17,6 +17,7 @@ from collbench.flaws import Mismatch, Overrun
 from collbench.note import NO_NOTE, Note
 from collbench.platforms.layout import Addresses, Layout, Region
 from collbench.platforms.processes import Team
+from collbench.platforms.products import Products
 from collbench.platforms.stress import Plan
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
@@ -173,7 +174,26 @@ class Logging(Protocol):
         """Note the time on a local rank's queue."""
 
 
-class Platform(Launching, Timing, Checking, Logging, Protocol):
+class Computing(Protocol):
+    """What ranks compute in steps, and how that is ordered with what they communicate."""
+
+    def products(self, size: int) -> Products:
+        """Square matrices of that many rows on every local rank, and their products."""
+
+    def shifted(self, offset: int) -> Self:
+        """The same ranks, for operations whose buffers start so many bytes behind those of the case that is checked."""
+
+    def gather_queues(self) -> None:
+        """What is enqueued next waits for the queues of all local ranks of its device, which may run it together."""
+
+    def spread_queues(self) -> None:
+        """What is enqueued next for any local rank waits for what was enqueued on another queue of its device."""
+
+    def refuse_given_up(self) -> None:
+        """CaseFailed, on this process alone, if a kernel of a local rank waited in vain."""
+
+
+class Platform(Launching, Timing, Checking, Logging, Computing, Protocol):
     """Ranks on one kind of hardware, as one process sees them."""
 
     note: Note  # what a reader of any number from here must know

@@ -11,7 +11,8 @@ from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.figures.styles import Look, looks
 from collbench.implementations import is_library, libraries
-from collbench.measurement import Measurement, Prediction, Reported, Timed, timed
+from collbench.measurement import Measurement, Prediction, Reported, timed
+from collbench.observed import Timed
 from collbench.report.sanitize import Sound
 from collbench.runs.file import Run
 

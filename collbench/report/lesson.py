@@ -13,7 +13,8 @@ from collbench.analysis.crossover import Contest, contests, rivals, winners
 from collbench.analysis.fit.runs import Curve
 from collbench.cases import Case
 from collbench.implementations import is_library, libraries
-from collbench.measurement import Prediction, Timed
+from collbench.measurement import Prediction
+from collbench.observed import Timed
 from collbench.report.sanitize import Sound
 from collbench.units import format_rate, format_seconds, format_size
 

@@ -9,18 +9,8 @@ from collbench.analysis.bound import in_words
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.implementations import is_library
-from collbench.measurement import (
-    Explanation,
-    Failed,
-    Measurement,
-    Observed,
-    Prediction,
-    Reported,
-    Result,
-    Skipped,
-    Timed,
-    timed,
-)
+from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
+from collbench.observed import Observed, Timed
 from collbench.report.sanitize import Sound, plain
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size
@@ -120,7 +110,7 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
 
 
-def _numbers(run: Sound, result: Measurement | Reported | Prediction, library: Timed | None) -> tuple[str, ...]:
+def _numbers(run: Sound, result: Timed, library: Timed | None) -> tuple[str, ...]:
     low, high = result.band
     spread = ["", "", ""]
     if isinstance(result, Observed) and len(result.times) > 1:
@@ -136,15 +126,13 @@ def _numbers(run: Sound, result: Measurement | Reported | Prediction, library: T
     )
 
 
-def _check(result: Measurement | Reported | Prediction) -> str:
-    if isinstance(result, Measurement):
-        said = "ok"
-    elif isinstance(result, Prediction):
+def _check(result: Timed) -> str:
+    if isinstance(result, Prediction):
         said = "predicted" + (
             f", {how}" if (how := "/".join(filter(None, (result.algorithm, result.protocol)))) else ""
         )
     else:
-        said = result.standing
+        said = result.standing if isinstance(result, Reported) else "ok"
     return ", ".join(filter(None, (said, in_words(result), str(result.note))))
 
 

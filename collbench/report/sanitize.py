@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collbench.measurement import Explanation, Result, Timed
+from collbench.measurement import Explanation, Result
 from collbench.note import Note
+from collbench.observed import Timed
 from collbench.runs.bounds import oddity
 from collbench.runs.file import NAME, Run
 from collbench.runs.header import Header

@@ -11,7 +11,8 @@ from collbench.analysis.fit.runs import Curve, curves
 from collbench.analysis.machine import remarks, sized
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import Observed, observed
+from collbench.measurement import observed
+from collbench.observed import Observed
 from collbench.report.sanitize import Sound, plain
 from collbench.topology.system import System
 

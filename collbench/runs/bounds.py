@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from collbench.clean import text
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
+from collbench.step_times import StepTimes
 from collbench.tracks import PARTS
 
 LARGEST = 2**62  # bytes of a message
@@ -14,7 +15,7 @@ FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies betwe
 
 def oddity(result: Result) -> str:
     """Why nothing can be reckoned with this result; empty if all is well, and for those that claim no number."""
-    if isinstance(result, Measurement) and not result.seconds and not result.wrong:
+    if isinstance(result, Measurement | StepTimes) and not result.seconds and not result.wrong:
         return "it was checked, and not timed"
     if isinstance(result, Reported) and not any(result.times):
         return "a time that is none: zero"
@@ -43,6 +44,8 @@ def _times(result: Result) -> Iterable[float]:
     """Those that the result claims."""
     if isinstance(result, Measurement):
         return (*result.seconds, *([] if result.estimate is None else [result.estimate]))
+    if isinstance(result, StepTimes):
+        return result.times
     if isinstance(result, Reported):
         return result.times if any(result.times) else ()
     if isinstance(result, Prediction):

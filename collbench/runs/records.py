@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from collbench.cases import Case, Sampling, Sweep
-from collbench.clean import text
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.flaws import flaw_fields, to_flaw
@@ -21,7 +20,10 @@ from collbench.measurement import (
     Untimed,
 )
 from collbench.note import Note, Sharing
-from collbench.tracks import PHASES, Span, Track
+from collbench.runs.fields import duration, durations, whole
+from collbench.runs.step_records import series_fields, to_series, to_step
+from collbench.runs.track_records import to_track, track_fields
+from collbench.step_times import StepTimes
 
 Common = tuple[Case, str, str]  # case, implementation, platform
 
@@ -36,6 +38,7 @@ def case_fields(case: Case) -> dict[str, Any]:
         "root": case.root,
         "ranks": case.ranks,
         "in_place": case.in_place,
+        **({"step": asdict(case.step)} if case.step else {}),
     }
 
 
@@ -43,39 +46,14 @@ def to_case(fields: dict[str, Any]) -> Case:
     """The case of a line; KeyError, TypeError or UsageError if it is none."""
     return Case(
         collective=find_collective(fields["collective"]),
-        nbytes=_whole(fields, "nbytes"),
+        nbytes=whole(fields, "nbytes"),
         dtype=find_datatype(fields["dtype"]),
         redop=NONE if fields["redop"] == NONE.name else find_reduction(fields["redop"]),
-        root=_whole(fields, "root"),
-        ranks=_whole(fields, "ranks"),
+        root=whole(fields, "root"),
+        ranks=whole(fields, "ranks"),
         in_place=bool(fields["in_place"]),
+        step=to_step(fields["step"]) if fields.get("step") else None,
     )
-
-
-def _whole(fields: Mapping[str, Any], name: str) -> int:
-    """A field that must be a whole number: JSON's true is none, and nor is a text of digits."""
-    value = fields[name]
-    if type(value) is not int:
-        raise ValueError(f"field {name!r} is {_shown(value)}, not a whole number")
-    return value
-
-
-def _seconds(fields: Mapping[str, Any], name: str) -> float:
-    return _all_seconds({name: [fields[name]]}, name)[0]
-
-
-def _all_seconds(fields: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    values = fields[name]
-    if not isinstance(values, list):
-        raise ValueError(f"field {name!r} is {_shown(values)}, not a list of numbers")
-    if not set(map(type, values)) <= {int, float}:
-        wrong = next(value for value in values if type(value) not in (int, float))
-        raise ValueError(f"field {name!r} holds {_shown(wrong)}, which is no number")
-    return tuple(map(float, values))
-
-
-def _shown(value: object) -> str:
-    return text(repr(value)[:80], 40)
 
 
 def sweep_fields(sweep: Sweep) -> dict[str, Any]:
@@ -91,6 +69,7 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         "in_place": sweep.in_place,
         "sampling": asdict(sweep.sampling),
         "spin": sweep.spin,
+        **({"steps": [asdict(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
     }
 
 
@@ -103,6 +82,7 @@ def to_sweep(fields: dict[str, Any]) -> Sweep:
         "redops": tuple(find_reduction(name) for name in fields["redops"]),
         "implementations": tuple(fields["implementations"]),
         "sampling": Sampling(**fields["sampling"]),
+        "steps": tuple(to_step(step) if step else None for step in fields.get("steps", [None])),
     }
     return Sweep(**(fields | named))
 
@@ -110,7 +90,7 @@ def to_sweep(fields: dict[str, Any]) -> Sweep:
 def to_line(result: Result) -> dict[str, Any]:
     """A result as the fields of its line."""
     fields = {
-        "kind": type(result).__name__.lower(),
+        "kind": _KINDS.get(type(result)) or type(result).__name__.lower(),
         "implementation": result.implementation,
         "platform": result.platform,
         **case_fields(result.case),
@@ -123,9 +103,11 @@ def to_line(result: Result) -> dict[str, Any]:
         return fields | {name: getattr(result, name) for name in _PREDICTED} | note_fields(result.note)
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
-    fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"check": "wrong"} | flaw_fields(result.mismatch) if result.mismatch else {"check": "ok"}
     fields |= note_fields(result.note)
+    if isinstance(result, StepTimes):
+        return fields | _step_fields(result)
+    fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
     fields |= {"library": result.library} if result.library else {}
@@ -138,15 +120,33 @@ def to_result(fields: dict[str, Any]) -> Result | None:
     return reader((to_case(fields), str(fields["implementation"]), str(fields["platform"])), fields) if reader else None
 
 
+def _step_fields(result: StepTimes) -> dict[str, Any]:
+    series = [series_fields(series) for series in result.series]
+    fields = {"series": series, "clock": result.clock} | ({"library": result.library} if result.library else {})
+    return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
+
+
+def _to_step_times(common: Common, fields: dict[str, Any]) -> StepTimes:
+    return StepTimes(
+        *common,
+        series=tuple(to_series(series, common[0].ranks) for series in fields["series"]),
+        mismatch=to_flaw(fields) if fields["check"] == "wrong" else None,
+        note=_to_note(fields),
+        library=str(fields.get("library", "")),
+        rounds=tuple(int(field) for field in fields.get("rounds", ())),
+        clock=duration(fields, "clock"),
+    )
+
+
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
     wrong, estimate, floor = fields["check"] == "wrong", fields.get("estimate"), float(fields.get("floor", 0))
     return Measurement(
         *common,
-        launches=_whole(fields, "launches"),
-        seconds=_all_seconds(fields, "seconds"),
+        launches=whole(fields, "launches"),
+        seconds=durations(fields, "seconds"),
         mismatch=to_flaw(fields) if wrong else None,
         note=_to_note(fields),
-        estimate=None if estimate is None else _seconds(fields, "estimate"),
+        estimate=None if estimate is None else duration(fields, "estimate"),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
         library=str(fields.get("library", "")),
@@ -175,7 +175,7 @@ _PREDICTED = ("seconds", "low", "high", "algorithm", "protocol")
 
 def _to_prediction(common: Common, fields: dict[str, Any]) -> Prediction:
     case, implementation, platform = common
-    seconds, low, high = (_seconds(fields, name) for name in ("seconds", "low", "high"))
+    seconds, low, high = (duration(fields, name) for name in ("seconds", "low", "high"))
     algorithm, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
     return Prediction(case, implementation, seconds, low, high, algorithm, protocol, platform, note=_to_note(fields))
 
@@ -189,10 +189,10 @@ def _reported_fields(result: Reported) -> dict[str, Any]:
 def _to_reported(common: Common, fields: dict[str, Any]) -> Reported:
     return Reported(
         *common,
-        seconds=_seconds(fields, "seconds"),
+        seconds=duration(fields, "seconds"),
         statistic=str(fields["statistic"]),
-        wrong_elements=None if fields["wrong"] is None else _whole(fields, "wrong"),
-        samples=_all_seconds({"samples": []} | fields, "samples"),
+        wrong_elements=None if fields["wrong"] is None else whole(fields, "wrong"),
+        samples=durations({"samples": []} | fields, "samples"),
         printed=dict(fields.get("printed", {})),
         note=_to_note(fields),
     )
@@ -200,41 +200,25 @@ def _to_reported(common: Common, fields: dict[str, Any]) -> Reported:
 
 def _explanation_fields(result: Explanation) -> dict[str, Any]:
     fields: dict[str, Any] = {"seconds": result.seconds, "traced": result.traced}
-    return fields | note_fields(result.note) | {"tracks": [_track_fields(track) for track in result.tracks]}
-
-
-def _track_fields(track: Track) -> dict[str, Any]:
-    """Times in seconds, to a tenth of a nanosecond: the clocks are no finer, and a file of digits is no use."""
-    spans = [[span.phase, round(span.start, 10), round(span.seconds, 10)] for span in track.spans]
-    return asdict(track) | {"spans": spans}
+    return fields | note_fields(result.note) | {"tracks": [track_fields(track) for track in result.tracks]}
 
 
 def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
     return Explanation(
         *common,
-        seconds=_seconds(fields, "seconds"),
-        traced=_seconds(fields, "traced"),
-        tracks=tuple(_to_track(track) for track in fields["tracks"]),
+        seconds=duration(fields, "seconds"),
+        traced=duration(fields, "traced"),
+        tracks=tuple(to_track(track) for track in fields["tracks"]),
         note=_to_note(fields),
     )
 
 
-def _to_track(fields: dict[str, Any]) -> Track:
-    return Track(
-        rank=_whole(fields, "rank"),
-        block=_whole(fields, "block"),
-        start=float(fields["start"]),
-        seconds=_seconds(fields, "seconds"),
-        spent={phase: float(fields["spent"][phase]) for phase in PHASES},
-        spans=tuple(Span(str(phase), float(start), float(seconds)) for phase, start, seconds in fields["spans"]),
-        lost=int(fields.get("lost", 0)),
-    )
-
-
+_KINDS: dict[type, str] = {StepTimes: "steps"}  # others are called as their class is
 _READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
     "skipped": lambda common, fields: Skipped(*common, reason=str(fields["reason"])),
     "failed": lambda common, fields: Failed(*common, reason=str(fields["reason"])),
     "measurement": _to_measurement,
+    "steps": _to_step_times,
     "explanation": _to_explanation,
     "prediction": _to_prediction,
     "reported": _to_reported,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.errors import RunFileError
-from collbench.measurement import Result, Timed, timed
+from collbench.measurement import Result, timed
+from collbench.observed import Timed
 from collbench.outcome import Outcome
 from collbench.runs.file import INTERRUPTED, NAME, BadRow, Run, TornLine, read
 from collbench.runs.records import case_fields

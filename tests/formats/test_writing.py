@@ -13,7 +13,8 @@ from collbench.formats.exported import select
 from collbench.formats.nccl_tests.loose_json import parse
 from collbench.formats.nccl_tests.write_text import shrunk
 from collbench.formats.source import decode
-from collbench.measurement import Failed, Measurement, Observed, Prediction, Result
+from collbench.measurement import Failed, Measurement, Prediction, Result
+from collbench.observed import Observed
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 from tests.conftest import case

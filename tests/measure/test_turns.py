@@ -58,8 +58,8 @@ class Acted:
 
 
 def asked_for() -> Sweep:
-    """One case by two implementations."""
-    return replace(sweep(1024), implementations=NAMES)
+    """Two cases by two implementations."""
+    return replace(sweep(64, 1024), implementations=NAMES)
 
 
 def sides(*ranks: Acted) -> list[Side]:
@@ -72,7 +72,7 @@ def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
     log: list[str] = []
     ranks = [Acted(name, log, **({"answer": answers[name]} if name in answers else {})) for name in "ab"]
     with Turns("cpu", sides(*ranks)) as pair:
-        return [pair.results(case(), place) for place in (0, 1)], ranks
+        return [pair.results(0, place) for place in (0, 1)], ranks
 
 
 def test_the_settings_take_turns_and_each_is_first_as_often() -> None:
@@ -100,7 +100,7 @@ def test_each_side_has_its_own_budget_and_its_own_implementations() -> None:
     whole = asked_for()
     few = replace(whole, implementations=NAMES[:1], sampling=replace(whole.sampling, budget=whole.sampling.budget / 2))
     with Turns("cpu", [Side(ranks[0], whole), Side(ranks[1], few)]) as both:
-        found = [[result.implementation for result in both.results(case(), place)] for place in (0, 1)]
+        found = [[result.implementation for result in both.results(0, place)] for place in (0, 1)]
     assert found == [list(NAMES), list(NAMES[:1])]
     budgets = [sum(sampling.budget for _, sampling, _ in one.orders) for one in ranks]
     assert budgets == pytest.approx([whole.sampling.budget, whole.sampling.budget / 2])
@@ -110,11 +110,11 @@ def test_a_case_is_measured_once_for_both() -> None:
     """The second setting's file gets what was measured when the first asked."""
     log: list[str] = []
     with Turns("cpu", sides(Acted("a", log), Acted("b", log))) as pair:
-        first = pair.results(case(), 0)
+        first = pair.results(0, 0)
         count = len(log)
-        second = pair.results(case(), 1)
+        second = pair.results(0, 1)
         assert len(log) == count
-        pair.results(case(nbytes=64), 0)
+        pair.results(1, 0)
     assert [result.implementation for result in first] == [result.implementation for result in second] == list(NAMES)
     assert len(log) == 2 * count
 

@@ -12,8 +12,9 @@ import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.flaws import Mismatch
-from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, Timed
+from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped
 from collbench.note import Note, Sharing
+from collbench.observed import Timed
 from collbench.runs import rescue
 from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.measurement import Measurement, Timed
+from collbench.measurement import Measurement
 from collbench.note import Note, Sharing
+from collbench.observed import Timed
 from collbench.outcome import Outcome
 from collbench.runs.file import FORMAT, NAME, Run, Writer, read
 from collbench.runs.format_1 import note_of

@@ -16,7 +16,8 @@ from collbench.analysis.compare.headers import Difference, differences
 from collbench.analysis.compare.scatter import Scatter, scatter
 from collbench.analysis.compare.unmatched import Selected, Unmatched, latest, unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together
-from collbench.measurement import Measurement, Observed, Prediction, Reported
+from collbench.measurement import Measurement, Prediction, Reported
+from collbench.observed import Observed
 from collbench.runs.file import Run
 
 MARGIN = 0.05

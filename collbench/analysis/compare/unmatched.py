@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.cases import Case
-from collbench.measurement import Explanation, Measurement, Observed, Prediction, Result, Untimed
+from collbench.measurement import Explanation, Measurement, Prediction, Result, Untimed
+from collbench.observed import Observed
 from collbench.outcome import Outcome
 from collbench.runs.file import Run
 

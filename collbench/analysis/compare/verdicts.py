@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean, stdev
 
 from collbench.cases import Case
-from collbench.measurement import Observed
+from collbench.observed import Observed
 from collbench.stats import student
 
 FEWEST_SIZES = 4  # that a mean over sizes is made of

@@ -9,9 +9,10 @@ from statistics import fmean, median
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis, Variables
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import Observed, Prediction
+from collbench.measurement import Prediction
 from collbench.model.predict import LARGE, curve, regime
 from collbench.model.schedule import TABLED
+from collbench.observed import Observed
 from collbench.topology.system import System
 from collbench.units import format_size
 

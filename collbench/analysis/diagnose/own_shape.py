@@ -8,7 +8,7 @@ from collbench import stats
 from collbench.analysis.fit.curve import CurveFit, Unfit, fit
 from collbench.errors import Unsupported
 from collbench.implementations import implementations
-from collbench.measurement import Observed
+from collbench.observed import Observed
 from collbench.platforms import platforms
 from collbench.units import format_seconds, format_size
 

@@ -8,10 +8,10 @@ from collbench.analysis.fit.curve import FEWEST
 from collbench.analysis.fit.runs import measured
 from collbench.analysis.machine import machine, sized
 from collbench.errors import UsageError, writing
-from collbench.measurement import Observed
 from collbench.model import choice
 from collbench.model.calibrate import calibrate
 from collbench.model.equation import Calibration, Terms
+from collbench.observed import Observed
 from collbench.runs.file import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System

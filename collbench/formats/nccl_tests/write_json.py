@@ -19,7 +19,8 @@ from collbench.formats.exported import (
 )
 from collbench.formats.nccl_tests.loose_json import dump, restored
 from collbench.formats.nccl_tests.write_text import code, devices, program
-from collbench.measurement import Measurement, Observed, Reported
+from collbench.measurement import Measurement, Reported
+from collbench.observed import Observed
 from collbench.stats import percentile
 
 NAME = "nccl-tests-json"

@@ -19,7 +19,7 @@ from collbench.formats.exported import (
     wrong_elements,
 )
 from collbench.formats.source import clean
-from collbench.measurement import Observed
+from collbench.observed import Observed
 from collbench.runs.header import Device
 
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}

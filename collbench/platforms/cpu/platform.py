@@ -19,6 +19,7 @@ from collbench.errors import CaseFailed, Unsupported
 from collbench.note import Note
 from collbench.platforms import kernels, tracelog
 from collbench.platforms.cpu import calls, memory_traffic
+from collbench.platforms.cpu.computing import CpuComputing
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.cpu.judge import Judge
 from collbench.platforms.cpu.limits import limits
@@ -26,6 +27,7 @@ from collbench.platforms.cpu.window import Window
 from collbench.platforms.layout import (
     MAX_RANKS,
     PACK,
+    SHIFTED,
     WINDOW_HEAD,
     WORLD,
     Layout,
@@ -43,7 +45,7 @@ _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its lo
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
 
 
-class CpuPlatform(Judge):
+class CpuPlatform(CpuComputing, Judge):
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
@@ -76,7 +78,8 @@ class CpuPlatform(Judge):
         """Where a region starts; Unsupported if that rank is on another node."""
         if rank not in self._bases:
             raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
-        return int(self._bases[rank] + self.layout.starts[region])
+        shift = self._offset if region in SHIFTED else 0
+        return int(self._bases[rank] + self.layout.starts[region] + shift)
 
     def multicast(self, region: Region) -> int:
         """There is none."""

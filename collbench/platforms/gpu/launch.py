@@ -1,5 +1,6 @@
 """How kernels are compiled for a run and launched: if ranks wait for each other, as one cooperative grid a device."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,6 +56,12 @@ class Launcher:
         self._cuda, self._memory, self._places = cuda, memory, places
         self._queues, self._probed = queues, probed
         self.waits = False  # whether a kernel that may give up was launched
+
+    def at(self, memory: RankMemory) -> "Launcher":
+        """The same, for buffers that lie elsewhere."""
+        other = copy.copy(self)
+        other._memory = memory
+        return other
 
     def bind(
         self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any, lost: int = 0

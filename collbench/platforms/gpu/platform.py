@@ -22,6 +22,7 @@ from collbench.note import Note
 from collbench.platforms import tracelog
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
+from collbench.platforms.gpu.computing import GpuComputing
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, load_cupy
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import KernelCache, Launcher
@@ -38,7 +39,7 @@ from collbench.platforms.stress import HESITATES, Plan, lost
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
 
-class GpuPlatform:
+class GpuPlatform(GpuComputing):
     """The ranks of the run that this process holds, and where all others are; made inside `team.agreeing()`."""
 
     name = "gpu"
@@ -137,15 +138,9 @@ class GpuPlatform:
             else:
                 seconds = self._stopwatch.of_launches(prepared, launches)
             if self._launcher.waits:
-                self._refuse_given_up()
+                self.refuse_given_up()
             slowest: float = max(self.team.exchange(seconds))
         return slowest / launches
-
-    def _refuse_given_up(self) -> None:
-        """A kernel that gives up leaves a one in the first word of its rank's window."""
-        for rank, queue in self._queues.items():
-            if queue.fetch(self.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
-                raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
 
     def fill(self, case: Case, seed: int) -> None:
         """On every rank's stream, and wait for all."""
@@ -165,7 +160,7 @@ class GpuPlatform:
             self.team.meet()
             found = self._stress.carry_out(case, prepared, plan)
             if self._launcher.waits:
-                self._refuse_given_up()
+                self.refuse_given_up()
             mismatches = self.team.exchange(found)
         return next(filter(None, mismatches), None)
 

@@ -1,0 +1,41 @@
+"""The part of a platform that computes in steps (roles.Computing), for a rank that is a process."""
+
+import copy
+from typing import Self
+
+from collbench.errors import CaseFailed
+from collbench.platforms.cpu.products import CpuProducts
+from collbench.platforms.processes import Team
+
+
+class CpuComputing:
+    """What is enqueued is done at once, so that nothing has to be ordered."""
+
+    rank: int
+    team: Team
+    _offset = 0  # bytes behind the case's buffers
+
+    def gave_up(self) -> bool:
+        """Whether a kernel of this rank waited in vain."""
+        raise NotImplementedError
+
+    def products(self, size: int) -> CpuProducts:
+        """Of this process's rank."""
+        return CpuProducts(self.team, self.rank, size)
+
+    def shifted(self, offset: int) -> Self:
+        """Itself, but for what kernels and libraries are told."""
+        other = copy.copy(self)
+        other._offset = offset
+        return other
+
+    def gather_queues(self) -> None:
+        """There are none."""
+
+    def spread_queues(self) -> None:
+        """There are none."""
+
+    def refuse_given_up(self) -> None:
+        """CaseFailed if a kernel of this rank waited in vain."""
+        if self.gave_up():
+            raise CaseFailed("a rank waited in vain for another's flag")

@@ -1,0 +1,38 @@
+"""Matrix products on a CPU: NumPy's, by its BLAS, with one thread for a rank."""
+
+import numpy as np
+
+from collbench.flaws import Miscomputed
+from collbench.platforms.processes import Team
+from collbench.platforms.products import Chain
+
+
+class CpuProducts:
+    """The matrices of this process's rank."""
+
+    def __init__(self, team: Team, rank: int, size: int) -> None:
+        self._team, self._chain = team, Chain(size, rank)
+        self._factor = self._chain.factor
+        self._last, self._next = np.empty((2, size, size), np.float32)
+        self.reset()
+
+    def enqueue(self, rank: int, count: int) -> None:
+        """Made when it returns: a CPU has no queue."""
+        factor, last, result = self._factor, self._last, self._next
+        for _ in range(count):
+            np.matmul(factor, last, out=result)
+            last, result = result, last
+        self._last, self._next = last, result
+        self._made += count
+
+    def reset(self) -> None:
+        """The start where the chain begins, and nothing where the next result goes."""
+        self._last[:] = self._chain.start
+        self._next[:] = np.nan
+        self._made = 0
+
+    def check(self) -> Miscomputed | None:
+        """The lowest rank with a wrong element speaks."""
+        with self._team.agreeing():
+            own = self._chain.flaw(self._made, self._last)
+        return next(filter(None, self._team.exchange(own)), None)

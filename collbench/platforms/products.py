@@ -1,0 +1,83 @@
+"""Matrix products whose result is exactly known, however many there were: what ranks compute in a step.
+
+A chain: each product multiplies the last result by the same signed permutation matrix, dense and in float32, so the
+library that multiplies knows nothing of it.  Every sum of a product then has one term that is not zero, and is exact in
+any order and any format that holds small integers; so after n products every element is known, and a product that was
+left out, made twice or made wrong is seen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.flaws import Miscomputed
+
+Matrix = NDArray[np.float32]
+
+_LARGEST = 8  # magnitude of an element; TF32 and all wider formats hold it
+
+
+class Products(Protocol):
+    """The matrices of the ranks that a process holds."""
+
+    def enqueue(self, rank: int, count: int) -> None:
+        """So many products on the queue of a local rank."""
+
+    def reset(self) -> None:
+        """Start the chains anew."""
+
+    def check(self) -> Miscomputed | None:
+        """*Collective*: the first wrong element over all ranks, or None if every product was made."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The matrices of one rank, shape (size, size) each."""
+
+    size: int
+    rank: int
+
+    @cached_property
+    def _random(self) -> tuple[NDArray[np.int64], NDArray[np.float32], Matrix]:
+        draws = np.random.default_rng((self.size, self.rank))
+        order, signs = draws.permutation(self.size), draws.choice([-1.0, 1.0], self.size).astype(np.float32)
+        return order, signs, draws.integers(-_LARGEST, _LARGEST + 1, (self.size, self.size)).astype(np.float32)
+
+    @property
+    def factor(self) -> Matrix:
+        """What every product multiplies by, from the left."""
+        order, signs, _ = self._random
+        matrix = np.zeros((self.size, self.size), np.float32)
+        matrix[np.arange(self.size), order] = signs
+        return matrix
+
+    @property
+    def start(self) -> Matrix:
+        """What the first product multiplies."""
+        return self._random[2]
+
+    def after(self, count: int) -> Matrix:
+        """The result of so many products: the rows of the start, in another order and with other signs."""
+        order, signs, start = self._random
+        place, sign = np.arange(self.size), np.ones(self.size, np.float32)
+        while count:  # by squaring: the permutation of 2, 4, 8, ... products
+            if count & 1:
+                place, sign = order[place], sign * signs[place]
+            order, signs = order[order], signs * signs[order]
+            count >>= 1
+        result: Matrix = sign[:, None] * start[place]
+        return result
+
+    def flaw(self, count: int, got: Matrix) -> Miscomputed | None:
+        """What is wrong with a result after so many products."""
+        expected = self.after(count)
+        places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
+        if not len(places[0]):
+            return None
+        row, column = int(places[0][0]), int(places[1][0])
+        values = f"{got[row, column]:g}", f"{expected[row, column]:g}"
+        return Miscomputed(self.rank, count, row, column, *values, wrong=len(places[0]))
