@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Self
 
 from collbench.flaws import Flaw
-from collbench.observed import Observed
+from collbench.observed import Observed, Timed
+from collbench.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -126,3 +127,42 @@ class StepTimes(Observed):
         """All rounds of one implementation in one; this is the last."""
         series = tuple(one for result in results for one in result.series)
         return replace(self, series=series, rounds=tuple(len(result.series) for result in results))
+
+
+@dataclass(frozen=True)
+class StepPrediction(Timed):
+    """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
+
+    parts: tuple[float, float, float]  # computing, waiting for the slowest rank, exposed communication
+    low: float
+    high: float
+    algorithm: str = ""  # that the library would choose
+    protocol: str = ""
+    platform: str = "model"
+    usual = Outcome.PREDICTED
+
+    @property
+    def typical(self) -> float:
+        """All parts together."""
+        return sum(self.parts)
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Where nine of ten should lie."""
+        return self.low, self.high
+
+    def computing(self) -> float:
+        """As in StepTimes."""
+        return self.parts[0]
+
+    def waiting(self) -> float:
+        """As in StepTimes."""
+        return self.parts[1]
+
+    def exposed(self) -> float:
+        """As in StepTimes."""
+        return self.parts[2]
+
+
+StepRow = StepTimes | StepPrediction
+"""A step with a time, measured or predicted."""

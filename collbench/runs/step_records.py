@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from collbench.runs.fields import duration
 from collbench.step_times import Series
 from collbench.steps import Step
 
@@ -18,7 +19,10 @@ def to_step(fields: Mapping[str, Any]) -> Step:
     slow = tuple((int(rank), float(factor)) for rank, factor in fields["slow"])
     if not all(math.isfinite(factor) and factor > 0 for _, factor in slow):
         raise ValueError("a step's ranks are slow by factors above 0")
-    return Step(products, size, str(fields["schedule"]), bucket, slow)
+    seconds = duration(fields, "seconds") if "seconds" in fields else 0.0
+    if not 0 <= seconds < math.inf:
+        raise ValueError("a step's seconds are no time")
+    return Step(products, size, str(fields["schedule"]), bucket, slow, seconds)
 
 
 def series_fields(series: Series) -> dict[str, Any]:
