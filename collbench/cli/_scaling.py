@@ -74,7 +74,8 @@ def _refuse_too_large(sweep: Sweep, ranks: tuple[int, ...], platform: str) -> No
 
 
 def _predicted(system: System, options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
-    ranks = parse_ranks(options["ranks"] or _all_of(system))
+    asked = parse_ranks(options["ranks"] or _all_of(system))
+    ranks = tuple(dict.fromkeys((1, *asked)))  # one alone costs nothing here, and is what all others are held against
     work = parse_work(options["compute"] or "100ms")
     if work.flops:
         raise UsageError(

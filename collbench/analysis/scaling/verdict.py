@@ -63,7 +63,7 @@ def _laws(curve: Curve) -> str:
     told = []
     for one in fitted:
         values = ", ".join(
-            f"{name} {in_words(value}" for name, value in zip(one.law.parameters, one.values, strict=True)
+            f"{name} {in_words(value)}" for name, value in zip(one.law.parameters, one.values, strict=True)
         )
         left = "exact, as many points as parameters" if one.residual is None else f"residual {one.residual:.2%}"
         told.append(f"{one.law.name}: {values}, {left}")
