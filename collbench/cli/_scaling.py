@@ -44,8 +44,8 @@ def _measured(options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
     slow = parse_slow(options["slow_rank"], ranks[-1])
     work = parse_work(options["compute"] or "10ms")
     size = check_matrix(options["matrix"] or find_platform(platform).matrix)
-    words = {"on": platform, "ranks": ranks[-1], "impl": options["impl"] or _usual(platform)}
-    _, sweep = make_sweep(_of_sweep(options, "4M") | words, None)
+    words = {"on": platform, "ranks": ranks[-1], "impl": options["impl"] or usual(platform)}
+    _, sweep = make_sweep(of_sweep(options, "4M") | words, None)
     _refuse_too_large(replace(sweep, steps=(Step(1, size),)), ranks, platform)
     scaling = Scaling(replace(sweep, steps=(one_step(work, platform, size, slow),)), ranks, modes)
     return Session(Scaled(platform, scaling), scaling.sweep, None, options["out"] or _folder(sweep))
@@ -55,14 +55,14 @@ def _folder(sweep: Sweep, where: str = "") -> Any:
     return default_folder(sweep, f"scale-{where}" if where else "scale")
 
 
-def _of_sweep(options: Mapping[str, Any], gradients: str) -> dict[str, Any]:
+def of_sweep(options: Mapping[str, Any], gradients: str) -> dict[str, Any]:
     """What a sweep of one size is made of."""
     size = options["gradients"] or gradients
     given = {name: options[name] for name in ("datatype", "timeout", "spin", "budget")}
     return DEFAULTS | given | {"minbytes": size, "maxbytes": size}
 
 
-def _usual(platform: str) -> str:
+def usual(platform: str) -> str:
     """The libraries that the ladder is compared with, and the rung that is expected to be fastest."""
     return ",".join([*(name for name in libraries() if name in choose("library", platform)), "auto"])
 
@@ -87,7 +87,7 @@ def _predicted(system: System, options: Mapping[str, Any], modes: tuple[str, ...
     if not 0 <= options["noise"] <= 100:
         raise UsageError(f"--noise {options['noise']:g} is no spread; give per cent from 0 to 100")
     names = choose(options["impl"] or "nccl", system.platform)
-    words = _of_sweep(options, "1G")
+    words = of_sweep(options, "1G")
     sweep = make_cases(words, ranks[-1], names, parse_size(words["maxbytes"]))
     step = Step(0, 0, slow=(), seconds=work.seconds)
     scaling = Scaling(replace(sweep, steps=(step,)), ranks, modes)

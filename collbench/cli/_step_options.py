@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from collbench.cases import BUCKET_UNIT
 from collbench.errors import UsageError
 from collbench.measure.calibration import Work
 from collbench.steps import Step
+from collbench.units import format_size, parse_size
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
@@ -16,6 +18,7 @@ _SLOWEST = 1000.0
 MOST_COUNTS = 64  # of ranks, in one scaling
 MOST_RANKS = 2**30
 LARGEST_MATRIX = 2**15
+MOST_BUCKETS = 1024  # of a step
 
 
 def parse_work(text: str) -> Work:
@@ -78,6 +81,21 @@ def _factor(text: str, factor: str) -> float:
     if not 1 <= number <= _SLOWEST:
         raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
     return number
+
+
+def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
+    """Sizes in bytes, ascending; by default a 16th of all, a quarter, and all.  UsageError for more than there is."""
+    if text is None:
+        return tuple(sorted({max(BUCKET_UNIT, nbytes // part) for part in (16, 4, 1)}))
+    sizes = tuple(sorted({parse_size(word) for word in text.split(",")}))
+    if sizes[-1] > nbytes:
+        raise UsageError(
+            f"--buckets {format_size(sizes[-1])} is more than the {format_size(nbytes)} of gradients; give at most that"
+        )
+    if sizes[0] < BUCKET_UNIT or nbytes // sizes[0] > MOST_BUCKETS:
+        least = max(BUCKET_UNIT, nbytes // MOST_BUCKETS)
+        raise UsageError(f"--buckets {format_size(sizes[0])} are too many; give at least {format_size(least)}")
+    return sizes
 
 
 def check_matrix(size: int) -> int:

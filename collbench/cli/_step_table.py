@@ -2,7 +2,8 @@
 
 import math
 
-from collbench.analysis.scaling.points import Curve, Estimate, Point
+from collbench.analysis.rounds import Estimate
+from collbench.analysis.scaling.points import Curve, Point
 from collbench.measurement import Result, Untimed
 from collbench.step_times import StepPrediction, StepRow, StepTimes
 from collbench.units import format_figure, format_seconds

@@ -4,7 +4,7 @@ Runs alike on every process of the run, as collbench/measure/runner.py does.  St
 without a meeting besides their own, as those of a training loop do, so that a late rank costs what it costs there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -12,14 +12,16 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.flaws import Flaw
 from collbench.implementations import Implementation
+from collbench.measure.closely import activities
 from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measurement import Result, Skipped
+from collbench.note import Note
 from collbench.platforms.products import Products
 from collbench.platforms.roles import Platform, Prepared
-from collbench.schedules import Moments, Parts, find_schedule, refuse
-from collbench.step_times import Series, StepTimes
+from collbench.schedules import Parts, StepOf, find_schedule, refuse
+from collbench.step_times import Activity, Series, StepTimes
 
-SERIES = 0.05  # seconds that a series lasts at least: what one step hands on to the next counts then
+SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
 
 
@@ -29,9 +31,11 @@ class _Contestant:
 
     implementation: Implementation
     operations: Sequence[Prepared]
-    step: Callable[[], Moments]
+    step: StepOf
+    note: Note
     steps: int = 1  # of a series
     series: list[Series] = field(default_factory=list)
+    activities: tuple[Activity, ...] = ()
 
     @property
     def samples(self) -> list[float]:
@@ -71,6 +75,8 @@ def measure_steps(
         progress(contestant.implementation.name)
         series, flaw = _checked(case, contestant, platform, products, SEEDS[3])
         contestant.series.append(series)
+        if contestant.implementation.name not in (launches or {}):  # once is enough
+            contestant.activities = activities(contestant.step, platform)
         yield _result(case, contestant, platform, flaw)
 
 
@@ -93,7 +99,8 @@ def _prepared(case: Case, implementation: Implementation, platform: Platform, pr
     with platform.team.agreeing():
         operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
         parts = Parts(case, platform, products, operations)
-        return _Contestant(implementation, operations, find_schedule(case.step.schedule).prepare(parts))
+        schedule = find_schedule(case.step.schedule)
+        return _Contestant(implementation, operations, schedule.prepare(parts), Note.of(schedule.remark(case.ranks)))
 
 
 def _checked(
@@ -145,7 +152,7 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
     platform.synchronize()
     step = contestant.step
     begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step() for _ in range(steps)]
+    moments = [step(None) for _ in range(steps)]
     platform.synchronize()
     with platform.team.agreeing():
         for operation in contestant.operations:
@@ -177,6 +184,7 @@ def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw 
         platform=platform.name,
         series=() if flaw else tuple(contestant.series),
         mismatch=flaw,
-        note=platform.note | first.note,
+        note=platform.note | first.note | contestant.note,
+        activities=() if flaw else contestant.activities,
         library=first.library,
     )

@@ -127,6 +127,7 @@ class Turns:
     """The ranks of several sides, which take turns; a context manager that leaves none behind.
 
     `cases` are those that are measured together, one for each side; by default those of the sweeps in their order.
+    Sides may have the same ranks: then these measure different cases in turn.
     """
 
     platform: str
@@ -137,7 +138,9 @@ class Turns:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for side in self.sides:
+            for place, side in enumerate(self.sides):
+                if any(side.ranks is other.ranks for other in self.sides[:place]):
+                    continue
                 try:
                     stack.enter_context(side.ranks)
                 except PlatformError as error:

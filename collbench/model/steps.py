@@ -4,6 +4,7 @@ The waits are those of independent, normally distributed computing times: of n r
 PHI^-1((n - 3/8) / (n + 1/4)) standard deviations above the mean (G. Blom, 1958).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from statistics import NormalDist
@@ -12,10 +13,15 @@ from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.model.network.on_network import network_curve
 from collbench.step_times import StepPrediction
+from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
 from collbench.topology.system import System
 
 NOISE = 0.0022
 """Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
+
+
+CONTENTION = 0.075
+"""How much longer computing takes while a GPU communicates: Calculon's `processor_usage` lies between 0.02 and 0.15."""
 
 
 def on_ranks(system: System, ranks: int) -> System:
@@ -37,23 +43,47 @@ def slowest(ranks: int, noise: float) -> float:
 
 
 def step_time(system: System, case: Case, implementation: str, noise: float = NOISE) -> StepPrediction:
-    """A step on that many ranks of the system; Unsupported as `network_curve`.
+    """A step on that many ranks of the system, as its schedule has it; Unsupported as `network_curve`.
 
-    What lies behind each other adds up: all of the computing, then all of the collective.
+    What lies behind each other adds up.  Where buckets overlap, a bucket goes out once it is computed and the one
+    before has arrived, and computing meanwhile takes CONTENTION longer.
     """
     assert case.step
-    computing = case.step.seconds
-    if case.ranks == 1:
+    schedule, computing = case.step.schedule, case.step.seconds
+    if case.ranks == 1 or schedule == COMPUTE:
         return StepPrediction(case, implementation, (computing, 0.0, 0.0), computing, computing)
-    alone = network_curve(on_ranks(system, case.ranks), [replace(case, step=None)], implementation)[0]
-    waiting = computing * slowest(case.ranks, noise)
+    alone = [replace(part, step=None) for _, part in case.buckets()]
+    sent = network_curve(on_ranks(system, case.ranks), alone, implementation)
+    waiting = 0.0 if schedule == COMMUNICATE else computing * slowest(case.ranks, noise)
+    spent = {COMMUNICATE: _communicated, SEQUENTIAL: _one_after_the_other}.get(schedule, _overlapped)
+    typical, low, high = (spent(computing, [getattr(one, name) for one in sent]) for name in ("seconds", "low", "high"))
     return StepPrediction(
         case,
         implementation,
-        (computing, waiting, alone.seconds),
-        low=computing + waiting + alone.low,
-        high=computing + waiting + alone.high,
-        algorithm=alone.algorithm,
-        protocol=alone.protocol,
-        note=alone.note,
+        (typical[0], waiting, typical[1]),
+        low=sum(low) + waiting,
+        high=sum(high) + waiting,
+        algorithm=sent[0].algorithm,
+        protocol=sent[0].protocol,
+        note=sent[0].note,
     )
+
+
+def _communicated(computing: float, sent: Sequence[float]) -> tuple[float, float]:
+    return 0.0, sum(sent)
+
+
+def _one_after_the_other(computing: float, sent: Sequence[float]) -> tuple[float, float]:
+    return computing, sum(sent)
+
+
+def _overlapped(computing: float, sent: Sequence[float]) -> tuple[float, float]:
+    """Seconds of computing, and of communicating after that.
+
+    Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
+    """
+    slowed = computing + CONTENTION * min(computing, sum(sent[:-1]))
+    end = 0.0
+    for place, seconds in enumerate(sent, 1):
+        end = max(end, slowed * place / len(sent)) + seconds
+    return slowed, end - slowed

@@ -21,7 +21,7 @@ from collbench.measurement import (
 )
 from collbench.note import Note, Sharing
 from collbench.runs.fields import duration, durations, whole
-from collbench.runs.step_records import series_fields, to_series, to_step
+from collbench.runs.step_records import activity_fields, series_fields, to_activity, to_series, to_step
 from collbench.runs.track_records import to_track, track_fields
 from collbench.step_times import StepPrediction, StepTimes
 
@@ -125,6 +125,8 @@ def to_result(fields: dict[str, Any]) -> Result | None:
 def _step_fields(result: StepTimes) -> dict[str, Any]:
     series = [series_fields(series) for series in result.series]
     fields = {"series": series, "clock": result.clock} | ({"library": result.library} if result.library else {})
+    if result.activities:
+        fields["activities"] = [activity_fields(activity) for activity in result.activities]
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -136,6 +138,7 @@ def _to_step_times(common: Common, fields: dict[str, Any]) -> StepTimes:
         note=_to_note(fields),
         library=str(fields.get("library", "")),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
+        activities=tuple(to_activity(activity) for activity in fields.get("activities", ())),
         clock=duration(fields, "clock"),
     )
 

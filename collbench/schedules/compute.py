@@ -1,19 +1,22 @@
 """`compute`: the computing of a step alone, as on one rank, and as the shorter side of what overlap can reach."""
 
-from collections.abc import Callable
-
-from collbench.schedules import Moments, Parts, Schedule
+from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf
 from collbench.steps import COMPUTE
 
 
-def _prepare(parts: Parts) -> Callable[[], Moments]:
-    platform, products = parts.platform, parts.products
-    work = [(rank, sum(counts)) for rank, counts in zip(platform.local, parts.computed, strict=True)]
+def _prepare(parts: Parts) -> StepOf:
+    products = parts.products
+    work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
-    def step() -> Moments:
+    def step(recorder: Recorder | None) -> Moments:
+        computed = []
         for rank, count in work:
+            begun = products.moment(rank)
             products.enqueue(rank, count)
-        return [(computed, computed) for computed in (platform.moment(rank) for rank in platform.local)]
+            computed.append(products.moment(rank))
+            if recorder:
+                recorder.computed(rank, 0, begun, computed[-1])
+        return list(zip(computed, computed, strict=True))
 
     return step
 

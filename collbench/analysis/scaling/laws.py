@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.analysis.scaling.points import Curve, Estimate
+from collbench.analysis.rounds import Estimate
+from collbench.analysis.scaling.points import Curve
 from collbench.stats import median_interval, percentile
 
 Floats = NDArray[np.float64]

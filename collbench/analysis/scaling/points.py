@@ -4,36 +4,15 @@ Ratios are taken round by round of those that took turns, so that drift of the m
 their median.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from statistics import fmean, median
 
+from collbench.analysis.rounds import Estimate, by_round, estimated
 from collbench.measurement import Result
-from collbench.stats import median_interval
 from collbench.step_times import StepPrediction, StepRow, StepTimes
 
 WEAK, STRONG = "weak", "strong"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number and the interval in which it should lie; infinite ends where nobody can tell."""
-
-    value: float
-    low: float
-    high: float
-
-    def times(self, factor: float) -> "Estimate":
-        """The same in other units; the factor is above 0."""
-        return Estimate(self.value * factor, self.low * factor, self.high * factor)
-
-    @property
-    def known(self) -> bool:
-        """Whether it has an interval."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 @dataclass(frozen=True)
@@ -135,13 +114,6 @@ def _point(base: StepRow, row: StepRow, mode: str) -> Point:
     share = _share(base, row, mode)
     if isinstance(base, StepTimes) and isinstance(row, StepTimes):
         ratios = [share * first / own for first, own in zip(by_round(base), by_round(row), strict=False)]
-        return Point(row, Estimate(median(ratios), *median_interval(ratios)), tuple(ratios))
+        return Point(row, estimated(ratios), tuple(ratios))
     low, high = row.band
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
-
-
-def by_round(result: StepTimes) -> list[float]:
-    """Seconds of a step in every round of those that took turns; in every series, where nobody took turns."""
-    ends = [sum(result.rounds[:place]) for place in range(len(result.rounds) + 1)]
-    spans = pairwise(ends) if result.rounds else ((place, place + 1) for place in range(len(result.times)))
-    return [fmean(result.times[start:end]) for start, end in spans]

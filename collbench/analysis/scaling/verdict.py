@@ -1,8 +1,9 @@
 """A scaling in words: how much of the ranks is used, whether that is healthy, and what would help."""
 
+from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling.advice import parts, remedies
 from collbench.analysis.scaling.laws import best, fits
-from collbench.analysis.scaling.points import Curve, Estimate, Point
+from collbench.analysis.scaling.points import Curve, Point
 from collbench.units import format_figure
 
 THRESHOLD = 0.75
