@@ -84,6 +84,7 @@ def _timeline(rows: Sequence[StepTimes], topology: str) -> "Figure":
         grid = drawn.subplots(len(rows), 1, squeeze=False, sharex=True)
         for axes, row in zip(grid[:, 0], rows, strict=True):
             _lanes(axes, row)
+        grid[-1, 0].set_xlim(0, 1e3 * max(one.start + one.seconds for row in rows for one in row.activities))
         grid[-1, 0].set_xlabel("time since the step began, ms")
         drawn.suptitle(f"A step of {rows[0].label}: {topology}", x=0.01, ha="left")
         handles = [Patch(color=SHADES[what][0], label=what) for what in (COMPUTED, COMMUNICATED)]
@@ -104,7 +105,6 @@ def _lanes(axes: "Axes", row: StepTimes) -> None:
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.grid(visible=False)
-    axes.set_xlim(left=0)
     bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
     axes.set_title(f"{step.schedule}{bucket}: a step takes {format_seconds(row.typical)}")
 
