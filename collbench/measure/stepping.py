@@ -160,15 +160,17 @@ def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sa
         order.reverse()
 
 
-def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks."""
+def series(operations: Sequence[Prepared], step: StepOf, platform: Platform, steps: int) -> Series:
+    """*Collective*: so many steps from a meeting on, and the moments of all ranks.
+
+    CaseFailed if a library or a kernel says that it failed.
+    """
     platform.synchronize()
-    step = contestant.step
     begun = [platform.moment(rank) for rank in platform.local]
     moments = [step(None) for _ in range(steps)]
     platform.synchronize()
     with platform.team.agreeing():
-        for operation in contestant.operations:
+        for operation in operations:
             if operation.refuse:
                 operation.refuse()
         platform.refuse_given_up()
@@ -176,8 +178,11 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
         (begun[place](), [one[place][0]() for one in moments], [one[place][1]() for one in moments])
         for place, _ in enumerate(platform.local)
     ]
-    everyone = list(chain.from_iterable(platform.team.exchange(own)))
-    return _from_zero(everyone)
+    return _from_zero(list(chain.from_iterable(platform.team.exchange(own))))
+
+
+def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
+    return series(contestant.operations, contestant.step, platform, steps)
 
 
 def _from_zero(ranks: Sequence[tuple[float, list[float], list[float]]]) -> Series:
