@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
 from collbench.errors import UsageError
+from collbench.wires import GRADES, Wire
 
 MOST_SIZES = 10_000  # of a sweep
 
@@ -91,9 +92,10 @@ class Case:
         size = self.block * self.dtype.itemsize
         return len(read) * size, written * size
 
-    def recipe(self, seed: int) -> Recipe:
-        """The numbers that its inputs depend on, besides rank and index."""
-        return recipe(self.dtype, self.redop, self.ranks, seed)
+    def recipe(self, seed: int, wire: Wire | None = None) -> Recipe:
+        """The numbers that its inputs depend on, besides rank and index; those for a wire differ from group to group."""
+        how = recipe(self.dtype, self.redop, self.ranks, seed)
+        return replace(how, grades=GRADES) if wire else how
 
     def input(self, rank: int, seed: int) -> Array:
         """The send buffer of `rank`, in storage values."""

@@ -117,9 +117,9 @@ def checked(
 
     `hesitant` makes kernels that lose time in the middle of an operation of so many seconds, to be tried as well.
     """
-    platform.fill(case, _CHECK_SEED)
+    platform.fill(case, _CHECK_SEED, prepared.wire)
     seconds = platform.time(prepared, 1)
-    if flaw := platform.check(case, _CHECK_SEED):
+    if flaw := platform.check(case, _CHECK_SEED, prepared.wire):
         return flaw
     if not back_to_back:
         return None
@@ -200,12 +200,13 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
 
     In place, a launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
     """
-    platform.fill(case, _CLOSING_SEED)
+    wire = contestant.prepared.wire
+    platform.fill(case, _CLOSING_SEED, wire)
     contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
     if case.in_place:
-        platform.fill(case, _CLOSING_SEED)
+        platform.fill(case, _CLOSING_SEED, wire)
         platform.time(contestant.prepared, 1)
-    written = platform.check(case, _CLOSING_SEED) or platform.overrun(case)
+    written = platform.check(case, _CLOSING_SEED, wire) or platform.overrun(case)
     typical = statistics.median(contestant.samples)
     return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
 

@@ -34,6 +34,7 @@ from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.roles import Limits, Moment, Platform, Prepared
 from collbench.platforms.stress import HESITATES, Plan, lost
+from collbench.wires import Wire
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
@@ -147,16 +148,16 @@ class GpuPlatform:
             if queue.fetch(self.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
                 raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
 
-    def fill(self, case: Case, seed: int) -> None:
+    def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """On every rank's stream, and wait for all."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the buffers were filled"):
-            self._checker.fill(case, seed)
+            self._checker.fill(case, seed, wire)
             self._stopwatch.wait()
 
-    def check(self, case: Case, seed: int) -> Mismatch | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Mismatch | None:
         """Every rank compares on its own stream; the lowest one with a mismatch speaks."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
-            mismatches = self.team.exchange(self._checker.check(case, seed))
+            mismatches = self.team.exchange(self._checker.check(case, seed, wire))
         return next(filter(None, mismatches), None)
 
     def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
