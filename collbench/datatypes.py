@@ -156,7 +156,7 @@ def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fir
     if reduction is NONE:
         return _wide(noise, datatype.itemsize).view(datatype.storage)
     values = _values(datatype, reduction, how, rank, element, noise)
-    return datatype.encode(_graded(values, how, rank, first) if how.grades else values)
+    return datatype.encode(_graded(values, how, rank, first, element) if how.grades else values)
 
 
 def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
@@ -167,7 +167,7 @@ def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, c
         for rank in range(how.ranks)
     ]
     if how.grades:
-        terms = [_graded(values, how, rank, first) for rank, values in enumerate(terms)]
+        terms = [_graded(values, how, rank, first, element) for rank, values in enumerate(terms)]
     if reduction.name == "avg":
         return datatype.encode(np.sum(terms, axis=0) // how.ranks)
     combine = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[reduction.name]
@@ -191,11 +191,14 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, el
     return value.astype(np.float64)
 
 
-def _graded(values: Array, how: Recipe, rank: int, first: int) -> Array:
-    """Integers with up to seven bits less, as many in all elements of a group of one rank."""
+def _graded(values: Array, how: Recipe, rank: int, first: int, element: Words) -> Array:
+    """Integers with up to seven bits less, as many in all elements of a group of one rank, and most with six less still.
+
+    One element of eight towers above the others of its group, the same on all ranks.
+    """
     groups = np.arange(first, first + len(values), dtype=np.uint64) >> np.uint64(how.grades)
     less = _contribution_hash(groups.astype(np.uint32), how.seed + 1, rank) & np.uint32(7)
-    return np.floor(values / 2.0**less)
+    return np.floor(values / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
 
 
 def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -> Array:

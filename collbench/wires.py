@@ -45,15 +45,15 @@ class Wire:
         """Bytes on the wire for each element."""
         return self.group / GROUP
 
-    def lost(self, sizes: Numbers | float, most: float, least: float) -> Numbers:
-        """What elements of these magnitudes may lose, in a group whose largest is `most` and last kept one `least`."""
+    def lost(self, sizes: Numbers | float, most: float, next_: float) -> Numbers:
+        """What elements of these magnitudes may lose, in a group whose largest is `most`, and `next_` the largest not kept."""
         if self.kept:
-            return np.where(sizes <= least * SLACK, sizes, 0.0)
+            return np.where(sizes <= next_ * SLACK, sizes, 0.0)
         return np.maximum(self.relative * sizes, self.absolute * below(self.headroom * most))
 
-    def least(self, sizes: Numbers) -> float:
-        """The last magnitude of a group that is kept."""
-        return float(np.sort(sizes)[-self.kept]) if 0 < self.kept <= len(sizes) else 0.0
+    def behind(self, sizes: Numbers) -> float:
+        """The largest magnitude of a group that is not kept; 0 where all are."""
+        return float(np.sort(sizes)[-self.kept - 1]) if 0 < self.kept < len(sizes) else 0.0
 
 
 def below(size: float) -> float:
@@ -67,14 +67,14 @@ def bound(wire: Wire, terms: Numbers) -> Numbers:
     All inputs but the owner's own pass through the wire, are added in fp32, and the sum passes through it again.
     """
     ranks, sizes = len(terms), np.abs(terms)
-    most, least = sizes.max(axis=1), [wire.least(row) for row in sizes]
-    errors = np.array([wire.lost(*row) for row in zip(sizes, most, least, strict=True)])
-    noise = sum(least) if wire.kept else sum(float(wire.lost(top, top, 0.0)) for top in most)
+    most, behind = sizes.max(axis=1), [wire.behind(row) for row in sizes]
+    errors = np.array([wire.lost(*row) for row in zip(sizes, most, behind, strict=True)])
+    noise = sum(behind) if wire.kept else sum(float(wire.lost(top, top, 0.0)) for top in most)
     off = errors.sum(axis=0) - errors.min(axis=0) + ranks * ROUNDING * (sizes + errors).sum(axis=0)
     noise += ranks * ROUNDING * 2 * most.sum()
     exact = np.abs(terms.sum(axis=0))
     if wire.kept:
-        dropped = exact - off <= (wire.least(exact) + noise) * SLACK
+        dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
         return np.where(dropped, np.maximum(off, exact), off) * SLACK
     return (off + wire.lost(exact + off, float(exact.max()) + noise, 0.0)) * SLACK
 

@@ -5,13 +5,13 @@
 // For an element with the terms x_r of n ranks.  M_r: the largest magnitude in its group of 32, by rank.
 //   Written once       lost(x, M) = max(relative |x|, absolute * 2^floor(log2(headroom M)))
 //                      a format's rounding: half a unit of its mantissa, or half a step of its scale if that is more
-//   or, if it keeps k  lost(x, t) = |x| if |x| <= t, else 0      where t is the k-th largest of the group
+//   or, if it keeps k  lost(x, t) = |x| if |x| <= t, else 0      where t is the next largest of the group
 //   Inputs             I = sum lost(x_r, M_r) - min lost(x_r, M_r)      the owner's own term is not written, whoever it is
 //   Additions          A = n 2^-24 sum (|x_r| + lost(x_r, M_r))         n - 1 roundings, of partial sums that are no larger
 //   so what is added is off by I + A at most, and no larger than |S| + I + A, with S the exact sum.
 //   The sum, written   lost(|S| + I + A, M), M <= max |S_j| + N          over the group, where by the same reasoning
 //                      N = sum lost(M_r, M_r) + n 2^-24 sum 2 M_r        no element of the group is off by more
-//   or, if it keeps k  the k-th largest of what was added is no more than that of the |S_j| + N =: t.  Either the element
+//   or, if it keeps k  the next largest of what was added is no more than that of the |S_j| + N =: t.  Either the element
 //                      is sent, and off by I + A; or it is dropped, the result 0 and off by |S|, which can only be if
 //                      |S| - I - A <= t.
 // All is computed in fp32, so the bound is widened by 2^-10 of itself; what makes it tight is that magnitudes differ
@@ -20,7 +20,7 @@
 #pragma once
 #include "recipe.cuh"
 
-const unsigned GROUP = 32, MOST_KEPT = 4;
+const unsigned GROUP = 32, MOST_KEPT = 4;  // of a format that keeps the largest
 const float ROUNDING = 1.0f / (1 << 24), SLACK = 1.0f + 1.0f / 1024;
 
 struct Wire {
@@ -30,21 +30,21 @@ struct Wire {
 
 // The largest numbers that it was shown, in order.
 struct Largest {
-  float top[MOST_KEPT];
+  float top[MOST_KEPT + 1];
 
   __device__ Largest() {
-    for (unsigned i = 0; i < MOST_KEPT; i++) top[i] = 0;
+    for (unsigned i = 0; i <= MOST_KEPT; i++) top[i] = 0;
   }
   __device__ void show(float size, bool all) {
-    for (unsigned i = 0; i < (all ? MOST_KEPT : 1); i++) {
+    for (unsigned i = 0; i < (all ? MOST_KEPT + 1 : 1); i++) {
       const float less = size < top[i] ? size : top[i];
       top[i] = size < top[i] ? top[i] : size;
       size = less;
     }
   }
-  __device__ float last(unsigned kept) const {
+  __device__ float behind(unsigned kept) const {  // the first that is not kept
     float size = 0;
-    for (unsigned i = 0; i < MOST_KEPT; i++) size = i + 1 == kept ? top[i] : size;
+    for (unsigned i = 0; i <= MOST_KEPT; i++) size = i == kept ? top[i] : size;
     return size;
   }
 };
@@ -56,7 +56,7 @@ __device__ inline float power_below(float x) { return float_of(bits_of(x) & 0x7f
 __device__ inline float larger(float a, float b) { return a < b ? b : a; }
 
 __device__ inline float lost(const Wire& wire, float size, const Largest& group) {
-  if (wire.kept) return size <= group.last(wire.kept) * SLACK ? size : 0;
+  if (wire.kept) return size <= group.behind(wire.kept) * SLACK ? size : 0;
   return larger(wire.relative * size, wire.absolute * power_below(wire.headroom * group.top[0]));
 }
 
@@ -71,7 +71,7 @@ template <unsigned SIZE> struct Bounded {
     for (unsigned i = 0; i < SIZE; i++) exact[i] = errors[i] = sizes[i] = 0, least[i] = 3e38f;
     for (unsigned rank = 0; rank < how.ranks; rank++) {
       const Largest own = of_rank(how, wire, rank, group, length);
-      noise += wire.kept ? own.last(wire.kept) : lost(wire, own.top[0], own);
+      noise += wire.kept ? own.behind(wire.kept) : lost(wire, own.top[0], own);
       noise += how.ranks * ROUNDING * 2 * own.top[0];
       Tile<SIZE> tile(how, first);
       tile.input(how, rank);
@@ -89,7 +89,7 @@ template <unsigned SIZE> struct Bounded {
   }
 
   static __device__ float kept(const Wire& wire, float size, float off, const Largest& sums, float noise) {
-    return size - off <= (sums.last(wire.kept) + noise) * SLACK ? larger(off, size) : off;
+    return size - off <= (sums.behind(wire.kept) + noise) * SLACK ? larger(off, size) : off;
   }
   static __device__ float rounded(const Wire& wire, float size, float off, Largest sums, float noise) {
     sums.top[0] += noise;

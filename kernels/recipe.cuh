@@ -124,9 +124,10 @@ __device__ inline Exact quotient(Exact sum, unsigned ranks) {
   return Traits<T>::SIGNED ? Exact((long long)sum / (long long)ranks) : Exact((u64)sum / ranks);
 }
 
-// How many bits the numbers of a rank have less in the group of an element: groups differ, and ranks in each.
-__device__ inline unsigned grade(const Recipe& how, unsigned rank, u64 index) {
-  return mix(unsigned(index >> how.grades) ^ rank_key(how.seed + 1, rank)) & 7;
+// How many bits the numbers of a rank have less in the group of an element: groups differ, and ranks in each.  One element
+// of eight towers above the others of its group, the same on all ranks.
+__device__ inline unsigned grade(const Recipe& how, unsigned rank, u64 index, unsigned element) {
+  return (mix(unsigned(index >> how.grades) ^ rank_key(how.seed + 1, rank)) & 7) + (element & 7 ? 6 : 0);
 }
 
 // What one rank contributes to one element of a reduction.  STRIDED: only one of how.stride ranks does.  GRADED: numbers
@@ -185,7 +186,7 @@ template <unsigned SIZE> struct Tile {
   __device__ static unsigned filled(u64 left) { return SIZE == 1 || left >= SIZE ? SIZE : unsigned(left); }
 
   template <Kind KIND> __device__ unsigned less(const Recipe& how, unsigned rank, unsigned i) const {
-    return KIND == GRADED ? grade(how, rank, first + i) : 0;
+    return KIND == GRADED ? grade(how, rank, first + i, element[i]) : 0;
   }
 
   template <Kind KIND> OUTLINED __device__ void add_input(const Recipe& how, unsigned rank, Exact* sum) const {
