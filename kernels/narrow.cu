@@ -46,6 +46,7 @@ struct Box {
   u64 most;
 
   __device__ Codes* codes() const { return (Codes*)start; }
+  __device__ Wire::Code* code(u64 group) const { return (Wire::Code*)start + group * Wire::CODES; }
   __device__ Wire::Side* sides() const { return (Wire::Side*)(start + most * PACKS * sizeof(Codes)); }
   __device__ void put(u64 group, const Coded& one) const {
     UNROLLED
@@ -106,6 +107,14 @@ __device__ inline void encode(float* x, Coded& coded, float* kept, u64 group, u6
 #endif
 }
 
+// Whether a group goes from buffer to box and back as it is: a CPU's vectors are loaded from where they lie, a GPU's
+// packs come first into registers.
+#if defined(__CUDACC__) || defined(FEEDBACK)
+constexpr bool DIRECT = false;
+#else
+constexpr bool DIRECT = true;
+#endif
+
 // What all rounds of a call have in common.
 struct Exchange {
   const Call& call;
@@ -145,11 +154,39 @@ struct Exchange {
   __device__ float* result() const { return (float*)world.receive[call.rank]; }
   __device__ float* kept(unsigned of) const { return (float*)(world.fifo_of(call.rank) + residual) + of * count; }
 
+  __device__ bool whole(u64 group) const { return (group + 1) * GROUP <= count; }
+
+  static __device__ void write(const Box& box, u64 at, const float* x) {
+    const Wire::Side side = Wire::encode(x, box.code(at));
+    if (Wire::SIDED) box.sides()[at] = side;
+  }
+  static __device__ void read(const Box& box, u64 at, float* x) {
+    Wire::decode(box.code(at), Wire::SIDED ? box.sides()[at] : Wire::Side(), x);
+  }
+
+  __device__ void add_whole(unsigned round, u64 at, u64 group) const {
+    const float* const own = input() + group * GROUP;
+    float sum[GROUP], x[GROUP];
+    for (unsigned from = 0; from < world.ranks; from++) {
+      if (from != call.rank) read(inbox(call.rank, round, from), at, x);
+      const float* const term = from == call.rank ? own : x;
+      for (unsigned i = 0; i < GROUP; i++) sum[i] = from ? sum[i] + term[i] : term[i];
+    }
+    const Box kept = outbox(call.rank, round, call.rank);
+    write(kept, at, sum);
+    read(kept, at, result() + group * GROUP);
+    Coded coded;
+    kept.get(at, coded);
+    for (unsigned step = 1; step < world.ranks; step++)
+      outbox((call.rank + step) % world.ranks, round, call.rank).put(at, coded);
+  }
+
   __device__ void send(unsigned round) const {
     for (unsigned step = 1; step < world.ranks; step++) {
       const unsigned peer = (call.rank + step) % world.ranks;
       const Box box = inbox(peer, round, call.rank);
       piece(round, peer, [&](u64 at, u64 group) {
+        if (DIRECT && whole(group)) return write(box, at, input() + group * GROUP);
         float x[GROUP];
         Coded coded;
         load(input(), group, count, x);
@@ -162,6 +199,7 @@ struct Exchange {
 
   __device__ void add(unsigned round) const {
     piece(round, call.rank, [&](u64 at, u64 group) {
+      if (DIRECT && whole(group)) return add_whole(round, at, group);
       float sum[GROUP], x[GROUP];
       Coded coded;
       UNROLLED
@@ -186,6 +224,7 @@ struct Exchange {
       const unsigned owner = (call.rank + step) % world.ranks;
       const Box box = outbox(call.rank, round, owner);
       piece(round, owner, [&](u64 at, u64 group) {
+        if (DIRECT && whole(group)) return read(box, at, result() + group * GROUP);
         float x[GROUP];
         Coded coded;
         box.get(at, coded);

@@ -45,6 +45,12 @@ template <int TOP> struct Scale {
 const float ROUNDER = 12582912.0f;  // 1.5 * 2^23
 __device__ inline unsigned rounded(float x) { return float_to_bits(x + ROUNDER) - float_to_bits(ROUNDER); }
 
+// One of two words, without a branch: a CPU's compiler makes no vectors of products that only one of them needs.
+__device__ inline unsigned either(bool first, unsigned one, unsigned other) {
+  const unsigned mask = 0U - first;
+  return (one & mask) | (other & ~mask);
+}
+
 struct Bfloat {  // the upper half of each fp32: no scale, since the range is the same
   typedef unsigned short Code;
   typedef unsigned char Side;
@@ -72,20 +78,22 @@ template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
   static const unsigned CODES = GROUP;
   static const bool SIDED = true;
   static const unsigned DROPPED = MANTISSA - BITS, SIGN = EXPONENT + BITS, OWN_BIAS = (1 << (EXPONENT - 1)) - 1;
-  static const unsigned REBIASED = (BIAS - OWN_BIAS) << BITS, NORMAL = 1 << BITS;
+  static const unsigned NORMAL = (BIAS + 1 - OWN_BIAS) << MANTISSA;  // the smallest that has all bits, as fp32
 
+  // A power of two is added whose last bit is worth as much as the code's last, which leaves the rounded bits at the end;
+  // below NORMAL that is the same power for all, so that nothing is special about what is subnormal.
   static __device__ unsigned code(float x) {
-    const unsigned bits = magnitude(x);
-    const unsigned large = ((bits + (1U << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1)) >> DROPPED) - REBIASED;
-    const unsigned small = rounded(bits_to_float(bits) * float(1ULL << (OWN_BIAS - 1 + BITS)));
-    const bool normal = bits >= (BIAS + 1 - OWN_BIAS) << MANTISSA;
-    return (normal ? large : small) | (float_to_bits(x) >> 31) << SIGN;
+    const unsigned bits = magnitude(x), own = bits & NONFINITE << MANTISSA, power = own > NORMAL ? own : NORMAL;
+    const unsigned added = power + (DROPPED << MANTISSA);
+    const unsigned digits = float_to_bits(bits_to_float(bits) + bits_to_float(added)) - added;
+    return digits + ((power - NORMAL) >> DROPPED) | (float_to_bits(x) >> (31 - SIGN) & 1U << SIGN);
   }
+  // What is subnormal is read as if it had the bit that it has not, which is then taken away.
   static __device__ float value(unsigned code) {
-    const unsigned bits = code & ((1U << SIGN) - 1);
-    const float small = float((int)bits) * (1.0f / float(1ULL << (OWN_BIAS - 1 + BITS)));
-    const float large = bits_to_float((bits + REBIASED) << DROPPED);
-    return bits_to_float(float_to_bits(bits < NORMAL ? small : large) | code >> SIGN << 31);
+    const unsigned bits = code & ((1U << SIGN) - 1), missing = 0U - (bits < 1U << BITS);
+    const unsigned whole = (bits << DROPPED) + (NORMAL - (1U << MANTISSA)) + (missing & 1U << MANTISSA);
+    const float size = bits_to_float(whole) - bits_to_float(missing & NORMAL);
+    return bits_to_float(float_to_bits(size) | code >> SIGN << 31);
   }
   static __device__ Side encode(const float* x, Code* codes) {
     const unsigned exponent = Scale<TOP>::exponent(largest(x));
@@ -132,14 +140,16 @@ struct TopK {
   static const unsigned KEPT = 4, CODES = KEPT;
   static const bool SIDED = true;
   static __device__ Side encode(const float* x, Code* codes) {
-    unsigned places = 0, before = ~0U;
+    unsigned key[GROUP], places = 0, before = ~0U;
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) key[i] = (magnitude(x[i]) & ~(GROUP - 1)) | i;
     UNROLLED
     for (unsigned k = 0; k < KEPT; k++) {
       unsigned most = 0;
       UNROLLED
       for (unsigned i = 0; i < GROUP; i++) {
-        const unsigned key = (magnitude(x[i]) & ~(GROUP - 1)) | i;
-        most = key < before && key > most ? key : most;
+        const unsigned left = either(key[i] < before, key[i], 0);
+        most = left > most ? left : most;
       }
       before = most;
       places |= most % GROUP << 8 * k;
