@@ -48,9 +48,12 @@ struct Box {
   __device__ Codes* codes() const { return (Codes*)start; }
   __device__ Wire::Code* code(u64 group) const { return (Wire::Code*)start + group * Wire::CODES; }
   __device__ Wire::Side* sides() const { return (Wire::Side*)(start + most * PACKS * sizeof(Codes)); }
-  __device__ void put(u64 group, const Coded& one) const {
+  __device__ void put(u64 group, const Coded& one, bool far = false) const {  // `far`: past the caches (prelude.cuh)
     UNROLLED
-    for (unsigned i = 0; i < PACKS; i++) codes()[group * PACKS + i] = one.pack[i];
+    for (unsigned i = 0; i < PACKS; i++) {
+      if (STREAMS && far) stream(&codes()[group * PACKS + i], one.pack[i]);
+      else codes()[group * PACKS + i] = one.pack[i];
+    }
     if (Wire::SIDED) sides()[group] = one.side;
   }
   __device__ void get(u64 group, Coded& one) const {
@@ -144,9 +147,8 @@ struct Exchange {
 
   // Visit this thread's groups of the piece that a rank owns in a round: the number in the piece, and in the message.
   template <class Visit> __device__ void piece(unsigned round, unsigned owner, Visit visit) const {
-    const u64 before = most * world.ranks * round, left = groups - before, fair = (left + world.ranks - 1) / world.ranks;
-    const u64 length = fair < most ? fair : most, first = before + owner * length;
-    const u64 end = first + length < groups ? first + length : groups;
+    const u64 first = most * world.ranks * round + owner * length(round);
+    const u64 end = first + length(round) < groups ? first + length(round) : groups;
     for (u64 at = thread; first + at < end; at += threads) visit(at, first + at);
   }
 
@@ -154,18 +156,35 @@ struct Exchange {
   __device__ float* result() const { return (float*)world.receive[call.rank]; }
   __device__ float* kept(unsigned of) const { return (float*)(world.fifo_of(call.rank) + residual) + of * count; }
 
+  __device__ unsigned behind(unsigned step) const {  // another rank: a remainder would take as long as a group
+    const unsigned rank = call.rank + step;
+    return rank < world.ranks ? rank : rank - world.ranks;
+  }
   __device__ bool whole(u64 group) const { return (group + 1) * GROUP <= count; }
 
-  static __device__ void write(const Box& box, u64 at, const float* x) {
+  __device__ u64 length(unsigned round) const {  // groups of a piece
+    const u64 left = groups - most * world.ranks * round, fair = (left + world.ranks - 1) / world.ranks;
+    return fair < most ? fair : most;
+  }
+  __device__ bool streamed(unsigned round) const { return STREAMS && length(round) * PACKS >= world.streamed; }
+
+  static __device__ void write(const Box& box, u64 at, const float* x, bool far = false) {
+    if (far) {
+      Coded coded;
+      coded.side = Wire::encode(x, coded.code);
+      return box.put(at, coded, true);
+    }
     const Wire::Side side = Wire::encode(x, box.code(at));
     if (Wire::SIDED) box.sides()[at] = side;
   }
   static __device__ void read(const Box& box, u64 at, float* x) {
+    fetch_ahead(box.code(at), Wire::CODES);
     Wire::decode(box.code(at), Wire::SIDED ? box.sides()[at] : Wire::Side(), x);
   }
 
-  __device__ void add_whole(unsigned round, u64 at, u64 group) const {
+  void add_whole(unsigned round, u64 at, u64 group, bool far) const {
     const float* const own = input() + group * GROUP;
+    fetch_ahead(own, GROUP);
     float sum[GROUP], x[GROUP];
     for (unsigned from = 0; from < world.ranks; from++) {
       if (from != call.rank) read(inbox(call.rank, round, from), at, x);
@@ -178,15 +197,17 @@ struct Exchange {
     Coded coded;
     kept.get(at, coded);
     for (unsigned step = 1; step < world.ranks; step++)
-      outbox((call.rank + step) % world.ranks, round, call.rank).put(at, coded);
+      outbox(behind(step), round, call.rank).put(at, coded, far);
   }
 
   __device__ void send(unsigned round) const {
     for (unsigned step = 1; step < world.ranks; step++) {
-      const unsigned peer = (call.rank + step) % world.ranks;
+      const unsigned peer = behind(step);
       const Box box = inbox(peer, round, call.rank);
+      const bool far = streamed(round);
       piece(round, peer, [&](u64 at, u64 group) {
-        if (DIRECT && whole(group)) return write(box, at, input() + group * GROUP);
+        fetch_ahead(input() + group * GROUP, GROUP);
+        if (DIRECT && whole(group)) return write(box, at, input() + group * GROUP, far);
         float x[GROUP];
         Coded coded;
         load(input(), group, count, x);
@@ -198,8 +219,11 @@ struct Exchange {
   }
 
   __device__ void add(unsigned round) const {
+    const bool far = streamed(round);
     piece(round, call.rank, [&](u64 at, u64 group) {
-      if (DIRECT && whole(group)) return add_whole(round, at, group);
+#if !defined(__CUDACC__)
+      if (DIRECT && whole(group)) return add_whole(round, at, group, far);
+#endif
       float sum[GROUP], x[GROUP];
       Coded coded;
       UNROLLED
@@ -212,7 +236,7 @@ struct Exchange {
       }
       encode(sum, coded, kept(1), group, count);
       for (unsigned step = 1; step < world.ranks; step++)
-        outbox((call.rank + step) % world.ranks, round, call.rank).put(at, coded);
+        outbox(behind(step), round, call.rank).put(at, coded, far);
       Wire::decode(coded.code, coded.side, x);
       store(result(), group, count, x);
     });
@@ -221,7 +245,7 @@ struct Exchange {
 
   __device__ void take(unsigned round) const {
     for (unsigned step = 1; step < world.ranks; step++) {
-      const unsigned owner = (call.rank + step) % world.ranks;
+      const unsigned owner = behind(step);
       const Box box = outbox(call.rank, round, owner);
       piece(round, owner, [&](u64 at, u64 group) {
         if (DIRECT && whole(group)) return read(box, at, result() + group * GROUP);
