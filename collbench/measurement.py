@@ -13,6 +13,7 @@ from collbench.labels import labelled
 from collbench.note import NO_NOTE, Note
 from collbench.outcome import Outcome
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
+from collbench.wires import Study
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Measurement(Observed):
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
     library: str = ""  # whose product carried it out, with its version, where the implementation's name does not say it
+    errors: Study | None = None  # of its wire, found in the same run, where it is not exact
 
     @property
     def wrong(self) -> str:

@@ -14,6 +14,9 @@ GRADES = 5  # the same as a power of two: recipes that are graded give each grou
 ROUNDING = 2.0**-24  # of an addition in fp32, relative to its result
 SLACK = 1.0 + 2.0**-10  # the bound itself is computed in fp32
 
+LEARNT = 2**12  # elements of the message that a wire's errors are studied with
+KEPT = 2 * 4 + 4 * 8  # bytes of each: what was lost of an input and of a sum, and what is summed up
+
 Numbers = NDArray[np.float64]
 
 
@@ -54,6 +57,25 @@ class Wire:
     def behind(self, sizes: Numbers) -> float:
         """The largest magnitude of a group that is not kept; 0 where all are."""
         return float(np.sort(sizes)[-self.kept - 1]) if 0 < self.kept < len(sizes) else 0.0
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Errors of many rounds, relative to the root mean square of the exact sums."""
+
+    most: float  # the largest of all
+    rms: float  # of all
+    bias: float  # the root mean square of the elements' means over the rounds: what averaging does not take away
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a wire makes of gradients whose means stay and whose noise does not; `fed` where losses are made up for."""
+
+    rounds: int
+    elements: int
+    plain: Lost
+    fed: Lost
 
 
 def below(size: float) -> float:

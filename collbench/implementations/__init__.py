@@ -15,7 +15,7 @@ from collbench.errors import Unsupported, UsageError, unknown
 from collbench.labels import family
 from collbench.platforms.layout import Needs
 from collbench.platforms.roles import Launching, Prepared
-from collbench.wires import Wire
+from collbench.wires import LEARNT, Wire
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
     wanted = {used for name in names for used in (name, *known[name].uses())}
     chosen = [way for name, way in known.items() if name in wanted and platform in way.platforms]
     return Needs(
-        {way.name: way.fifo(ranks, platform) for way in chosen}, tuple(way.name for way in chosen if way.multicast)
+        {way.name: way.fifo(ranks, platform) for way in chosen},
+        tuple(way.name for way in chosen if way.multicast),
+        LEARNT * 4 if any(way.wire for way in chosen) else 0,
     )
 
 

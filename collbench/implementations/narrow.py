@@ -11,12 +11,11 @@ from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.platforms.layout import grid
 from collbench.platforms.roles import Launching, Prepared
-from collbench.wires import GROUP, WIRES, Wire
+from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
 BOXES = {"gpu": 8 * 2**20, "cpu": 2**18}  # bytes that come to a rank in a round of a long message, of all ranks together
 KINDS = 4  # of boxes: for inputs and for sums, by turns of the round's parity
-LEARNT = 2**14  # elements of the longest message of which is kept what its wire loses
 FEEDBACK = "-DFEEDBACK"
 """The compiler's option for kernels that keep what the wire loses of a call, and add it to the next."""
 
@@ -37,6 +36,11 @@ def rounds(case: Case, wire: Wire, platform: str) -> int:
     return -(-groups // (room(case.ranks, platform) // wire.group * case.ranks))
 
 
+def private(wire: Wire, ranks: int, platform: Launching) -> int:
+    """Where in a window a rank's own memory starts, in bytes behind the flags: what its wire lost, then a study's."""
+    return platform.layout.fifos[prefixed(wire)] + KINDS * ranks * room(ranks, platform.name)
+
+
 def prepare(wire: Wire, case: Case, platform: Launching, *options: str) -> Prepared:
     """A case by a wire, with more of the compiler's options."""
     name, size = prefixed(wire), room(case.ranks, platform.name)
@@ -44,7 +48,7 @@ def prepare(wire: Wire, case: Case, platform: Launching, *options: str) -> Prepa
     fifo, most = platform.layout.fifos[name], size // wire.group
     groups = -(-case.block // GROUP)
     threads, blocks = grid(min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
-    numbers = fifo, size, most, case.block, fifo + KINDS * case.ranks * size
+    numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
     launch = platform.bind(kernel, case, platform.blocks(blocks), threads, *(np.uint64(number) for number in numbers))
     return Prepared(launch, wire=wire)
 
@@ -73,7 +77,7 @@ def _rung(wire: Wire) -> Implementation:
         supports=_supports,
         rung=12,
         cost=lambda case: _cost(wire, case),
-        fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + 2 * 4 * LEARNT,
+        fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + KEPT * LEARNT,
         wire=wire,
     )
 

@@ -15,6 +15,7 @@ from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
+from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
 from collbench.stats import relative_halfwidth
@@ -74,7 +75,9 @@ def measure(
     _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        yield replace(_closing(case, contestant, platform), floor=floor.seconds)
+        closed, wire = _closing(case, contestant, platform), contestant.prepared.wire
+        errors = study(platform, wire) if wire and closed.right else None
+        yield replace(closed, floor=floor.seconds, errors=errors)
 
 
 def _checked(

@@ -134,6 +134,9 @@ class Timing(Protocol):
 class Checking(Protocol):
     """Inputs that are known, and results held against what they must be."""
 
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """The bytes at an address of a local rank, behind all that was enqueued for it: shape (nbytes,)."""
+
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer.
 

@@ -22,6 +22,7 @@ from collbench.measurement import (
 )
 from collbench.note import Note, Sharing
 from collbench.tracks import PHASES, Span, Track
+from collbench.wires import Lost, Study
 
 Common = tuple[Case, str, str]  # case, implementation, platform
 
@@ -129,6 +130,7 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
     fields |= {"library": result.library} if result.library else {}
+    fields |= {"errors": asdict(result.errors)} if result.errors else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -150,7 +152,13 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
         library=str(fields.get("library", "")),
+        errors=_to_study(fields["errors"]) if fields.get("errors") else None,
     )
+
+
+def _to_study(fields: dict[str, Any]) -> Study:
+    plain, fed = (Lost(*(_seconds(fields[kind], name) for name in ("most", "rms", "bias"))) for kind in ("plain", "fed"))
+    return Study(_whole(fields, "rounds"), _whole(fields, "elements"), plain, fed)
 
 
 def note_fields(note: Note) -> dict[str, Any]:

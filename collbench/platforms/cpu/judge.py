@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from collbench.cases import Case
-from collbench.datatypes import Datatype, Reduction
+from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed
 from collbench.flaws import Mismatch, Overrun
 from collbench.note import Note
@@ -43,6 +43,10 @@ class Judged(Protocol):
 
 class Judge:
     """The part of a platform that says whether results are right (roles.Checking)."""
+
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """A CPU has no queue."""
+        return view(address, nbytes).copy()
 
     def fill(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Each rank writes its own buffers."""

@@ -148,6 +148,10 @@ class GpuPlatform:
             if queue.fetch(self.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
                 raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
 
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """On the rank's stream."""
+        return self._queues[rank].fetch(address, np.zeros(nbytes, np.uint8))
+
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """On every rank's stream, and wait for all."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the buffers were filled"):
