@@ -93,7 +93,7 @@ class Case:
         return len(read) * size, written * size
 
     def recipe(self, seed: int, wire: Wire | None = None) -> Recipe:
-        """The numbers that its inputs depend on, besides rank and index; those for a wire differ from group to group."""
+        """The numbers that its inputs depend on, besides rank and index; for a wire groups differ."""
         how = recipe(self.dtype, self.redop, self.ranks, seed)
         return replace(how, grades=GRADES) if wire else how
 

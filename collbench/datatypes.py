@@ -192,13 +192,14 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, el
 
 
 def _graded(values: Array, how: Recipe, rank: int, first: int, element: Words) -> Array:
-    """Integers with up to seven bits less, as many in all elements of a group of one rank, and most with six less still.
+    """Integers with up to seven bits less, as many in a whole group of one rank, and most with six less still.
 
     One element of eight towers above the others of its group, the same on all ranks.
     """
     groups = np.arange(first, first + len(values), dtype=np.uint64) >> np.uint64(how.grades)
     less = _contribution_hash(groups.astype(np.uint32), how.seed + 1, rank) & np.uint32(7)
-    return np.floor(values / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
+    graded: Array = np.floor(values.astype(np.float64) / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
+    return graded
 
 
 def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -> Array:

@@ -65,10 +65,23 @@ class Implausible:
         return f"implausible: {self.reason}"
 
 
-_KINDS: dict[str, type[Mismatch | Overrun | Implausible]] = {
+@dataclass(frozen=True)
+class Disagreement:
+    """Ranks hold different results, each of which could be right: whoever trains with them drifts apart."""
+
+    rank: int
+
+    wrong = 0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} holds other bits than rank 0, though both are within the bound"
+
+
+_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Disagreement]] = {
     "mismatch": Mismatch,
     "overrun": Overrun,
     "implausible": Implausible,
+    "disagreement": Disagreement,
 }
 _PLAIN = ("rank", "index", "chunk", "got", "expected", "wrong")
 

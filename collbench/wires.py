@@ -49,7 +49,7 @@ class Wire:
         return self.group / GROUP
 
     def lost(self, sizes: Numbers | float, most: float, next_: float) -> Numbers:
-        """What elements of these magnitudes may lose, in a group whose largest is `most`, and `next_` the largest not kept."""
+        """What elements of such magnitudes may lose in a group; its largest is `most`, `next_` the largest not kept."""
         if self.kept:
             return np.where(sizes <= next_ * SLACK, sizes, 0.0)
         return np.maximum(self.relative * sizes, self.absolute * below(self.headroom * most))
@@ -97,8 +97,11 @@ def bound(wire: Wire, terms: Numbers) -> Numbers:
     exact = np.abs(terms.sum(axis=0))
     if wire.kept:
         dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
-        return np.where(dropped, np.maximum(off, exact), off) * SLACK
-    return (off + wire.lost(exact + off, float(exact.max()) + noise, 0.0)) * SLACK
+        off = np.where(dropped, np.maximum(off, exact), off)
+    else:
+        off += wire.lost(exact + off, float(exact.max()) + noise, 0.0)
+    widened: Numbers = off * SLACK
+    return widened
 
 
 WIRES = {

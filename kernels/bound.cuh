@@ -20,6 +20,12 @@
 #pragma once
 #include "recipe.cuh"
 
+#if defined(__CUDACC__)
+#define UNROLLED _Pragma("unroll")  // or what is indexed would lie in local memory
+#else
+#define UNROLLED
+#endif
+
 const unsigned GROUP = 32, MOST_KEPT = 4;  // of a format that keeps the largest
 const float ROUNDING = 1.0f / (1 << 24), SLACK = 1.0f + 1.0f / 1024;
 
@@ -33,10 +39,13 @@ struct Largest {
   float top[MOST_KEPT + 1];
 
   __device__ Largest() {
+    UNROLLED
     for (unsigned i = 0; i <= MOST_KEPT; i++) top[i] = 0;
   }
   __device__ void show(float size, bool all) {
-    for (unsigned i = 0; i < (all ? MOST_KEPT + 1 : 1); i++) {
+    UNROLLED
+    for (unsigned i = 0; i <= MOST_KEPT; i++) {
+      if (i && !all) continue;
       const float less = size < top[i] ? size : top[i];
       top[i] = size < top[i] ? top[i] : size;
       size = less;
@@ -44,6 +53,7 @@ struct Largest {
   }
   __device__ float behind(unsigned kept) const {  // the first that is not kept
     float size = 0;
+    UNROLLED
     for (unsigned i = 0; i <= MOST_KEPT; i++) size = i == kept ? top[i] : size;
     return size;
   }

@@ -16,6 +16,7 @@
 struct Verdict {
   u64 seen, wrong;  // elements that were looked at, and those that differ
   u64 first, got;   // the first of these: its call above CALL_BITS, its index below; on a CPU also its bits
+  u64 digest;       // of elements that may be off: the same on ranks that hold the same bits
 };
 const unsigned CALL_BITS = 48;
 
@@ -32,9 +33,9 @@ __device__ inline bool same(T got, T wanted, unsigned ulps) {
 
 // What a thread has found so far.
 struct Finding {
-  u64 seen, wrong, first, got;
+  u64 seen, wrong, first, got, digest;
 
-  __device__ Finding() : seen(0), wrong(0), first(~0ULL), got(0) {}
+  __device__ Finding() : seen(0), wrong(0), first(~0ULL), got(0), digest(0) {}
 
   // `at`: the call and the index of the first of them.
   template <unsigned SIZE>
@@ -50,6 +51,7 @@ struct Finding {
   template <unsigned SIZE>
   __device__ void look(const T* got, const Bounded<SIZE>& wanted, unsigned length, u64 at) {
     for (unsigned i = 0; i < length; i++) {
+      digest += mix(mix(unsigned(at + i)) ^ unsigned(Stored{got[i]}.bits));
       if (size_of(number(got[i]) - wanted.exact[i]) <= wanted.bound[i]) continue;
       wrong++;
       if (at + i < first) first = at + i, this->got = Stored{got[i]}.bits;
@@ -61,11 +63,12 @@ struct Finding {
 #if defined(__CUDACC__)
     if (!seen) return;
     atomicAdd(&verdict->seen, seen);
+    if (digest) atomicAdd(&verdict->digest, digest);
     if (!wrong) return;
     atomicAdd(&verdict->wrong, wrong);
     atomicMin(&verdict->first, first);
 #else
-    verdict->seen += seen, verdict->wrong += wrong;
+    verdict->seen += seen, verdict->wrong += wrong, verdict->digest += digest;
     if (first < verdict->first) verdict->first = first, verdict->got = got;
 #endif
   }
@@ -106,17 +109,27 @@ const unsigned BOUNDED = 1;
 const unsigned BOUNDED = GROUP;
 #endif
 
+// A stretch of `count` elements from `first` on, which starts with a group, of an array that ends at `end`.  Not even
+// compiled for types that no wire is for.
+template <bool KNOWN = GRADES>
+__device__ inline void look_within(Finding& finding, const T* got, const Recipe& how, const Wire& wire, u64 first,
+                                   unsigned count, u64 end, u64 call) {
+  if constexpr (KNOWN) {
+    for (unsigned at = 0; at < count; at += BOUNDED) {
+      const Bounded<BOUNDED> wanted(how, wire, first + at, end);
+      finding.look(got + at, wanted, Tile<BOUNDED>::filled(count - at), call << CALL_BITS | (first + at));
+    }
+  }
+}
+
 // `got` against the sums over all ranks, each within its bound.
 extern "C" __global__ void __launch_bounds__(256, 1)
     compare_bounded(PARAMETER(u64) got, PARAMETER(u64) count, PARAMETER(Recipe) how, PARAMETER(Wire) wire,
                     PARAMETER(u64) verdict) {
   const u64 stride = (u64)BOUNDED * gridDim.x * blockDim.x;
   Finding finding;
-  if (!GRADES) return;
-  for (u64 first = (u64)BOUNDED * (blockIdx.x * blockDim.x + threadIdx.x); first < count; first += stride) {
-    const Bounded<BOUNDED> wanted(how, wire, first, count);
-    finding.look((const T*)got + first, wanted, Tile<BOUNDED>::filled(count - first), first);
-  }
+  for (u64 first = (u64)BOUNDED * (blockIdx.x * blockDim.x + threadIdx.x); first < count; first += stride)
+    look_within(finding, (const T*)got + first, how, wire, first, Tile<BOUNDED>::filled(count - first), count, 0);
   finding.report((Verdict*)verdict);
 }
 
@@ -177,15 +190,6 @@ extern "C" __global__ void probe_fill(PARAMETER(u64) target, PARAMETER(Probe) pr
   });
 }
 
-// The same of a block of sums, within their bounds; stretches are groups then.
-__device__ inline void look_within(Finding& finding, const T* got, const Recipe& how, const Wire& wire, u64 first,
-                                   unsigned count, u64 end, u64 call) {
-  for (unsigned at = 0; at < count; at += BOUNDED) {
-    const Bounded<BOUNDED> wanted(how, wire, first + at, end);
-    finding.look(got + at, wanted, Tile<BOUNDED>::filled(count - at), call << CALL_BITS | (first + at));
-  }
-}
-
 const unsigned INPUT = 0xC3C3C3C3U, OUTPUT = 0xA5A5A5A5U;  // written over either: no input, and no tiny number
 
 // A pattern that is nobody's input, written over the stretches of one block.
@@ -210,11 +214,11 @@ extern "C" __global__ void probe_compare(PARAMETER(u64) got, PARAMETER(Probe) pr
   finding.report((Verdict*)verdict);
 }
 
+// The same of a block of sums, each within its bound: stretches are groups then.
 extern "C" __global__ void __launch_bounds__(256, 1)
     probe_compare_bounded(PARAMETER(u64) got, PARAMETER(Probe) probe, PARAMETER(Recipe) how, PARAMETER(Wire) wire,
                           PARAMETER(u64) call, PARAMETER(u64) verdict) {
   Finding finding;
-  if (!GRADES) return;
   probe.visit(how.seed, [&](u64 first, unsigned count, u64) {
     look_within(finding, (const T*)got + first, how, wire, first, count, probe.block, call);
   });

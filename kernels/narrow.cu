@@ -226,13 +226,11 @@ struct Exchange {
 #endif
       float sum[GROUP], x[GROUP];
       Coded coded;
-      UNROLLED
-      for (unsigned i = 0; i < GROUP; i++) sum[i] = 0;
       for (unsigned from = 0; from < world.ranks; from++) {
         if (from == call.rank) load(input(), group, count, x);
         else inbox(call.rank, round, from).get(at, coded), Wire::decode(coded.code, coded.side, x);
         UNROLLED
-        for (unsigned i = 0; i < GROUP; i++) sum[i] += x[i];
+        for (unsigned i = 0; i < GROUP; i++) sum[i] = from ? sum[i] + x[i] : x[i];
       }
       encode(sum, coded, kept(1), group, count);
       for (unsigned step = 1; step < world.ranks; step++)

@@ -60,9 +60,7 @@ def implementations() -> dict[str, Implementation]:
     """Every implementation by name, libraries first, then up the ladder."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     records: list[Implementation] = [
-        record
-        for module in modules
-        for record in getattr(module, "IMPLEMENTATIONS", ()) or (module.IMPLEMENTATION,)
+        record for module in modules for record in getattr(module, "IMPLEMENTATIONS", ()) or (module.IMPLEMENTATION,)
     ]
     return {record.name: record for record in sorted(records, key=lambda record: (record.rung, record.name))}
 

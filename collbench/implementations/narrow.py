@@ -14,7 +14,10 @@ from collbench.platforms.roles import Launching, Prepared
 from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
-BOXES = {"gpu": 8 * 2**20, "cpu": 2**18}  # bytes that come to a rank in a round of a long message, of all ranks together
+BOXES = {
+    "gpu": 8 * 2**20,
+    "cpu": 2**18,
+}  # bytes that come to a rank in a round of a long message, of all ranks together
 KINDS = 4  # of boxes: for inputs and for sums, by turns of the round's parity
 FEEDBACK = "-DFEEDBACK"
 """The compiler's option for kernels that keep what the wire loses of a call, and add it to the next."""

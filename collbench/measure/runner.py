@@ -76,6 +76,7 @@ def measure(
     for contestant in contestants:
         progress(contestant.implementation.name)
         closed, wire = _closing(case, contestant, platform), contestant.prepared.wire
+        progress(contestant.implementation.name)
         errors = study(platform, wire) if wire and closed.right else None
         yield replace(closed, floor=floor.seconds, errors=errors)
 

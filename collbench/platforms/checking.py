@@ -1,12 +1,14 @@
 """From the verdict that a device wrote to the first mismatch in words."""
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
 from collbench.datatypes import Array, Recipe, inputs, reduced
 from collbench.errors import CaseFailed
-from collbench.flaws import Mismatch
+from collbench.flaws import Disagreement, Flaw, Mismatch
 from collbench.wires import GROUP, Wire, bound
 
 RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stride", "grades")])
@@ -15,10 +17,11 @@ RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stri
 WIRE = np.dtype([("relative", np.float32), ("absolute", np.float32), ("headroom", np.float32), ("kept", np.uint32)])
 """`struct Wire` of kernels/bound.cuh."""
 
-VERDICT = np.dtype([("seen", np.uint64), ("wrong", np.uint64), ("first", np.uint64), ("got", np.uint64)])
-"""`struct Verdict` of kernels/check.cu: elements that were looked at, those that differ, the first one, its bits."""
+VERDICT = np.dtype([(name, np.uint64) for name in ("seen", "wrong", "first", "got", "digest")])
+"""`struct Verdict` of kernels/check.cu: elements that were looked at, those that differ, the first one, its bits; and a
+digest of all where they may be off."""
 
-CLEAN = np.array((0, 0, 2**64 - 1, 0), VERDICT)
+CLEAN = np.array((0, 0, 2**64 - 1, 0, 0), VERDICT)
 """What a verdict holds before a comparison."""
 
 Piece = tuple[int, int, int]
@@ -97,6 +100,15 @@ def describe(
         calls=calls,
         bound=f"{allowed(case, how, wire, index):.4g}" if wire else None,
     )
+
+
+def agreed(flaws: Iterable[Flaw | None], digests: Mapping[int, int]) -> Flaw | None:
+    """The first flaw; if there is none, whether some rank holds other bits than the first though all are within bounds.
+
+    `digests`: by rank; all 0 where results are exact.
+    """
+    other = next((rank for rank, digest in sorted(digests.items()) if digest != digests[min(digests)]), None)
+    return next(filter(None, flaws), None) or (Disagreement(other) if other is not None else None)
 
 
 def allowed(case: Case, how: Recipe, wire: Wire, index: int) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 from collbench.cases import Case
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.flaws import Mismatch, Overrun
+from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import NO_NOTE, Note
 from collbench.platforms.layout import Addresses, Layout, Region
 from collbench.platforms.processes import Team
@@ -143,7 +143,7 @@ class Checking(Protocol):
         For a wire that rounds, magnitudes differ from group to group, so that one's scale does not do for another.
         """
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Mismatch | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
         """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must.
 
         With a wire: what it must within the wire's bound, and every rank the same bits.

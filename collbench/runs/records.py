@@ -157,7 +157,9 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
 
 
 def _to_study(fields: dict[str, Any]) -> Study:
-    plain, fed = (Lost(*(_seconds(fields[kind], name) for name in ("most", "rms", "bias"))) for kind in ("plain", "fed"))
+    plain, fed = (
+        Lost(*(_seconds(fields[kind], name) for name in ("most", "rms", "bias"))) for kind in ("plain", "fed")
+    )
     return Study(_whole(fields, "rounds"), _whole(fields, "elements"), plain, fed)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed
-from collbench.flaws import Mismatch, Overrun
+from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import Note
 from collbench.platforms import checking, kernels
 from collbench.platforms.cpu import stress
@@ -62,13 +62,14 @@ class Judge:
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 
-    def check(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> Mismatch | None:
+    def check(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
         with self.team.agreeing():
-            pieces = case.pieces(self.rank)
-            own = next(filter(None, (_compare(self, case, seed, piece, wire) for piece in pieces)), None)
-        return next(filter(None, self.team.exchange(own)), None)
+            compared = [_compare(self, case, seed, piece, wire) for piece in case.pieces(self.rank)]
+            own = next((flaw for flaw, _ in compared if flaw), None), sum(digest for _, digest in compared)
+        every = self.team.exchange(own)
+        return checking.agreed((flaw for flaw, _ in every), {rank: digest for rank, (_, digest) in enumerate(every)})
 
     def stress(self: Judged, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
         """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
@@ -97,7 +98,8 @@ class Judge:
 
 def _compare(
     ranks: Judged, case: Case, seed: int, piece: checking.Piece, wire: Wire | None
-) -> Mismatch | None:
+) -> tuple[Mismatch | None, int]:
+    """The first mismatch, and the digest of a piece that may be off."""
     size = case.dtype.itemsize
     got = buffers(ranks, case, ranks.rank)[1] + piece[0] * size
     verdict = checking.CLEAN.copy()
@@ -105,7 +107,7 @@ def _compare(
     compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data, wire))
     checking.refuse_unseen(int(verdict["seen"]), case.block)
     if not verdict["wrong"]:
-        return None
+        return None, int(verdict["digest"])
     where = int(verdict["wrong"]), int(verdict["first"])
     element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
-    return checking.describe(case, seed, ranks.rank, piece, where, element, wire=wire)
+    return checking.describe(case, seed, ranks.rank, piece, where, element, wire=wire), 0

@@ -1,6 +1,7 @@
 """Inputs and verdicts on the GPUs: the kernels of kernels/check.cu, enqueued on every rank's stream."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,14 +41,22 @@ class Checker:
             arguments = np.uint64(send), np.uint64(case.send_count), how, np.uint32(rank), np.uint64(0)
             self._launcher.bind_one(kernel, rank, case.send_count, *arguments)()
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Mismatch | None:
-        """The first mismatch of the local ranks: lowest rank, lowest index."""
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> tuple[Mismatch | None, dict[int, int]]:
+        """The first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
         for queue in self._queues.values():
             queue.enter().synchronize()
         del held
-        return next(self._mismatches(case, seed, receivers, wire), None)
+        return next(self._mismatches(case, seed, receivers, wire), None), self._digests(receivers) if wire else {}
+
+    def _digests(self, ranks: Sequence[int]) -> dict[int, int]:
+        """By rank, of one piece each."""
+        return {rank: self._digest(rank) for rank in ranks}
+
+    def _digest(self, rank: int) -> int:
+        verdict: Any = self._queues[rank].fetch(self._memory.verdicts(rank), np.zeros(1, checking.VERDICT))
+        return int(verdict["digest"][0])
 
     def overrun(self, case: Case) -> Overrun | None:
         """What was written beside the local ranks' buffers: lowest rank, first guard."""
@@ -74,13 +83,11 @@ class Checker:
             self._launcher.bind_one(kernel, rank, case.block, *arguments)()
         return clean
 
-    def _mismatches(
-        self, case: Case, seed: int, ranks: Sequence[int], wire: Wire | None
-    ) -> Iterator[Mismatch]:
+    def _mismatches(self, case: Case, seed: int, ranks: Sequence[int], wire: Wire | None) -> Iterator[Mismatch]:
         for rank in ranks:
             queue, pieces = self._queues[rank], list(case.pieces(rank))
             verdicts = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
-            for piece, (seen, wrong, index, _) in zip(pieces, verdicts.tolist(), strict=True):
+            for piece, (seen, wrong, index, *_) in zip(pieces, verdicts.tolist(), strict=True):
                 checking.refuse_unseen(seen, case.block)
                 if wrong:
                     got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize

@@ -17,9 +17,9 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
-from collbench.flaws import Mismatch, Overrun
+from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import Note
-from collbench.platforms import tracelog
+from collbench.platforms import checking, tracelog
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, load_cupy
@@ -158,11 +158,12 @@ class GpuPlatform:
             self._checker.fill(case, seed, wire)
             self._stopwatch.wait()
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Mismatch | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
         """Every rank compares on its own stream; the lowest one with a mismatch speaks."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
-            mismatches = self.team.exchange(self._checker.check(case, seed, wire))
-        return next(filter(None, mismatches), None)
+            every = self.team.exchange(self._checker.check(case, seed, wire))
+        digests = {rank: digest for _, own in every for rank, digest in own.items()}
+        return checking.agreed((flaw for flaw, _ in every), digests)
 
     def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
         """Every rank makes its calls and judges them on its own stream; the lowest one with a mismatch speaks."""
