@@ -4,6 +4,7 @@ With feedback, where what a round loses is added to the next, and without.  kern
 """
 
 import math
+import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
 from collbench.platforms.roles import Platform, Prepared
 from collbench.wires import KEPT, LEARNT, Lost, Study, Wire
 
-ROUNDS, CROWDED = 1000, 40  # where every rank has a core or a GPU to itself, and where ranks take turns
+ROUNDS, FEWEST = 1000, 20
+_TRIED = 10  # rounds that tell how many there is time for: where ranks take turns on a core each takes milliseconds
+_SECONDS = 0.4  # for the rounds of one kind
 _SEED = 1
 _KERNELS = "errors.cu"
 _SUMS = np.dtype([(name, np.float64) for name in ("errors", "squares", "most", "exact")])
@@ -36,14 +39,17 @@ def study(platform: Platform, wire: Wire) -> Study:
 
 
 def _studied(platform: Platform, wire: Wire) -> Study:
-    rounds = CROWDED if platform.note.oversubscribed or platform.note.shared else ROUNDS
     size, dtype = LEARNT * 4, DATATYPES["float"]
     case = Case(find_collective("allreduce"), size, dtype, REDUCTIONS["sum"], 0, platform.ranks, False)
     plain, fed = (
-        _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, *options)).carry_out(rounds)
+        _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, *options))
         for options in ((), (narrow.FEEDBACK,))
     )
-    return Study(rounds, LEARNT, plain, fed)
+    start = time.perf_counter()
+    plain.carry_out(_TRIED)
+    slowest = max(platform.team.exchange((time.perf_counter() - start) / _TRIED))
+    rounds = max(FEWEST, min(ROUNDS, int(_SECONDS / slowest)))
+    return Study(rounds, LEARNT, plain.carry_out(rounds), fed.carry_out(rounds))
 
 
 class _Rounds:

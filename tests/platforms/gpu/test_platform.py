@@ -38,9 +38,9 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(
             continue
         prepared = prepare(implementation, case, platform)
         for seed in (1, 2):
-            platform.fill(case, seed)
+            platform.fill(case, seed, prepared.wire)
             platform.time(prepared, 1)
-            assert platform.check(case, seed) is None, f"{case.collective.name} {case.nbytes}"
+            assert platform.check(case, seed, prepared.wire) is None, f"{case.collective.name} {case.nbytes}"
 
 
 REFUSED_IN_PLACE = {"one-shot": "would overwrite the input that others still read|carries out allreduce only"}
