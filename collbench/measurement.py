@@ -106,8 +106,7 @@ class Observed(Timed):
     @property
     def band(self) -> tuple[float, float]:
         """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
-        low, high = self.interval
-        return (low, high) if math.isfinite(high) else (math.nan, math.nan)
+        return self.interval if math.isfinite(self.interval[1]) else (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -230,9 +229,9 @@ class Explanation(CaseResult):
     note: Note = NO_NOTE
 
     def spent(self, part: str) -> float:
-        """Seconds in a phase, the mean over the ranks; or LAUNCH, in none of them.  NaN without tracks.
+        """Seconds in a phase, the mean over the ranks; or LAUNCH, in none of them: before, behind and between kernels.
 
-        LAUNCH is what comes before a kernel starts, after it ends and between operations.
+        NaN without tracks.
         """
         if part == LAUNCH:
             return max(0.0, self.traced - sum(map(self.spent, PHASES))) if self.tracks else math.nan
@@ -240,8 +239,7 @@ class Explanation(CaseResult):
 
     def share(self, part: str) -> float:
         """Of all parts together; 0 where the clock saw no time pass, NaN without tracks."""
-        whole = sum(map(self.spent, PARTS))
-        return self.spent(part) / whole if whole else 0.0
+        return self.spent(part) / whole if (whole := sum(map(self.spent, PARTS))) else 0.0
 
     @property
     def overhead(self) -> float:

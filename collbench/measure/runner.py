@@ -75,10 +75,9 @@ def measure(
     _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        closed, wire = _closing(case, contestant, platform), contestant.prepared.wire
+        closed = replace(_closing(case, contestant, platform), floor=floor.seconds)
         progress(contestant.implementation.name)
-        errors = study(platform, wire) if wire and closed.right else None
-        yield replace(closed, floor=floor.seconds, errors=errors)
+        yield _studied(closed, contestant, platform)
 
 
 def _checked(
@@ -213,6 +212,12 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
     written = platform.check(case, _CLOSING_SEED, wire) or platform.overrun(case)
     typical = statistics.median(contestant.samples)
     return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
+
+
+def _studied(closed: Measurement, contestant: _Contestant, platform: Platform) -> Measurement:
+    """With what its wire is wrong by, if it has one."""
+    wire = contestant.prepared.wire
+    return replace(closed, errors=study(platform, wire)) if wire and closed.right else closed
 
 
 def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> Measurement:

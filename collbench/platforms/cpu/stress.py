@@ -103,12 +103,7 @@ def carry_out(
 
 
 def prepared(
-    memory: Addresses,
-    case: Case,
-    rank: int,
-    operation: Operation,
-    plan: stress.Plan,
-    wire: Wire | None = None,
+    memory: Addresses, case: Case, rank: int, operation: Operation, plan: stress.Plan, wire: Wire | None = None
 ) -> tuple[NDArray[np.void], dict[str, NDArray[Any]]]:
     """A rank's part as C knows it, and the arrays by name that it points to, which must live as long."""
     where = stress.probe(case, wire)
@@ -132,6 +127,6 @@ def prepared(
     check["send_blocks"], check["piece_count"] = case.send_count // case.block, len(pieces)
     check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed, wire))
     check["wire"], check["bounded"] = checking.packed_wire(wire), bool(wire)
-    check["rank"], check["calls"], check["kept"] = rank, plan.calls, kept
-    check["ulps"], check["in_place"] = case.redop.ulps(case.dtype), case.in_place
+    check["rank"], check["calls"], check["kept"], check["in_place"] = rank, plan.calls, kept, case.in_place
+    check["ulps"] = case.redop.ulps(case.dtype)
     return check, arrays
