@@ -192,7 +192,7 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, el
 
 
 def _graded(values: Array, how: Recipe, rank: int, first: int, element: Words) -> Array:
-    """Integers with up to seven bits less in a whole group of one rank, and with six less still but for one of eight."""
+    """Integers with up to seven bits less in a group of one rank, and six less still but for one of eight."""
     groups = np.arange(first, first + len(values), dtype=np.uint64) >> np.uint64(how.grades)
     less = _contribution_hash(groups.astype(np.uint32), how.seed + 1, rank) & np.uint32(7)
     graded: Array = np.floor(values.astype(np.float64) / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
