@@ -125,13 +125,14 @@ def _checked(
     """
     assert case.step
     schedule = find_schedule(case.step.schedule)
-    platform.fill(case, seed)
+    wire = contestant.operations[0].wire
+    platform.fill(case, seed, wire)
     products.reset()
     series = _series(contestant, platform, contestant.steps)
     if case.in_place and contestant.steps > 1:
-        platform.fill(case, seed)
+        platform.fill(case, seed, wire)
         _series(contestant, platform, 1)
-    received = platform.check(case, seed) if schedule.communicates else None
+    received = platform.check(case, seed, wire) if schedule.communicates else None
     return series, received or platform.overrun(case) or (products.check() if schedule.computes else None)
 
 
