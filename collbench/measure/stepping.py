@@ -12,15 +12,17 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.flaws import Flaw
 from collbench.implementations import Implementation
+from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measurement import Result, Skipped
 from collbench.platforms.products import Products
 from collbench.platforms.roles import Platform, Prepared
 from collbench.schedules import Moments, Parts, find_schedule, refuse
-from collbench.step_times import Series, StepTimes
+from collbench.step_times import StepTimes
 
 SERIES = 0.05  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
+LONGEST = 2.0  # seconds that one lasts about at most: nothing is heard of the ranks meanwhile
 
 
 @dataclass
@@ -30,13 +32,17 @@ class _Contestant:
     implementation: Implementation
     operations: Sequence[Prepared]
     step: Callable[[], Moments]
+    clocks: Clocks
     steps: int = 1  # of a series
-    series: list[Series] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)  # seconds of a step, by series
 
-    @property
-    def samples(self) -> list[float]:
-        """Seconds of a step, by series."""
-        return [series.seconds for series in self.series]
+    def keep(self, taken: Taken) -> float:
+        """One more series; its seconds, all steps together."""
+        series = self.clocks.series(taken)
+        self.taken.append(taken)
+        self.samples.append(series.seconds)
+        return series.seconds * series.steps
 
 
 def measure_steps(
@@ -54,10 +60,12 @@ def measure_steps(
     assert case.step
     with platform.team.agreeing():
         products = platform.products(case.step.size)
+    clocks = Clocks(platform.team)
+    clocks.read()
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
-        entrant = _entrant(case, implementation, platform, products, sampling.check_only)
+        entrant = _entrant(case, implementation, platform, products, clocks, sampling.check_only)
         if isinstance(entrant, _Contestant):
             contestants.append(entrant)
         else:
@@ -67,38 +75,41 @@ def measure_steps(
         known = (launches or {}).get(contestant.implementation.name)
         contestant.steps = known or _calibrated(contestant, platform, sampling)
     _sample(contestants, platform, sampling, progress)
+    clocks.read()
     for contestant in contestants:
         progress(contestant.implementation.name)
-        series, flaw = _checked(case, contestant, platform, products, SEEDS[3])
-        contestant.series.append(series)
+        taken, flaw = _checked(case, contestant, platform, products, SEEDS[3])
+        contestant.keep(taken)
         yield _result(case, contestant, platform, flaw)
 
 
 def _entrant(
-    case: Case, implementation: Implementation, platform: Platform, products: Products, check_only: bool
+    case: Case, implementation: Implementation, platform: Platform, products: Products, clocks: Clocks, check_only: bool
 ) -> _Contestant | StepTimes | Skipped:
     """Prepared, and its first step checked; a result where nothing is left to measure."""
     try:
-        contestant = _prepared(case, implementation, platform, products)
+        contestant = _prepared(case, implementation, platform, products, clocks)
     except Unsupported as reason:
         return Skipped(case, implementation.name, platform.name, str(reason))
     _, flaw = _checked(case, contestant, platform, products, SEEDS[0])
     return _result(case, contestant, platform, flaw) if flaw or check_only else contestant
 
 
-def _prepared(case: Case, implementation: Implementation, platform: Platform, products: Products) -> _Contestant:
+def _prepared(
+    case: Case, implementation: Implementation, platform: Platform, products: Products, clocks: Clocks
+) -> _Contestant:
     """Unsupported if the implementation, or the schedule, cannot do it."""
     assert case.step
     refuse(case, implementation, platform.name)
     with platform.team.agreeing():
         operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
         parts = Parts(case, platform, products, operations)
-        return _Contestant(implementation, operations, find_schedule(case.step.schedule).prepare(parts))
+        return _Contestant(implementation, operations, find_schedule(case.step.schedule).prepare(parts), clocks)
 
 
 def _checked(
     case: Case, contestant: _Contestant, platform: Platform, products: Products, seed: int
-) -> tuple[Series, Flaw | None]:
+) -> tuple[Taken, Flaw | None]:
     """A series with known data, and what is wrong with what it leaves: in the buffers, beside them, in the matrices.
 
     In place a result is the next step's input, so that only that of a single step is known.
@@ -107,23 +118,25 @@ def _checked(
     schedule = find_schedule(case.step.schedule)
     platform.fill(case, seed)
     products.reset()
-    series = _series(contestant, platform, contestant.steps)
+    taken = _series(contestant, platform, contestant.steps)
     if case.in_place and contestant.steps > 1:
         platform.fill(case, seed)
         _series(contestant, platform, 1)
     received = platform.check(case, seed) if schedule.communicates else None
-    return series, received or platform.overrun(case) or (products.check() if schedule.computes else None)
+    return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
 
 
 def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling) -> int:
     """Steps that last as long as a series should."""
     wanted = SERIES if sampling.region is None else sampling.region
-    steps = 1
-    while steps < MOST_STEPS:
-        elapsed = min(_series(contestant, platform, steps).seconds for _ in range(2)) * steps
+    wanted = LONGEST if sampling.steps else wanted
+    steps, most = 1, sampling.steps or MOST_STEPS
+    while steps < most:
+        series = (contestant.clocks.series(_series(contestant, platform, steps)) for _ in range(2))
+        elapsed = min(one.seconds for one in series) * steps
         if elapsed >= wanted:
             break
-        steps = min(MOST_STEPS, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
+        steps = min(most, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
     return steps
 
 
@@ -132,16 +145,18 @@ def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sa
     order = list(contestants)
     spent = 0.0
     while not enough([contestant.samples for contestant in order], sampling, spent):
+        if sampling.steps and spent >= sampling.budget:
+            break
         for contestant in order:
             progress(contestant.implementation.name)
-            series = _series(contestant, platform, contestant.steps)
-            contestant.series.append(series)
-            spent += series.seconds * series.steps
+            spent += contestant.keep(_series(contestant, platform, contestant.steps))
         order.reverse()
 
 
-def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks."""
+def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
+    """*Collective*: so many steps from a meeting on, and the moments of all ranks by their own clocks."""
+    platform.synchronize()
+    origins = platform.set_clocks()
     platform.synchronize()
     step = contestant.step
     begun = [platform.moment(rank) for rank in platform.local]
@@ -156,17 +171,9 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
         (begun[place](), [one[place][0]() for one in moments], [one[place][1]() for one in moments])
         for place, _ in enumerate(platform.local)
     ]
-    everyone = list(chain.from_iterable(platform.team.exchange(own)))
-    return _from_zero(everyone)
-
-
-def _from_zero(ranks: Sequence[tuple[float, list[float], list[float]]]) -> Series:
-    origin = min(begun for begun, _, _ in ranks)
-    return Series(
-        tuple(begun - origin for begun, _, _ in ranks),
-        tuple(tuple(moment - origin for moment in computed) for _, computed, _ in ranks),
-        tuple(tuple(moment - origin for moment in done) for _, _, done in ranks),
-    )
+    told = platform.team.exchange((origins, own))
+    contestant.clocks.origins = max(contestant.clocks.origins, *(error for error, _ in told))
+    return list(chain.from_iterable(ranks for _, ranks in told))
 
 
 def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> StepTimes:
@@ -175,7 +182,8 @@ def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw 
         case=case,
         implementation=contestant.implementation.name,
         platform=platform.name,
-        series=() if flaw else tuple(contestant.series),
+        series=() if flaw else tuple(map(contestant.clocks.series, contestant.taken)),
+        clock=contestant.clocks.error,
         mismatch=flaw,
         note=platform.note | first.note,
         library=first.library,

@@ -1,0 +1,118 @@
+"""What the times of steps remember, and whether they repeat: autocorrelation and period.
+
+A daemon that wakes a hundred times in a second makes steps long at equal distances in time; other noise has a spectrum
+without lines, though it may well rise towards low frequencies.  So a line is held against its neighbours, not against
+all of the spectrum, and how high a line may be by chance is found by shuffling the steps.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from collbench.analysis.jitter.lateness import Floats, Steps, parts_of
+
+SHUFFLES = 200
+DOUBT = 0.01  # of a period where there is none
+FEWEST = 64  # steps of a series in which a period is looked for
+_LEAST_PERIODS = 4.0  # in a series, and steps in a period at least:
+_LEAST_STEPS = 3.0
+_MOST_LINES = 1500  # of a spectrum
+_LONGEST, _MOST_PARTS = 1024, 16  # steps of a spectrum, and how many are added up
+_AROUND = 20  # lines on either side that a line is held against
+_CLIPPED = 6.0  # standard deviations: what is farther from the median is no more of a sign
+_SEED = 20252
+
+
+@dataclass(frozen=True)
+class Period:
+    """A line of the spectrum that shuffled steps do not have."""
+
+    seconds: float
+    strength: float  # over its neighbours
+    chance: float  # what the highest line of shuffled steps stays below, with 1 - DOUBT
+
+
+def autocorrelation(steps: Steps, lags: int) -> list[float]:
+    """Of the times of steps, from lag 0 on, the mean over series; NaN where they do not vary."""
+    parts = [_clipped(steps.seconds[own]) for own in steps.slices]
+    power = sum(float(part @ part) for part in parts)
+    sums = [sum(float(part[: len(part) - lag] @ part[lag:]) for part in parts) for lag in range(lags + 1)]
+    return [value / power if power else float("nan") for value in sums]
+
+
+def period(steps: Steps) -> Period | None:
+    """The longest period that is surely there; None if none is, or the series are too short to have one."""
+    usable = _usable(steps)
+    if not usable:
+        return None
+    frequencies = _frequencies(steps, usable)
+    if len(frequencies) < 2 * _AROUND:
+        return None
+    generator = np.random.default_rng(_SEED)
+    spectra = sum(_spectra(steps, own, frequencies, generator) for own in usable)
+    lines = np.array([_above_neighbours(spectrum) for spectrum in spectra.T])  # type: ignore[union-attr]
+    chance = float(np.quantile(lines[1:].max(axis=1), 1 - DOUBT))
+    high = np.flatnonzero(lines[0] > chance)
+    if not len(high):
+        return None
+    best = _fundamental(frequencies, lines[0], chance)
+    return Period(1 / float(frequencies[best]), float(lines[0][best]), chance)
+
+
+def _usable(steps: Steps) -> list[slice]:
+    """Parts of series, none so long that its spectrum would take long, nor more than enough."""
+    parts = [part for own in steps.slices for part in parts_of(own, _LONGEST) if part.stop - part.start >= FEWEST]
+    return parts[:: -(-len(parts) // _MOST_PARTS)] if parts else []
+
+
+def _clipped(seconds: Floats) -> Floats:
+    """Without its median, and with what strays clipped, so that no single step decides."""
+    apart = seconds - np.median(seconds)
+    spread = 1.4826 * np.median(np.abs(apart)) or float(apart.std())
+    clipped: Floats = np.clip(apart, -_CLIPPED * spread, _CLIPPED * spread)
+    return clipped - clipped.mean()
+
+
+def _frequencies(steps: Steps, usable: list[slice]) -> Floats:
+    """Of the lines, evenly apart: from a few periods in a series to a few steps in a period."""
+    shortest = min(float(steps.seconds[own].sum()) for own in usable)
+    first, last = _LEAST_PERIODS / shortest, 1 / (_LEAST_STEPS * steps.typical)
+    count = int(min(_MOST_LINES, max(0.0, (last - first) * 2 * shortest)))
+    return np.linspace(first, last, count) if count > 1 else np.zeros(0)
+
+
+def _spectra(steps: Steps, own: slice, frequencies: Floats, generator: np.random.Generator) -> Floats:
+    """Power by line, of the steps of a series as they were and shuffled so many times: (lines, 1 + SHUFFLES)."""
+    seconds = steps.seconds[own]
+    values = _clipped(seconds)
+    columns = np.column_stack([values, *(generator.permutation(values) for _ in range(SHUFFLES))])
+    when = np.cumsum(seconds)
+    phases = 2 * np.pi * np.outer(frequencies, when)
+    return (np.cos(phases) @ columns) ** 2 + (np.sin(phases) @ columns) ** 2
+
+
+def _above_neighbours(spectrum: Floats) -> Floats:
+    """Every line over the median of those around it."""
+    padded = np.pad(spectrum, _AROUND, mode="reflect")
+    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1)
+    lines: Floats = spectrum / np.maximum(np.median(around, axis=1), 1e-300)
+    return lines
+
+
+def _fundamental(frequencies: Floats, lines: Floats, chance: float) -> int:
+    """The lowest of the high lines of which the highest is a multiple: what comes in bursts has many."""
+    best = int(lines.argmax())
+    for place in _places(frequencies, best):
+        if lines[place] > chance:
+            return place
+    return best
+
+
+def _places(frequencies: Floats, best: int) -> Iterator[int]:
+    """Where a sixth, a fifth, ... a half of that frequency would be: the highest line within one of it."""
+    width = frequencies[1] - frequencies[0]
+    for part in range(6, 1, -1):
+        wanted = frequencies[best] / part
+        near = np.flatnonzero(np.abs(frequencies - wanted) <= width)
+        yield from near[:2].tolist()

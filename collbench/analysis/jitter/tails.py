@@ -1,0 +1,45 @@
+"""Percentiles far out, with intervals, and none where too few steps were measured to know them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from collbench.analysis.compare.bootstrap import memory
+from collbench.analysis.jitter.lateness import Floats
+
+PERCENTS = (50.0, 99.0, 99.9)
+_DOUBT = 0.05
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A percentile of samples, with the interval that covers it with 95 %."""
+
+    percent: float
+    value: float
+    low: float
+    high: float
+
+
+def tail(samples: Floats, percent: float) -> Tail | None:
+    """None where the interval would need samples beyond the largest: p99.9 takes 3,688 that are independent.
+
+    Distribution-free: the number of samples below a percentile is binomial (W. R. Thompson, 1936).  Samples that
+    remember each other count as fewer, by the autocorrelation time.
+    """
+    known = int(len(samples) / memory(samples)) if len(samples) else 0
+    levels = _levels(known, percent / 100)
+    if levels is None:
+        return None
+    value, low, high = np.quantile(samples, [percent / 100, *levels])
+    return Tail(percent, float(value), float(low), float(high))
+
+
+def _levels(count: int, share: float) -> tuple[float, float] | None:
+    """The order statistics that hold the percentile between them, as shares of all; None if there are none."""
+    from scipy.special import bdtr  # 0.1 s, for those who need it
+
+    below = bdtr(np.arange(count + 1), count, share)  # probability of at most so many below
+    low = int(np.searchsorted(below, _DOUBT / 2, side="right"))
+    high = int(np.searchsorted(below, 1 - _DOUBT / 2)) + 1
+    return (low / count, high / count) if count and low >= 1 and high <= count else None
