@@ -17,7 +17,7 @@ from collbench.steps import Step
 
 STEPS = 4000  # of which the percentile 99.9 has an interval
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
-_SERIES = 8  # of each implementation, which take turns
+_SERIES = 16  # of each implementation, which take turns
 
 
 def make_step_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None) -> tuple[str, Sweep]:
@@ -29,7 +29,9 @@ def make_step_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None
     _refuse(sweep, options["steps"])
     slow = parse_slow(options["slow"], sweep.ranks)
     if not options["impl"]:  # a library once, not by every way to call it
-        sweep = replace(sweep, implementations=tuple(n for n in sweep.implementations if not implementations()[n].calls))
+        sweep = replace(
+            sweep, implementations=tuple(n for n in sweep.implementations if not implementations()[n].calls)
+        )
     with said_if_long(RANKS):
         step = replace(calibrated(work, platform, sweep, launched), slow=slow)
     sampling = _sampling(sweep, step, work, options["steps"])

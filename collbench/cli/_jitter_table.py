@@ -16,8 +16,9 @@ from collbench.units import format_seconds
 LEGEND = (
     "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
     "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
-    "late: when a rank had computed, behind the median of the others; last: the share of steps in which it was the last\n"
-    "costs: what the others wait where it is the last, of the time of all steps; intervals are of 95 %"
+    "last: in what share of the steps a rank was the last to have computed; late: when it had computed, behind the\n"
+    "median of the others: median of stretches of steps, with an interval of 99 % for all ranks together\n"
+    "costs: what the others wait where it is the last, of the time of all steps"
 )
 _ROW = "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}"
 _RANK = "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}"
@@ -121,15 +122,15 @@ def _noise(steps: Steps) -> str:
 
 
 def _larger(result: StepTimes, steps: Steps) -> Iterator[str]:
-    """What a step would take on more ranks that are as these are."""
+    """What a step would take on more ranks that are as these are; first on as many, where it was measured too."""
     exposed = result.exposed()
-    told = []
-    for ranks in RANKS:
+    yield "  a step of more ranks such as these, each disturbed by itself, with communication as here:"
+    for ranks in (steps.ranks, *(more for more in RANKS if more > steps.ranks)):
         one = expected_maximum(steps.computing, ranks)
         low, high = (format_seconds(seconds + exposed) for seconds in (one.low, one.high))
-        sign = ">= " if one.at_least else ""
-        told.append(f"{ranks}: {sign}{format_seconds(one.value + exposed)} ({low} .. {high})")
-    yield f"  a step of more ranks such as these, communication as here: {'; '.join(told)}"
+        remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
+        remark = "at least: beyond the longest that was measured" if one.at_least else remark
+        yield f"  {ranks:>7} {format_seconds(one.value + exposed):>9} {f'({low} .. {high})':<22} {remark}".rstrip()
 
 
 def in_words(found: Verdict, rows: Sequence[Steps]) -> str:
@@ -137,23 +138,26 @@ def in_words(found: Verdict, rows: Sequence[Steps]) -> str:
     typical = float(np.median([steps.typical for steps in rows]))
     if found.finding is Finding.LATE:
         return "; ".join(_accused(found.testimonies[rank], rows, typical) for rank in found.ranks(Finding.LATE))
-    worst = max(found.testimonies, key=lambda one: one.interval[1])
-    low, high = (_signed(share * typical) for share in worst.interval)
+    unclear = found.ranks(Finding.UNCLEAR)
+    worst = max((one for one in found.testimonies if not unclear or one.rank in unclear), key=lambda one: one.late)
+    how = f"by {_interval(worst, typical)} in the median"
     if found.finding is Finding.CLEAR:
-        return f"nobody is late: rank {worst.rank} the most, by {_signed(worst.late * typical)} ({low} .. {high}) in the median"
-    ranks = ", ".join(map(str, found.ranks(Finding.UNCLEAR)))
-    return (
-        f"inconclusive: rank {ranks} may be late, rank {worst.rank} by {_signed(worst.late * typical)} ({low} .. {high}) "
-        "in the median; measure longer with --steps, or with less else running"
-    )
+        return f"nobody is late: rank {worst.rank} the most, {how}"
+    more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
+    why = "measure longer with --steps, or with less else running"
+    return f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"
+
+
+def _interval(testimony: Testimony, typical: float) -> str:
+    low, high = (_signed(share * typical) for share in testimony.interval)
+    return f"{_signed(testimony.late * typical)} ({low} .. {high})"
 
 
 def _accused(testimony: Testimony, rows: Sequence[Steps], typical: float) -> str:
     rank = testimony.rank
     last = np.mean([steps.last_share(rank) for steps in rows])
     cost = np.mean([steps.cost(rank) for steps in rows])
-    low, high = (_signed(share * typical) for share in testimony.interval)
     return (
-        f"rank {rank} is late: last in {last:.0%} of the steps, by {_signed(testimony.late * typical)} ({low} .. {high}) "
-        f"in the median; the others wait for it for {cost:.0%} of the time"
+        f"rank {rank} is late: last in {last:.0%} of the steps, by {_interval(testimony, typical)} in the median; "
+        f"the others wait for it for {cost:.0%} of the time"
     )

@@ -30,7 +30,7 @@ _OPTIONS = [
         show_default=False,
         help="Have that rank compute FACTOR times as much, by default 2; may be given several times.",
     ),
-    *shared("datatype", "timeout", "spin", budget=30.0),
+    *shared("datatype", "timeout", "spin", budget=20.0),
     click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
     click.Option(["--out"], type=PATH, help="Folder to make for run file and pictures."),
 ]
@@ -91,7 +91,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
         click.echo(line)
     assert session.path
     click.echo(f"run file: {session.path}")
-    if timed and False:
+    if timed:
         from collbench.figures import lateness
 
         for picture in lateness.draw(timed, session.path.parent, formats):

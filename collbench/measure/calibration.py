@@ -1,22 +1,24 @@
-"""How many matrix products make a step of so many seconds, or of so many operations: measured with all ranks at once."""
+"""How many matrix products make a step of so many seconds or operations: measured with all ranks at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 from collbench.cases import Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.implementations import is_library
 from collbench.measure.session import Session
 from collbench.measurement import Failed
-from collbench.step_times import StepTimes
+from collbench.step_times import Series, StepTimes
 from collbench.steps import Step, flops_of
 
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """Rows of the matrices that are tried; the library that multiplies does best with powers of two."""
 
-LEAST = 20  # products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth
-_SAMPLES, _SERIES, _PRODUCTS = 3, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
+LEAST = (
+    20  # products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth
+)
+_SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Work:
 
 
 def products_for(work: Work, seconds: Mapping[int, float]) -> Step:
-    """The step, of matrices as large as leaves LEAST products; `seconds` of a product by size, unless flops are given."""
+    """The step, of matrices as large as leaves LEAST products; `seconds` of a product by size, where flops are 0."""
     costs = {size: flops_of(1, size) for size in SIZES} if work.flops else seconds
     wanted = work.flops or work.seconds
     fitting = [size for size, cost in costs.items() if LEAST * cost <= wanted]
@@ -41,9 +43,7 @@ def calibrated(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int
     return products_for(work, {} if work.flops else seconds_of_products(work, platform, sweep, launched))
 
 
-def seconds_of_products(
-    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None
-) -> dict[int, float]:
+def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> dict[int, float]:
     """Of one product by size, up to sizes of which a step has no room for LEAST."""
     names = sorted(sweep.implementations, key=is_library)[-1:]
     wanted = replace(
@@ -70,10 +70,14 @@ def seconds_of_products(
 
 
 def _of_a_product(result: StepTimes, step: Step) -> float:
-    """The median over series of the mean over ranks."""
+    """In the series that was disturbed least: the mean over ranks of the median of their steps."""
     ranks = range(result.case.ranks)
-    series = [sum(one.computing(rank) for rank in ranks) / len(ranks) for one in result.series]
-    return median(series) / step.products
+    return min(fmean(_usual(series, rank) for rank in ranks) for series in result.series) / step.products
+
+
+def _usual(series: Series, rank: int) -> float:
+    moments = zip(series.begins(rank), series.computed[rank], strict=True)
+    return median(computed - begun for begun, computed in moments)
 
 
 def _last(reasons: Sequence[str]) -> str:

@@ -4,6 +4,8 @@ Runs alike on every process of the run, as collbench/measure/runner.py does.  St
 without a meeting besides their own, as those of a training loop do, so that a late rank costs what it costs there.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,7 +24,19 @@ from collbench.step_times import StepTimes
 
 SERIES = 0.05  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
-LONGEST = 2.0  # seconds that one lasts about at most: nothing is heard of the ranks meanwhile
+LONGEST = 2.0  # seconds that one lasts about at most, so that implementations take turns and a budget can be kept
+_SILENT = 0.5  # seconds between two words of a series
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all contestants have in common."""
+
+    case: Case
+    platform: Platform
+    products: Products
+    clocks: Clocks
+    progress: Progress
 
 
 @dataclass
@@ -33,9 +47,19 @@ class _Contestant:
     operations: Sequence[Prepared]
     step: Callable[[], Moments]
     clocks: Clocks
+    progress: Progress
     steps: int = 1  # of a series
     taken: list[Taken] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)  # seconds of a step, by series
+
+    def heard(self, steps: int) -> Iterator[None]:
+        """So many steps, from which a word comes now and then: one that hangs is told from one that takes long."""
+        told = -math.inf
+        for _ in range(steps):
+            if (now := time.monotonic()) > told + _SILENT:
+                self.progress(self.implementation.name)
+                told = now
+            yield
 
     def keep(self, taken: Taken) -> float:
         """One more series; its seconds, all steps together."""
@@ -62,10 +86,11 @@ def measure_steps(
         products = platform.products(case.step.size)
     clocks = Clocks(platform.team)
     clocks.read()
+    run = _Run(case, platform, products, clocks, progress)
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
-        entrant = _entrant(case, implementation, platform, products, clocks, sampling.check_only)
+        entrant = _entrant(run, implementation, sampling.check_only)
         if isinstance(entrant, _Contestant):
             contestants.append(entrant)
         else:
@@ -78,42 +103,39 @@ def measure_steps(
     clocks.read()
     for contestant in contestants:
         progress(contestant.implementation.name)
-        taken, flaw = _checked(case, contestant, platform, products, SEEDS[3])
+        taken, flaw = _checked(run, contestant, SEEDS[3])
         contestant.keep(taken)
-        yield _result(case, contestant, platform, flaw)
+        yield _result(run, contestant, flaw)
 
 
-def _entrant(
-    case: Case, implementation: Implementation, platform: Platform, products: Products, clocks: Clocks, check_only: bool
-) -> _Contestant | StepTimes | Skipped:
+def _entrant(run: _Run, implementation: Implementation, check_only: bool) -> _Contestant | StepTimes | Skipped:
     """Prepared, and its first step checked; a result where nothing is left to measure."""
     try:
-        contestant = _prepared(case, implementation, platform, products, clocks)
+        contestant = _prepared(run, implementation)
     except Unsupported as reason:
-        return Skipped(case, implementation.name, platform.name, str(reason))
-    _, flaw = _checked(case, contestant, platform, products, SEEDS[0])
-    return _result(case, contestant, platform, flaw) if flaw or check_only else contestant
+        return Skipped(run.case, implementation.name, run.platform.name, str(reason))
+    _, flaw = _checked(run, contestant, SEEDS[0])
+    return _result(run, contestant, flaw) if flaw or check_only else contestant
 
 
-def _prepared(
-    case: Case, implementation: Implementation, platform: Platform, products: Products, clocks: Clocks
-) -> _Contestant:
+def _prepared(run: _Run, implementation: Implementation) -> _Contestant:
     """Unsupported if the implementation, or the schedule, cannot do it."""
+    case, platform = run.case, run.platform
     assert case.step
     refuse(case, implementation, platform.name)
     with platform.team.agreeing():
         operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
-        parts = Parts(case, platform, products, operations)
-        return _Contestant(implementation, operations, find_schedule(case.step.schedule).prepare(parts), clocks)
+        parts = Parts(case, platform, run.products, operations)
+        step = find_schedule(case.step.schedule).prepare(parts)
+        return _Contestant(implementation, operations, step, run.clocks, run.progress)
 
 
-def _checked(
-    case: Case, contestant: _Contestant, platform: Platform, products: Products, seed: int
-) -> tuple[Taken, Flaw | None]:
+def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw | None]:
     """A series with known data, and what is wrong with what it leaves: in the buffers, beside them, in the matrices.
 
     In place a result is the next step's input, so that only that of a single step is known.
     """
+    case, platform, products = run.case, run.platform, run.products
     assert case.step
     schedule = find_schedule(case.step.schedule)
     platform.fill(case, seed)
@@ -160,7 +182,7 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
     platform.synchronize()
     step = contestant.step
     begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step() for _ in range(steps)]
+    moments = [step() for _ in contestant.heard(steps)]
     platform.synchronize()
     with platform.team.agreeing():
         for operation in contestant.operations:
@@ -176,15 +198,15 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
     return list(chain.from_iterable(ranks for _, ranks in told))
 
 
-def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> StepTimes:
+def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
     first = contestant.operations[0]
     return StepTimes(
-        case=case,
+        case=run.case,
         implementation=contestant.implementation.name,
-        platform=platform.name,
-        series=() if flaw else tuple(map(contestant.clocks.series, contestant.taken)),
-        clock=contestant.clocks.error,
+        platform=run.platform.name,
+        series=() if flaw else tuple(map(run.clocks.series, contestant.taken)),
         mismatch=flaw,
-        note=platform.note | first.note,
+        note=run.platform.note | first.note,
         library=first.library,
+        clock=run.clocks.error,
     )

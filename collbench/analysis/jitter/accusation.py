@@ -20,7 +20,7 @@ DOUBT = 0.01  # of accusing anybody where nobody is late, all ranks together
 STRETCH = 0.05  # seconds at least: ten times what a scheduler gives a process at once
 WANTED = 24  # stretches: with less than nine nothing is sure of two ranks, with less than 14 nothing of 64
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
-_MOST = 0.75  # of the stretches, and of the series: where a rank must be notably late to be called late throughout
+_MOST = 2 / 3  # of the stretches, and of the series: where a rank must be notably late to be called late throughout
 
 
 class Finding(Enum):

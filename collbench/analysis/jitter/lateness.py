@@ -43,7 +43,7 @@ class Steps:
     @property
     def count(self) -> int:
         """Steps, all series together."""
-        return self.computed.shape[1]
+        return sum(self.lengths)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:

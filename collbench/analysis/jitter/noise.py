@@ -50,11 +50,10 @@ def period(steps: Steps) -> Period | None:
     if len(frequencies) < 2 * _AROUND:
         return None
     generator = np.random.default_rng(_SEED)
-    spectra = sum(_spectra(steps, own, frequencies, generator) for own in usable)
-    lines = np.array([_above_neighbours(spectrum) for spectrum in spectra.T])  # type: ignore[union-attr]
+    spectra = np.sum([_spectra(steps, own, frequencies, generator) for own in usable], axis=0)
+    lines = np.array([_above_neighbours(spectrum) for spectrum in spectra.T])
     chance = float(np.quantile(lines[1:].max(axis=1), 1 - DOUBT))
-    high = np.flatnonzero(lines[0] > chance)
-    if not len(high):
+    if lines[0].max() <= chance:
         return None
     best = _fundamental(frequencies, lines[0], chance)
     return Period(1 / float(frequencies[best]), float(lines[0][best]), chance)
@@ -70,8 +69,9 @@ def _clipped(seconds: Floats) -> Floats:
     """Without its median, and with what strays clipped, so that no single step decides."""
     apart = seconds - np.median(seconds)
     spread = 1.4826 * np.median(np.abs(apart)) or float(apart.std())
-    clipped: Floats = np.clip(apart, -_CLIPPED * spread, _CLIPPED * spread)
-    return clipped - clipped.mean()
+    clipped = np.clip(apart, -_CLIPPED * spread, _CLIPPED * spread)
+    centred: Floats = clipped - clipped.mean()
+    return centred
 
 
 def _frequencies(steps: Steps, usable: list[slice]) -> Floats:
@@ -89,7 +89,8 @@ def _spectra(steps: Steps, own: slice, frequencies: Floats, generator: np.random
     columns = np.column_stack([values, *(generator.permutation(values) for _ in range(SHUFFLES))])
     when = np.cumsum(seconds)
     phases = 2 * np.pi * np.outer(frequencies, when)
-    return (np.cos(phases) @ columns) ** 2 + (np.sin(phases) @ columns) ** 2
+    power: Floats = (np.cos(phases) @ columns) ** 2 + (np.sin(phases) @ columns) ** 2
+    return power
 
 
 def _above_neighbours(spectrum: Floats) -> Floats:

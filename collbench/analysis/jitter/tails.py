@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.analysis.compare.bootstrap import memory
 from collbench.analysis.jitter.lateness import Floats
 
 PERCENTS = (50.0, 99.0, 99.9)
 _DOUBT = 0.05
+_ALIKE = 0.05  # a correlation that is none
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,31 @@ class Tail:
 def tail(samples: Floats, percent: float) -> Tail | None:
     """None where the interval would need samples beyond the largest: p99.9 takes 3,688 that are independent.
 
-    Distribution-free: the number of samples below a percentile is binomial (W. R. Thompson, 1936).  Samples that
-    remember each other count as fewer, by the autocorrelation time.
+    Distribution-free: the number of samples below a percentile is binomial (W. R. Thompson, 1936).  Long steps that
+    come together are one event: they count as fewer, by how long being above the percentile lasts.
     """
-    known = int(len(samples) / memory(samples)) if len(samples) else 0
+    if not len(samples):
+        return None
+    value = float(np.quantile(samples, percent / 100))
+    known = int(len(samples) / remembered((samples > value).astype(float)))
     levels = _levels(known, percent / 100)
     if levels is None:
         return None
-    value, low, high = np.quantile(samples, [percent / 100, *levels])
-    return Tail(percent, float(value), float(low), float(high))
+    low, high = np.quantile(samples, levels)
+    return Tail(percent, value, float(low), float(high))
+
+
+def remembered(values: Floats) -> float:
+    """For how many values each is like the next: 1 if they are independent (autocorrelation time)."""
+    apart = values - values.mean()
+    power = float(apart @ apart)
+    total = 1.0
+    for lag in range(1, len(apart) // 4):
+        alike = float(apart[:-lag] @ apart[lag:]) / power if power else 0.0
+        if alike <= _ALIKE:
+            break
+        total += 2 * alike
+    return total
 
 
 def _levels(count: int, share: float) -> tuple[float, float] | None:
