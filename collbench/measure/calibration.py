@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean
 
 from collbench.cases import Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.implementations import is_library
 from collbench.measure.session import Session
 from collbench.measurement import Failed
+from collbench.stats import percentile
 from collbench.step_times import Series, StepTimes
 from collbench.steps import Step, flops_of
 
@@ -70,14 +71,14 @@ def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple
 
 
 def _of_a_product(result: StepTimes, step: Step) -> float:
-    """In the series that was disturbed least: the mean over ranks of the median of their steps."""
+    """In the series that was disturbed least: the mean over ranks of what a quarter of their steps do not exceed."""
     ranks = range(result.case.ranks)
-    return min(fmean(_usual(series, rank) for rank in ranks) for series in result.series) / step.products
+    return min(fmean(_undisturbed(series, rank) for rank in ranks) for series in result.series) / step.products
 
 
-def _usual(series: Series, rank: int) -> float:
+def _undisturbed(series: Series, rank: int) -> float:
     moments = zip(series.begins(rank), series.computed[rank], strict=True)
-    return median(computed - begun for begun, computed in moments)
+    return percentile([computed - begun for begun, computed in moments], 25)
 
 
 def _last(reasons: Sequence[str]) -> str:
