@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from collbench.analysis.compare.bootstrap import block_count
-from collbench.analysis.jitter.lateness import Floats
+from collbench.analysis.jitter.lateness import Floats, Places
 
 DRAWS = 400
 _SEED = 20251
 _ENOUGH = 3.0  # times as many samples as draws: with fewer the largest of them decides
+_LEVELS = 400  # of all samples in order, and once more the closer, the closer to the largest
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,34 @@ def expected_maximum(samples: Floats, ranks: int) -> Expected:
     """
     rows = np.atleast_2d(samples)
     blocks = max(2, min(block_count(row) for row in rows))
-    member = np.arange(rows.shape[1]) * blocks // rows.shape[1]
-    flat, block = rows.ravel(), np.tile(member, len(rows))
-    order = flat.argsort(kind="stable")
-    ordered, block = flat[order], block[order]
+    block = np.tile(np.arange(rows.shape[1]) * blocks // rows.shape[1], len(rows))
+    order = rows.ravel().argsort(kind="stable")
+    ends = _levels(len(order))
+    counts = _counts(block[order], ends, blocks)  # of the samples up to a level, those of each block
+    values = np.add.reduceat(rows.ravel()[order], [0, *ends[:-1]]) / np.diff(ends, prepend=0)
     generator = np.random.default_rng((_SEED, blocks))
     drawn = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS)
-    values = [_expectation(ordered, weights[block].astype(float), ranks) for weights in drawn]
-    low, high = np.quantile(values, [0.025, 0.975])
-    value = _expectation(ordered, np.ones(len(ordered)), ranks)
-    beyond = ranks * _ENOUGH > len(ordered)
-    return Expected(ranks, value, min(float(low), value), max(float(high), value), beyond)
+    low, high = np.quantile(_expectations(values, counts @ drawn.T.astype(float), ranks), [0.025, 0.975])
+    value = float(_expectations(values, ends[:, None].astype(float), ranks)[0])
+    return Expected(ranks, value, min(float(low), value), max(float(high), value), ranks * _ENOUGH > len(order))
 
 
-def _expectation(ordered: Floats, weights: Floats, ranks: int) -> float:
-    reached = np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum()
-    return float(ordered @ np.diff(reached**ranks))
+def _levels(count: int) -> Places:
+    """Up to which samples in order they are counted: up to all of them at last."""
+    near = count - np.geomspace(1, count, _LEVELS).round().astype(int)
+    levels = np.unique([*np.linspace(1, count, min(count, _LEVELS)).round().astype(int), *near, count])
+    return levels[levels > 0]
+
+
+def _counts(block: Places, ends: Places, blocks: int) -> Floats:
+    level = np.searchsorted(ends, np.arange(len(block)), side="right")
+    counts = np.zeros((len(ends), blocks))
+    np.add.at(counts, (level, block), 1.0)
+    return counts.cumsum(axis=0)
+
+
+def _expectations(values: Floats, reached: Floats, ranks: int) -> Floats:
+    """Of the largest of so many, by column of `reached`: how many samples there are up to a level."""
+    shares = (reached / reached[-1]) ** ranks
+    expectations: Floats = values @ np.diff(shares, axis=0, prepend=0.0)
+    return expectations

@@ -5,7 +5,6 @@ without lines, though it may well rise towards low frequencies.  So a line is he
 all of the spectrum, and how high a line may be by chance is found by shuffling the steps.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,8 @@ _LEAST_STEPS = 3.0
 _MOST_LINES = 1500  # of a spectrum
 _LONGEST, _MOST_PARTS = 1024, 16  # steps of a spectrum, and how many are added up
 _AROUND = 20  # lines on either side that a line is held against
+_MOST_PARTIALS = 9  # of a line that the highest one may be
+_TERMS = 3  # steps of which it is known how much the next one is like them
 _CLIPPED = 6.0  # standard deviations: what is farther from the median is no more of a sign
 _SEED = 20252
 
@@ -51,12 +52,13 @@ def period(steps: Steps) -> Period | None:
         return None
     generator = np.random.default_rng(_SEED)
     spectra = np.sum([_spectra(steps, own, frequencies, generator) for own in usable], axis=0)
-    lines = np.array([_above_neighbours(spectrum) for spectrum in spectra.T])
+    lines = _above_neighbours(spectra.T)
     chance = float(np.quantile(lines[1:].max(axis=1), 1 - DOUBT))
     if lines[0].max() <= chance:
         return None
-    best = _fundamental(frequencies, lines[0], chance)
-    return Period(1 / float(frequencies[best]), float(lines[0][best]), chance)
+    best = int(lines[0].argmax())
+    frequency = float(frequencies[best]) / _part(frequencies, lines[0], chance)
+    return Period(1 / frequency, float(lines[0][best]), chance)
 
 
 def _usable(steps: Steps) -> list[slice]:
@@ -74,6 +76,17 @@ def _clipped(seconds: Floats) -> Floats:
     return centred
 
 
+def _whitened(values: Floats) -> Floats:
+    """What the last few values do not tell of the next one: without a memory, the spectrum is level but for lines.
+
+    An autoregressive fit by least squares; so few terms cannot follow a line, which lasts for many periods.
+    """
+    past = np.lib.stride_tricks.sliding_window_view(values, _TERMS)[:-1]
+    told, *_ = np.linalg.lstsq(past, values[_TERMS:], rcond=None)
+    left: Floats = np.concatenate([np.zeros(_TERMS), values[_TERMS:] - past @ told])
+    return left
+
+
 def _frequencies(steps: Steps, usable: list[slice]) -> Floats:
     """Of the lines, evenly apart: from a few periods in a series to a few steps in a period."""
     shortest = min(float(steps.seconds[own].sum()) for own in usable)
@@ -85,7 +98,7 @@ def _frequencies(steps: Steps, usable: list[slice]) -> Floats:
 def _spectra(steps: Steps, own: slice, frequencies: Floats, generator: np.random.Generator) -> Floats:
     """Power by line, of the steps of a series as they were and shuffled so many times: (lines, 1 + SHUFFLES)."""
     seconds = steps.seconds[own]
-    values = _clipped(seconds)
+    values = _whitened(_clipped(seconds))
     columns = np.column_stack([values, *(generator.permutation(values) for _ in range(SHUFFLES))])
     when = np.cumsum(seconds)
     phases = 2 * np.pi * np.outer(frequencies, when)
@@ -93,27 +106,19 @@ def _spectra(steps: Steps, own: slice, frequencies: Floats, generator: np.random
     return power
 
 
-def _above_neighbours(spectrum: Floats) -> Floats:
-    """Every line over the median of those around it."""
-    padded = np.pad(spectrum, _AROUND, mode="reflect")
-    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1)
-    lines: Floats = spectrum / np.maximum(np.median(around, axis=1), 1e-300)
+def _above_neighbours(spectra: Floats) -> Floats:
+    """Every line over the median of those around it, in every row."""
+    padded = np.pad(spectra, ((0, 0), (_AROUND, _AROUND)), mode="reflect")
+    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1, axis=1)
+    lines: Floats = spectra / np.maximum(np.median(around, axis=2), 1e-300)
     return lines
 
 
-def _fundamental(frequencies: Floats, lines: Floats, chance: float) -> int:
-    """The lowest of the high lines of which the highest is a multiple: what comes in bursts has many."""
-    best = int(lines.argmax())
-    for place in _places(frequencies, best):
-        if lines[place] > chance:
-            return place
-    return best
-
-
-def _places(frequencies: Floats, best: int) -> Iterator[int]:
-    """Where a sixth, a fifth, ... a half of that frequency would be: the highest line within one of it."""
-    width = frequencies[1] - frequencies[0]
-    for part in range(6, 1, -1):
-        wanted = frequencies[best] / part
-        near = np.flatnonzero(np.abs(frequencies - wanted) <= width)
-        yield from near[:2].tolist()
+def _part(frequencies: Floats, lines: Floats, chance: float) -> int:
+    """Which multiple of the lowest line the highest is: what comes in short bursts has many, all about as high."""
+    best, width = float(frequencies[lines.argmax()]), float(frequencies[1] - frequencies[0])
+    for part in range(_MOST_PARTIALS, 1, -1):
+        near = np.abs(frequencies - best / part) <= width
+        if near.any() and lines[near].max() > chance:
+            return part
+    return 1

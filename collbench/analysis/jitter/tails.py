@@ -9,6 +9,7 @@ from collbench.analysis.jitter.lateness import Floats
 PERCENTS = (50.0, 99.0, 99.9)
 _DOUBT = 0.05
 _ALIKE = 0.05  # a correlation that is none
+_CHANCE = 2.0  # events that follow each other as closely as others by chance
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,14 @@ def tail(samples: Floats, percent: float) -> Tail | None:
 
 
 def remembered(values: Floats) -> float:
-    """For how many values each is like the next: 1 if they are independent (autocorrelation time)."""
+    """For how many steps an event lasts: 1 if all are independent (autocorrelation time); `values` are 0 or 1."""
     apart = values - values.mean()
     power = float(apart @ apart)
+    least = max(_ALIKE, _CHANCE / max(1.0, values.sum()))
     total = 1.0
     for lag in range(1, len(apart) // 4):
         alike = float(apart[:-lag] @ apart[lag:]) / power if power else 0.0
-        if alike <= _ALIKE:
+        if alike <= least:
             break
         total += 2 * alike
     return total
