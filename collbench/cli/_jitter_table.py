@@ -136,13 +136,14 @@ def _larger(result: StepTimes, steps: Steps) -> Iterator[str]:
 def in_words(found: Verdict, rows: Sequence[Steps]) -> str:
     """The verdict, as a sentence."""
     typical = float(np.median([steps.typical for steps in rows]))
-    if found.finding is Finding.LATE:
-        return "; ".join(_accused(found.testimonies[rank], rows, typical) for rank in found.ranks(Finding.LATE))
+    if found.finding in (Finding.LATE, Finding.OFTEN):
+        accused = (one for one in found.testimonies if one.finding in (Finding.LATE, Finding.OFTEN))
+        return "; ".join(_accused(one, rows, typical) for one in accused)
     unclear = found.ranks(Finding.UNCLEAR)
     worst = max((one for one in found.testimonies if not unclear or one.rank in unclear), key=lambda one: one.late)
     how = f"by {_interval(worst, typical)} in the median"
     if found.finding is Finding.CLEAR:
-        return f"nobody is late: rank {worst.rank} the most, {how}"
+        return f"nobody is late as a rule: rank {worst.rank} the most, {how}"
     more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
     why = "measure longer with --steps, or with less else running"
     return f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"
@@ -157,7 +158,8 @@ def _accused(testimony: Testimony, rows: Sequence[Steps], typical: float) -> str
     rank = testimony.rank
     last = np.mean([steps.last_share(rank) for steps in rows])
     cost = np.mean([steps.cost(rank) for steps in rows])
+    often = " now and then" if testimony.finding is Finding.OFTEN else ""
     return (
-        f"rank {rank} is late: last in {last:.0%} of the steps, by {_interval(testimony, typical)} in the median; "
-        f"the others wait for it for {cost:.0%} of the time"
+        f"rank {rank} is late{often}: last in {last:.0%} of the steps, by {_interval(testimony, typical)} "
+        f"in the median; the others wait for it for {cost:.0%} of the time"
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Self
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
@@ -37,6 +38,16 @@ class _Run:
     products: Products
     clocks: Clocks
     progress: Progress
+
+    @classmethod
+    def of(cls, case: Case, platform: Platform, progress: Progress) -> Self:
+        """With matrices made and clocks read."""
+        assert case.step
+        with platform.team.agreeing():
+            products = platform.products(case.step.size)
+        clocks = Clocks(platform.team)
+        clocks.read()
+        return cls(case, platform, products, clocks, progress)
 
 
 @dataclass
@@ -81,12 +92,7 @@ def measure_steps(
 
     Raises CaseFailed when a kernel gives up waiting; the platform must then be opened anew.
     """
-    assert case.step
-    with platform.team.agreeing():
-        products = platform.products(case.step.size)
-    clocks = Clocks(platform.team)
-    clocks.read()
-    run = _Run(case, platform, products, clocks, progress)
+    run = _Run.of(case, platform, progress)
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
@@ -100,7 +106,7 @@ def measure_steps(
         known = (launches or {}).get(contestant.implementation.name)
         contestant.steps = known or _calibrated(contestant, platform, sampling)
     _sample(contestants, platform, sampling, progress)
-    clocks.read()
+    run.clocks.read()
     for contestant in contestants:
         progress(contestant.implementation.name)
         taken, flaw = _checked(run, contestant, SEEDS[3])

@@ -1,10 +1,11 @@
-"""Whether a rank is late as a rule: by more than chance, by more than a little, and throughout.
+"""Whether a rank is late, as a rule or now and then: by more than chance, by more than a little, and throughout.
 
 A rank that something else disturbs for a while is late in every step of it, hundreds one behind the other, and steps
-are no independent witnesses.  Whole stretches are: a rank is accused only if it is notably late in most of them.
+are no independent witnesses.  Whole stretches are: a rank is accused only if it is notably late in most of them, or if
+it costs the others notably more than any other rank does in most series.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -27,18 +28,23 @@ class Finding(Enum):
     """What is said of a rank, or of all of them."""
 
     LATE = "late"
+    OFTEN = "late now and then"
     CLEAR = "clear"
     UNCLEAR = "unclear"
 
 
+_GRAVEST = Finding.LATE, Finding.OFTEN, Finding.UNCLEAR, Finding.CLEAR
+
+
 @dataclass(frozen=True)
 class Testimony:
-    """What stretches and series say of one rank: its median lateness in each, in steps of usual length."""
+    """What stretches and series say of one rank."""
 
     rank: int
     ranks: int  # in all
-    stretches: tuple[float, ...]
-    series: tuple[float, ...]
+    stretches: tuple[float, ...]  # its median lateness in each, in steps of usual length
+    series: tuple[float, ...]  # the same
+    costs: tuple[float, ...]  # what more the others wait for it than for any other, by series, as a share of the time
 
     @property
     def late(self) -> float:
@@ -48,19 +54,19 @@ class Testimony:
     @cached_property
     def interval(self) -> tuple[float, float]:
         """Of the median of the stretches; without an end where they are too few."""
-        return median_interval(self.stretches, 1 - DOUBT / self.ranks)
+        return self._interval(self.stretches)
 
-    @property
-    def throughout(self) -> bool:
-        """Whether it was notably late in most stretches and in most series."""
-        return all((np.array(own) > NOTABLE).mean() >= _MOST for own in (self.stretches, self.series))
+    def _interval(self, values: Sequence[float]) -> tuple[float, float]:
+        return median_interval(values, 1 - DOUBT / self.ranks)
 
     @property
     def finding(self) -> Finding:
-        """Late, not late, or nobody can tell."""
+        """Late as a rule or now and then, not late, or nobody can tell."""
         low, high = self.interval
-        if low > NOTABLE and self.throughout:
+        if low > NOTABLE and _mostly(self.stretches) and _mostly(self.series):
             return Finding.LATE
+        if self._interval(self.costs)[0] > NOTABLE and _mostly(self.costs):
+            return Finding.OFTEN
         return Finding.CLEAR if high < NOTABLE else Finding.UNCLEAR
 
 
@@ -77,7 +83,7 @@ class Verdict:
     @property
     def finding(self) -> Finding:
         """Late if any rank is, clear if every one is."""
-        return next((one for one in (Finding.LATE, Finding.UNCLEAR) if self.ranks(one)), Finding.CLEAR)
+        return next(one for one in _GRAVEST if self.ranks(one))
 
 
 def verdict(rows: Sequence[Steps]) -> Verdict:
@@ -92,7 +98,20 @@ def _testimony(rows: Sequence[Steps], rank: int) -> Testimony:
     shares = [(steps, steps.late[rank] / steps.typical) for steps in rows]
     of_stretches = (median for steps, late in shares for median in _medians(late, stretches(steps)))
     of_series = (median for steps, late in shares for median in _medians(late, steps.slices))
-    return Testimony(rank, rows[0].ranks, tuple(of_stretches), tuple(of_series))
+    costs = (cost for steps in rows for cost in _costs(steps, rank))
+    return Testimony(rank, rows[0].ranks, tuple(of_stretches), tuple(of_series), tuple(costs))
+
+
+def _costs(steps: Steps, rank: int) -> Iterator[float]:
+    """By series, what the others wait where that rank is the last, less where the costliest of the others is."""
+    for own in steps.slices:
+        waited = np.bincount(steps.last[own], steps.waited[:, own].sum(axis=0), steps.ranks)
+        yield float(waited[rank] - np.delete(waited, rank).max()) / (steps.ranks - 1) / float(steps.seconds[own].sum())
+
+
+def _mostly(values: Sequence[float]) -> bool:
+    """Whether most are notable."""
+    return bool((np.array(values) > NOTABLE).mean() >= _MOST)
 
 
 def _medians(values: Floats, places: Sequence[slice]) -> tuple[float, ...]:
