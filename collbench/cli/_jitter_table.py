@@ -85,8 +85,15 @@ def _section(result: StepTimes, steps: Steps) -> Iterator[str]:
         yield _rank(steps, own.testimonies[rank])
     if len(order) > _SHOWN:
         yield f"  ... and {len(order) - _SHOWN} ranks that cost less"
+    yield f"  steps: {'; '.join(_in_full(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
     yield f"  {_noise(steps)}"
     yield from _larger(result, steps)
+
+
+def _in_full(percent: float, known: Tail | None) -> str:
+    if known is None:
+        return f"p{percent:g} unknown, too few steps"
+    return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"
 
 
 def _rank(steps: Steps, testimony: Testimony) -> str:

@@ -17,6 +17,7 @@ from collbench.platforms.processes import Processes, Team
 from collbench.step_times import Series
 
 _TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
+_NAP = 1e-3  # seconds between two looks for the first question
 _ASKED, _ENOUGH = 1.0, 0.0  # what rank 0 sends
 
 Taken = Sequence[tuple[float, Sequence[float], Sequence[float]]]
@@ -124,15 +125,18 @@ class Clocks:
 
 
 def _look(team: Team) -> tuple[Reading, ...]:
-    """*Collective*: a reading of every process's clock, the same on all of them."""
+    """*Collective*: a reading of every process's clock, the same on all of them.
+
+    Who is not asked sleeps: where ranks outnumber cores, one that spins would lengthen the trips of the others.
+    """
     own: tuple[Reading, ...] = REFERENCE.readings
-    for peer in range(1, team.size):
-        assert isinstance(team, Processes)
+    if isinstance(team, Processes):
+        team.meet()
         if team.leader:
-            own = (*own, Reading.of(_asking(team, peer)))
-        elif team.rank == peer:
+            own = (*own, *(Reading.of(_asking(team, peer)) for peer in range(1, team.size)))
+        else:
             _answer(team)
-    readings: tuple[Reading, ...] = team.exchange(own)[0]
+    readings: tuple[Reading, ...] = team.broadcast(own)
     return readings
 
 
@@ -153,6 +157,8 @@ def _asking(team: Processes, peer: int) -> Iterator[Trip]:
 
 def _answer(team: Processes) -> None:
     question, answer = np.zeros(1), np.zeros(1)
+    while not team.comm.Iprobe(0):
+        time.sleep(_NAP)
     while True:
         team.comm.Recv(question, 0)
         if question[0] == _ENOUGH:
