@@ -34,6 +34,11 @@ class Case:
         return replace(self, nbytes=0)
 
     @property
+    def kind_of_step(self) -> "Case":
+        """The case without how its step is carried out: what steps have in common that are held against each other."""
+        return replace(self, step=replace(self.step, schedule="", bucket=0)) if self.step else self
+
+    @property
     def title(self) -> str:
         """All but the size in words: `allreduce, float, sum, 2 ranks`."""
         words = [self.collective.name, self.dtype.name]

@@ -11,7 +11,7 @@ from collbench.flaws import Flaw
 from collbench.note import NO_NOTE, Note
 from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
-from collbench.step_times import StepTimes
+from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 
 
@@ -166,7 +166,7 @@ class Explanation(CaseResult):
 Sampled = Measurement | StepTimes
 """What was sampled here, in rounds that can be joined."""
 
-Result = Measurement | StepTimes | Reported | Skipped | Failed | Explanation | Prediction
+Result = Measurement | StepTimes | StepPrediction | Reported | Skipped | Failed | Explanation | Prediction
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:

@@ -8,7 +8,22 @@ from statistics import fmean
 from typing import Self
 
 from collbench.flaws import Flaw
-from collbench.observed import Observed
+from collbench.observed import Observed, Timed
+from collbench.outcome import Outcome
+
+COMPUTED, COMMUNICATED = "computed", "communicated"
+"""What a rank does in a step; the one may go on while the other does."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a rank did for a bucket of a step that was looked at closely; seconds since the step's first moment."""
+
+    rank: int
+    what: str  # COMPUTED or COMMUNICATED
+    bucket: int
+    start: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,7 @@ class StepTimes(Observed):
     mismatch: Flaw | None = None  # what is wrong with it
     library: str = ""  # as in a Measurement
     rounds: tuple[int, ...] = field(default=())  # series in each round of an interleaved run, in order
+    activities: tuple[Activity, ...] = ()  # of one more step, of those looked at the one of median length
     clock: float = 0.0  # seconds by which moments of different ranks may be off against each other
 
     @property
@@ -125,4 +141,45 @@ class StepTimes(Observed):
     def joined(self, results: Sequence[Self]) -> Self:
         """All rounds of one implementation in one; this is the last."""
         series = tuple(one for result in results for one in result.series)
-        return replace(self, series=series, rounds=tuple(len(result.series) for result in results))
+        activities = next((result.activities for result in results if result.activities), ())
+        rounds = tuple(len(result.series) for result in results)
+        return replace(self, series=series, rounds=rounds, activities=activities)
+
+
+@dataclass(frozen=True)
+class StepPrediction(Timed):
+    """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
+
+    parts: tuple[float, float, float]  # computing, waiting for the slowest rank, exposed communication
+    low: float
+    high: float
+    algorithm: str = ""  # that the library would choose
+    protocol: str = ""
+    platform: str = "model"
+    usual = Outcome.PREDICTED
+
+    @property
+    def typical(self) -> float:
+        """All parts together."""
+        return sum(self.parts)
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Where nine of ten should lie."""
+        return self.low, self.high
+
+    def computing(self) -> float:
+        """As in StepTimes."""
+        return self.parts[0]
+
+    def waiting(self) -> float:
+        """As in StepTimes."""
+        return self.parts[1]
+
+    def exposed(self) -> float:
+        """As in StepTimes."""
+        return self.parts[2]
+
+
+StepRow = StepTimes | StepPrediction
+"""A step with a time, measured or predicted."""

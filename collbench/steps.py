@@ -7,9 +7,9 @@ the same step is the same work on any machine and on any number of ranks.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from collbench.units import format_size
+from collbench.units import format_seconds, format_size
 
-SEQUENTIAL = "sequential"
+SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Step:
     schedule: str = SEQUENTIAL  # what goes on meanwhile: a name of collbench.schedules
     bucket: int = 0  # bytes of the array that are handed over at once; 0: all of it
     slow: tuple[tuple[int, float], ...] = ()  # ranks that compute so many times as much, on purpose
+    seconds: float = 0.0  # of computing, where nothing is carried out and nobody counts products
 
     @property
     def flops(self) -> float:
@@ -41,6 +42,7 @@ class Step:
     def words(self) -> tuple[str, ...]:
         """What it is: the work, how it is carried out, and what is out of the ordinary."""
         work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
+        work = f"{format_seconds(self.seconds)} of computing" if self.seconds else work
         bucket = f"buckets of {format_size(self.bucket)}" if self.bucket else ""
         slow = (f"rank {rank} {factor:g} times as slow" for rank, factor in self.slow)
         return tuple(filter(None, (work, self.schedule, bucket, *slow)))

@@ -1,5 +1,6 @@
 """Text for people: sizes, times and rates. Inside the code there are only bytes, seconds and bytes per second."""
 
+import math
 import re
 
 from collbench.errors import UsageError
@@ -41,6 +42,13 @@ def format_rate(rate: float) -> str:
     """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs."""
     gigabytes = rate / 1e9
     return f"{gigabytes:.{4 if gigabytes < 0.1 else 3 if gigabytes < 10 else 1}f}"
+
+
+def format_figure(value: float) -> str:
+    """A number of three digits, or all of a larger one: 0.00014, 1.62, 3,903; `?` if it is not finite."""
+    if not math.isfinite(value):
+        return "?"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,8 @@ from collbench.cli._patience import RANKS, said_if_long
 from collbench.cli._step_options import parse_slow, parse_work
 from collbench.errors import UsageError
 from collbench.implementations import implementations
-from collbench.measure.calibration import Work, calibrated
+from collbench.measure.calibrated_together import calibrated
+from collbench.measure.calibration import Work
 from collbench.measure.stepping import LONGEST
 from collbench.steps import Step
 

@@ -1,56 +1,111 @@
-"""From the words of the command line to what ranks compute in a step; every wrong word is a UsageError."""
+"""What commands about steps take: how much is computed, on how many ranks, and which of them are slow on purpose."""
 
-import math
 import re
 from collections.abc import Sequence
 
+from collbench.cases import BUCKET_UNIT
 from collbench.errors import UsageError
 from collbench.measure.calibration import Work
+from collbench.steps import Step
+from collbench.units import format_size, parse_size
 
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12}
-_WORK = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]+)\s*", re.IGNORECASE)
-LONGEST = 10.0  # seconds of computing in a step
-MOST_FLOPS = 1e15
-MOST_FACTOR = 1000.0
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
+_NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", re.IGNORECASE)
+_LONGEST = 1e4  # seconds of computing in a step
+_MOST_FLOPS = 1e21
+_SLOWEST = 1000.0
+MOST_COUNTS = 64  # of ranks, in one scaling
+MOST_RANKS = 2**30
+LARGEST_MATRIX = 2**15
+MOST_BUCKETS = 1024  # of a step
 
 
 def parse_work(text: str) -> Work:
-    """`1ms`, `250us` or `200MFLOP`."""
-    match = _WORK.fullmatch(text)
-    unit = match[2] if match else ""
-    if match and unit.lower() in _SECONDS:
-        work = Work(seconds=float(match[1]) * _SECONDS[unit.lower()])
-    elif match and unit.upper().removesuffix("S") in _FLOPS:
-        work = Work(flops=float(match[1]) * _FLOPS[unit.upper().removesuffix("S")])
-    else:
-        raise UsageError(f"--compute {text!r} is no work; give a time or operations, such as 1ms, 250us or 200MFLOP")
-    if not (0 < work.seconds <= LONGEST or 0 < work.flops <= MOST_FLOPS):
-        raise UsageError(f"--compute {text!r} is not possible; give more than 0, at most {LONGEST:g}s or 1000TFLOP")
-    return work
+    """`10ms` or `2GFLOP`; UsageError with the choices otherwise."""
+    match = _NUMBER.fullmatch(text)
+    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
+    seconds = number * _TIMES.get(unit.lower(), 0.0)
+    flops = number * _FLOPS.get(unit.upper().removesuffix("S") if unit.upper().endswith("FLOPS") else unit.upper(), 0.0)
+    if 0 < seconds <= _LONGEST:
+        return Work(seconds=seconds)
+    if 0 < flops <= _MOST_FLOPS:
+        return Work(flops=flops)
+    units = ", ".join((*_TIMES, *_FLOPS))
+    raise UsageError(
+        f"--compute {text} is no amount of computing; give one above 0 with a unit ({units}), such as 10ms"
+    )
 
 
-def parse_slow(words: Sequence[str], ranks: int) -> tuple[tuple[int, float], ...]:
-    """`1` or `1:1.5`: the ranks that compute so many times as much, each once."""
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """`1,2,4` or `8..4096`, which doubles; ascending.  UsageError otherwise."""
+    counts: list[int] = []
+    for word in text.split(","):
+        first, dots, last = word.strip().partition("..")
+        if not first.isdecimal() or (dots and not last.isdecimal()) or len(first + last) > 20:
+            raise UsageError(f"--ranks {text} names no numbers of ranks; give some, such as 1,2,4 or 8..4096")
+        counts += _doubling(int(first), int(last)) if dots else [int(first)]
+    wanted = tuple(sorted(set(counts)))
+    if not wanted or wanted[0] < 1 or wanted[-1] > MOST_RANKS:
+        raise UsageError(f"--ranks {text} goes beyond 1 to {MOST_RANKS}; give numbers of ranks within, such as 1,2,4")
+    if len(wanted) < 2:
+        raise UsageError(f"--ranks {text} is one number of ranks, and scaling compares several; give such as 1,{text}")
+    if len(wanted) > MOST_COUNTS:
+        raise UsageError(f"--ranks {text} are more than {MOST_COUNTS} numbers; give fewer")
+    return wanted
+
+
+def _doubling(first: int, last: int) -> list[int]:
+    if not 0 < first <= last:
+        raise UsageError(f"--ranks {first}..{last} goes down or starts at 0; give the fewest first, such as 1..8")
+    counts = [first]
+    while counts[-1] * 2 <= last and len(counts) <= MOST_COUNTS:
+        counts.append(counts[-1] * 2)
+    return counts
+
+
+def parse_slow(texts: Sequence[str], ranks: int) -> tuple[tuple[int, float], ...]:
+    """`1` or `1:1.5`, which computes so many times as much; UsageError for a rank that there is not."""
     slow: dict[int, float] = {}
-    for word in words:
-        name, colon, factor = word.partition(":")
-        if not name.strip().isdecimal():
-            raise UsageError(f"--slow-rank {word!r} is no rank; give R or R:FACTOR, such as 1 or 1:1.5")
-        rank = int(name)
-        if rank >= ranks:
-            raise UsageError(f"--slow-rank {word!r} is no rank; choose from 0 to {ranks - 1}")
-        if rank in slow:
-            raise UsageError(f"--slow-rank gives rank {rank} twice; give it once")
-        slow[rank] = _factor(word, factor) if colon else 2.0
+    for text in texts:
+        word, _, factor = text.partition(":")
+        if not word.isdecimal() or not int(word[:9]) < ranks:
+            raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
+        slow[int(word)] = _factor(text, factor or "2")
     return tuple(sorted(slow.items()))
 
 
-def _factor(word: str, factor: str) -> float:
-    try:
-        value = float(factor)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= MOST_FACTOR:
-        raise UsageError(f"--slow-rank {word!r} has no factor; give a number above 0, at most {MOST_FACTOR:g}")
-    return value
+def _factor(text: str, factor: str) -> float:
+    match = _NUMBER.fullmatch(factor)
+    number = float(match[1]) if match and not match[2] else 0.0
+    if not 1 <= number <= _SLOWEST:
+        raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
+    return number
+
+
+def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
+    """Sizes in bytes, ascending; by default a 16th of all, a quarter, and all.  UsageError for more than there is."""
+    if text is None:
+        return tuple(sorted({max(BUCKET_UNIT, nbytes // part) for part in (16, 4, 1)}))
+    sizes = tuple(sorted({parse_size(word) for word in text.split(",")}))
+    if sizes[-1] > nbytes:
+        raise UsageError(
+            f"--buckets {format_size(sizes[-1])} is more than the {format_size(nbytes)} of gradients; give at most that"
+        )
+    if sizes[0] < BUCKET_UNIT or nbytes // sizes[0] > MOST_BUCKETS:
+        least = max(BUCKET_UNIT, nbytes // MOST_BUCKETS)
+        raise UsageError(f"--buckets {format_size(sizes[0])} are too many; give at least {format_size(least)}")
+    return sizes
+
+
+def check_matrix(asked: int | None, usual: int) -> int:
+    """Rows of a matrix; UsageError for none, or for more than anybody multiplies."""
+    size = usual if asked is None else asked
+    if not 1 <= size <= LARGEST_MATRIX:
+        raise UsageError(f"--matrix {size} is no number of rows; give one from 1 to {LARGEST_MATRIX}")
+    return size
+
+
+def one_step(work: Work, platform: str, size: int, slow: tuple[tuple[int, float], ...] = (), bucket: int = 0) -> Step:
+    """The step of one rank alone; its products are counted by the clock where the work is a time."""
+    return Step(work.products(platform, size), size, bucket=bucket, slow=slow)

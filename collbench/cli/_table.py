@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from collbench.analysis.bound import in_words
 from collbench.cli import _explain_table
+from collbench.cli._step_table import scaling_row
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
 from collbench.observed import Observed, Timed
 from collbench.stats import percentile
+from collbench.step_times import StepRow
 from collbench.units import format_rate, format_seconds, format_size
 
 PAIRED_LEGEND = (
@@ -152,6 +154,8 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return _explain_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
+    if isinstance(result, StepRow):
+        return scaling_row(result, None, None)
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {_joined('no time', result)}"
     percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []

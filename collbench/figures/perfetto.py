@@ -11,13 +11,22 @@ from typing import Any
 
 from collbench.errors import StorageError
 from collbench.measurement import Explanation
+from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
 from collbench.tracks import Track
 from collbench.units import format_size
 
 
 def write(explanations: Sequence[Explanation], path: Path) -> None:
     """Write all tracks into one file; StorageError if it cannot be written."""
-    events = [event for number, explanation in enumerate(explanations) for event in _events(explanation, 1000 * number)]
+    _write([event for number, one in enumerate(explanations) for event in _events(one, 1000 * number)], path)
+
+
+def write_steps(results: Sequence[StepTimes], path: Path) -> None:
+    """The same of steps that were looked at closely: a rank is a process, with a track for what it does."""
+    _write([event for number, result in enumerate(results) for event in _step_events(result, 1000 * number)], path)
+
+
+def _write(events: Sequence[dict[str, Any]], path: Path) -> None:
     try:
         path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n", encoding="utf-8")
     except OSError as error:
@@ -32,6 +41,26 @@ def _events(explanation: Explanation, first: int) -> Iterator[dict[str, Any]]:
     for track in explanation.tracks:
         yield _name("thread", first + track.rank, track.block, f"block {track.block}")
         yield from _spans(track, first + track.rank)
+
+
+def _step_events(result: StepTimes, first: int) -> Iterator[dict[str, Any]]:
+    case, threads = result.case, {COMPUTED: 0, COMMUNICATED: 1}
+    assert case.step
+    what = f"{result.implementation} {case.step.schedule} {format_size(case.nbytes)}"
+    for rank in sorted({activity.rank for activity in result.activities}):
+        yield _name("process", first + rank, 0, f"{what} rank {rank}")
+        for name, thread in threads.items():
+            yield _name("thread", first + rank, thread, name)
+    for activity in result.activities:
+        yield {
+            "ph": "X",
+            "name": f"bucket {activity.bucket}",
+            "cat": activity.what,
+            "pid": first + activity.rank,
+            "tid": threads[activity.what],
+            "ts": round(activity.start * 1e6, 4),
+            "dur": round(activity.seconds * 1e6, 4),
+        }
 
 
 def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collbench.implementations import Implementation
 from collbench.note import Note
 from collbench.platforms.cpu import calls, libraries
 from collbench.platforms.layout import buffers
-from collbench.platforms.roles import Launching, Prepared
+from collbench.platforms.roles import Launching, Pending, Prepared
 
 ELEMENTS = {
     "float": "FLOAT",
@@ -192,7 +192,9 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     sequence = [_call(name, case.block > _LARGEST_COUNT, arguments(end))]
     if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
         sequence.insert(0, calls.copy(receive, send, case.nbytes))
-    repeated = calls.repeated([*sequence, *_division(case, platform, rank, receive)])
+    division = _division(case, platform, rank, receive)
+    repeated = calls.repeated([*sequence, *division])
+    pending = _pending(case, arguments(end), division) if len(sequence) == 1 else None
 
     def launch(launches: int) -> None:
         _succeed(repeated(launches))
@@ -201,7 +203,24 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
         _succeed(repeated.error)
 
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
-    return Prepared(launch, note=note, library=library(), loop=repeated.loop, refuse=refuse)
+    return Prepared(launch, note=note, library=library(), loop=repeated.loop, pending=pending, refuse=refuse)
+
+
+def _pending(case: Case, arguments: Arguments, division: list[calls.Call]) -> Pending | None:
+    """The non-blocking form, MPI_Iallreduce and the like; None where the library has none for blocks so large."""
+    name = _CALLS[case.collective.name][0].removeprefix("MPI_").lower()
+    request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
+    try:
+        begin = _call(f"MPI_I{name}", case.block > _LARGEST_COUNT, (*arguments, request.ctypes.data))
+    except Unsupported:
+        return None
+    poll = _call("MPI_Test", False, (request.ctypes.data, flag.ctypes.data, _status()))
+    finish = _call("MPI_Wait", False, (request.ctypes.data, _status()))
+    begins, polls, finishes = (calls.repeated(parts) for parts in ([begin], [poll], [finish, *division]))
+    held = request, flag
+    return Pending(
+        lambda: _succeed(begins(1) if held else 0), lambda: _succeed(polls(1)), lambda: _succeed(finishes(1))
+    )
 
 
 def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:

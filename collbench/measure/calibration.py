@@ -1,85 +1,58 @@
-"""How many matrix products make a step of so many seconds or operations: measured with all ranks at once."""
+"""How many matrix products last as long as a step should compute: measured, by one rank that has the machine to itself.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+The number is then the same on any number of ranks, so that what neighbours cost shows in the times.
+"""
+
+from dataclasses import dataclass
 
 from collbench.cases import Sampling, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
-from collbench.implementations import is_library
-from collbench.measure.session import Session
-from collbench.measurement import Failed
-from collbench.stats import percentile
-from collbench.step_times import Series, StepTimes
-from collbench.steps import Step, flops_of
+from collbench.implementations import implementations
+from collbench.measure.supervisor import Supervisor
+from collbench.measurement import Untimed
+from collbench.platforms import find_platform
+from collbench.step_times import StepTimes
+from collbench.steps import COMPUTE, Step, flops_of
 
-SIZES = (32, 64, 128, 256, 512, 1024, 2048)
-"""Rows of the matrices that are tried; the library that multiplies does best with powers of two."""
-
-LEAST = (
-    20  # products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth
-)
-_SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
+_TRIED = 16  # products of a trial step
+_SAMPLING = Sampling(budget=0.3)
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a rank is to compute in a step: seconds of it, or else floating-point operations."""
+    """How much a step is to compute, as the user says it: one of the two is set."""
 
     seconds: float = 0.0
     flops: float = 0.0
 
-
-def products_for(work: Work, seconds: Mapping[int, float]) -> Step:
-    """The step, of matrices as large as leaves LEAST products; `seconds` of a product by size, where flops are 0."""
-    costs = {size: flops_of(1, size) for size in SIZES} if work.flops else seconds
-    wanted = work.flops or work.seconds
-    fitting = [size for size, cost in costs.items() if LEAST * cost <= wanted]
-    size = max(fitting, default=min(costs))
-    return Step(max(1, round(wanted / costs[size])), size)
+    def products(self, platform: str, size: int) -> int:
+        """So many products of square matrices of that many rows; at least one.  PlatformError if no rank can be had."""
+        if self.flops:
+            return max(1, round(self.flops / flops_of(1, size)))
+        return max(1, round(self.seconds / seconds_of_a_product(platform, size)))
 
 
-def calibrated(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Step:
-    """*Collective* under a launcher: that work as a step of these ranks; PlatformError if no size could be measured."""
-    return products_for(work, {} if work.flops else seconds_of_products(work, platform, sweep, launched))
-
-
-def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> dict[int, float]:
-    """Of one product by size, up to sizes of which a step has no room for LEAST."""
-    names = sorted(sweep.implementations, key=is_library)[-1:]
-    wanted = replace(
-        sweep,
-        sizes=sweep.sizes[:1],
-        implementations=tuple(names),
-        sampling=Sampling(iters=_SAMPLES, region=_SERIES, timeout=sweep.sampling.timeout),
-        steps=tuple(Step(_PRODUCTS, size) for size in SIZES),
+def seconds_of_a_product(platform: str, size: int) -> float:
+    """On one rank of that platform, alone on the machine; PlatformError if it cannot be measured."""
+    names = [name for name, way in implementations().items() if platform in way.platforms]
+    sweep = Sweep(
+        collectives=(COLLECTIVES["allreduce"],),
+        sizes=(4,),
+        dtypes=(DATATYPES["float"],),
+        redops=(REDUCTIONS["sum"],),
+        ranks=1,
+        implementations=tuple(names[:1]),
+        sampling=_SAMPLING,
+        steps=(Step(_TRIED, size, COMPUTE),),
     )
-    seconds: dict[int, float] = {}
-    failed: list[str] = []
-    with Session(platform, wanted, launched, None) as session:
-        for result in session.run():
-            step = result.case.step
-            assert step
+    with Supervisor(platform, sweep, pinned=find_platform(platform).process_per_rank) as ranks:
+        for result in ranks.run():
             if isinstance(result, StepTimes) and result.right:
-                seconds[step.size] = _of_a_product(result, step)
-                if LEAST * seconds[step.size] > work.seconds:
-                    break
-            failed += [result.reason] if isinstance(result, Failed) else [result.wrong]
-    if not seconds:
-        raise PlatformError(f"how long a matrix product takes could not be measured: {_last(failed)}")
-    return seconds
-
-
-def _of_a_product(result: StepTimes, step: Step) -> float:
-    """In the series that was disturbed least: the mean over ranks of what a quarter of their steps do not exceed."""
-    ranks = range(result.case.ranks)
-    return min(fmean(_undisturbed(series, rank) for rank in ranks) for series in result.series) / step.products
-
-
-def _undisturbed(series: Series, rank: int) -> float:
-    moments = zip(series.begins(rank), series.computed[rank], strict=True)
-    return percentile([computed - begun for begun, computed in moments], 25)
-
-
-def _last(reasons: Sequence[str]) -> str:
-    return next(filter(None, reversed(reasons)), "no implementation carried a step out")
+                return result.percentile(50) / _TRIED
+            reason = result.reason if isinstance(result, Untimed) else result.wrong
+            raise PlatformError(
+                f"matrix products of {size} x {size} could not be timed: {reason}; try another --matrix"
+            )
+    raise PlatformError(f"matrix products of {size} x {size} could not be timed; try another --matrix")

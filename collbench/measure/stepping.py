@@ -6,7 +6,7 @@ without a meeting besides their own, as those of a training loop do, so that a l
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Self
@@ -16,14 +16,16 @@ from collbench.errors import Unsupported
 from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure.clocks import Clocks, Taken
+from collbench.measure.closely import activities
 from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measurement import Result, Skipped
+from collbench.note import Note
 from collbench.platforms.products import Products
 from collbench.platforms.roles import Platform, Prepared
-from collbench.schedules import Moments, Parts, find_schedule, refuse
-from collbench.step_times import StepTimes
+from collbench.schedules import Parts, StepOf, find_schedule, refuse
+from collbench.step_times import Activity, StepTimes
 
-SERIES = 0.05  # seconds that a series lasts at least: what one step hands on to the next counts then
+SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
 LONGEST = 2.0  # seconds that one lasts about at most, so that implementations take turns and a budget can be kept
 _SILENT = 0.5  # seconds between two words of a series
@@ -56,12 +58,14 @@ class _Contestant:
 
     implementation: Implementation
     operations: Sequence[Prepared]
-    step: Callable[[], Moments]
+    step: StepOf
+    note: Note
     clocks: Clocks
     progress: Progress
     steps: int = 1  # of a series
     taken: list[Taken] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)  # seconds of a step, by series
+    activities: tuple[Activity, ...] = ()
 
     def heard(self, steps: int) -> Iterator[None]:
         """So many steps, from which a word comes now and then: one that hangs is told from one that takes long."""
@@ -101,17 +105,26 @@ def measure_steps(
             contestants.append(entrant)
         else:
             yield entrant
+    yield from _measured(run, contestants, sampling, launches or {})
+
+
+def _measured(
+    run: _Run, contestants: Sequence[_Contestant], sampling: Sampling, known: Mapping[str, int]
+) -> Iterator[StepTimes]:
+    """Calibrated, sampled in turn, and checked once more."""
     for contestant in contestants:
-        progress(contestant.implementation.name)
-        known = (launches or {}).get(contestant.implementation.name)
-        contestant.steps = known or _calibrated(contestant, platform, sampling)
-    _sample(contestants, platform, sampling, progress)
+        run.progress(contestant.implementation.name)
+        contestant.steps = known.get(contestant.implementation.name) or _calibrated(contestant, run.platform, sampling)
+    _sample(contestants, run.platform, sampling, run.progress)
+    miscomputed = run.products.check()  # in any of the series: whoever communicated meanwhile, none was what it says
     run.clocks.read()
     for contestant in contestants:
-        progress(contestant.implementation.name)
+        name = contestant.implementation.name
+        run.progress(name)
         taken, flaw = _checked(run, contestant, SEEDS[3])
         contestant.keep(taken)
-        yield _result(run, contestant, flaw)
+        contestant.activities = () if name in known else activities(contestant.step, run.platform)  # once is enough
+        yield _result(run, contestant, flaw or miscomputed)
 
 
 def _entrant(run: _Run, implementation: Implementation, check_only: bool) -> _Contestant | StepTimes | Skipped:
@@ -132,8 +145,9 @@ def _prepared(run: _Run, implementation: Implementation) -> _Contestant:
     with platform.team.agreeing():
         operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
         parts = Parts(case, platform, run.products, operations)
-        step = find_schedule(case.step.schedule).prepare(parts)
-        return _Contestant(implementation, operations, step, run.clocks, run.progress)
+        schedule = find_schedule(case.step.schedule)
+        step, note = schedule.prepare(parts), Note.of(schedule.remark(case.ranks))
+        return _Contestant(implementation, operations, step, note, run.clocks, run.progress)
 
 
 def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw | None]:
@@ -188,7 +202,7 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
     platform.synchronize()
     step = contestant.step
     begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step() for _ in contestant.heard(steps)]
+    moments = [step(None) for _ in contestant.heard(steps)]
     platform.synchronize()
     with platform.team.agreeing():
         for operation in contestant.operations:
@@ -212,7 +226,8 @@ def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
         platform=run.platform.name,
         series=() if flaw else tuple(map(run.clocks.series, contestant.taken)),
         mismatch=flaw,
-        note=run.platform.note | first.note,
+        note=run.platform.note | first.note | contestant.note,
+        activities=() if flaw else contestant.activities,
         library=first.library,
         clock=run.clocks.error,
     )

@@ -15,7 +15,8 @@ from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
-from collbench.platforms.roles import Logging, Moment, Platform, Prepared
+from collbench.platforms.products import Moment
+from collbench.platforms.roles import Logging, Platform, Prepared
 from collbench.tracks import PHASES, WAITED, Span, Track
 
 _ROUNDS = 15  # of which the typical one is shown

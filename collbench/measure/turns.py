@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 from collbench.cases import Case, Sampling, Sweep
@@ -125,16 +124,23 @@ class Side(NamedTuple):
 
 @dataclass
 class Turns:
-    """The ranks of several sides, which take turns; a context manager that leaves none behind."""
+    """The ranks of several sides, which take turns; a context manager that leaves none behind.
+
+    `cases` are those that are measured together, one for each side; by default those of the sweeps in their order.
+    Sides may have the same ranks: then these measure different cases in turn.
+    """
 
     platform: str
     sides: Sequence[Side]
+    cases: Sequence[tuple[Case, ...]] = ()
     _done: dict[int, list[list[Result]]] = field(default_factory=dict)
     _open: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for side in self.sides:
+            for place, side in enumerate(self.sides):
+                if any(side.ranks is other.ranks for other in self.sides[:place]):
+                    continue
                 try:
                     stack.enter_context(side.ranks)
                 except PlatformError as error:
@@ -145,14 +151,13 @@ class Turns:
     def __exit__(self, *exception: Any) -> None:
         self._open.__exit__(*exception)
 
-    @cached_property
-    def _cases(self) -> list[tuple[Case, ...]]:
-        return list(zip(*(side.sweep.cases() for side in self.sides), strict=True))
+    def __post_init__(self) -> None:
+        self.cases = self.cases or list(zip(*(side.sweep.cases() for side in self.sides), strict=True))
 
     def results(self, number: int, place: int) -> list[Result]:
         """Of the case with that number, of one of the sides; the first who asks has all of them measured."""
         if number not in self._done:
-            self._done = {number: self._measure(self._cases[number])}  # nobody asks for an earlier case
+            self._done = {number: self._measure(self.cases[number])}  # nobody asks for an earlier case
         return self._done[number][place]
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:

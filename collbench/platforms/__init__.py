@@ -44,6 +44,7 @@ class PlatformKind:
     obstacle: Callable[[], str] = lambda: ""
     """Why it cannot be used although its driver is installed, in one line; nothing if it can be, or has no driver."""
     largest: int = 128 * 2**20  # bytes: the largest message of a default sweep
+    matrix: int = 256  # rows of the square matrices that steps multiply
     fitted: Hardware | None = None  # what the costs of hand-written rungs were fitted to by measuring
 
 

@@ -6,7 +6,7 @@ any order and any format that holds small integers; so after n products every el
 left out, made twice or made wrong is seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -17,15 +17,26 @@ from numpy.typing import NDArray
 from collbench.flaws import Miscomputed
 
 Matrix = NDArray[np.float32]
+Moment = Callable[[], float]
+"""When something was reached on a rank's queue, in seconds of a clock that all ranks share; asked once it was."""
 
 _LARGEST = 8  # magnitude of an element; TF32 and all wider formats hold it
 
 
 class Products(Protocol):
-    """The matrices of the ranks that a process holds."""
+    """The matrices of the ranks that a process holds; computing has a queue of its own for every rank."""
 
     def enqueue(self, rank: int, count: int) -> None:
-        """So many products on the queue of a local rank."""
+        """So many products on the computing queue of a local rank."""
+
+    def moment(self, rank: int) -> Moment:
+        """When that queue gets here."""
+
+    def hand_over(self, rank: int) -> None:
+        """What is enqueued next for the rank's collectives waits for what it has computed so far."""
+
+    def take_over(self, rank: int) -> None:
+        """What the rank computes next waits for what is enqueued for its collectives so far."""
 
     def reset(self) -> None:
         """Start the chains anew."""

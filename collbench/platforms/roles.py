@@ -17,14 +17,11 @@ from collbench.flaws import Mismatch, Overrun
 from collbench.note import NO_NOTE, Note
 from collbench.platforms.layout import Addresses, Layout, Region
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Products
+from collbench.platforms.products import Moment, Products
 from collbench.platforms.stress import Plan
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
-
-Moment = Callable[[], float]
-"""When something was reached on a rank's queue, in seconds of a clock that all ranks share; asked once it was."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,15 @@ class Limits:
     latency: float  # seconds of an operation in which ranks need each other's data
     rate: float  # bytes per second that one rank can take in
     measured: str = ""  # where the rate comes from
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An operation that can be begun and finished later; all raise CaseFailed if the library says that it failed."""
+
+    begin: Callable[[], None]
+    poll: Callable[[], None]  # have it go on, for those that do so only when they are asked
+    finish: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class Prepared:
     )
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
     loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
+    pending: Pending | None = None  # one operation in two parts, of those that can
     refuse: Callable[[], None] | None = None  # what it does besides: raise if the operations have failed
 
 

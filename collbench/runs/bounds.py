@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from collbench.clean import text
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
-from collbench.step_times import StepTimes
+from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import PARTS
 
 LARGEST = 2**62  # bytes of a message
@@ -46,6 +46,8 @@ def _times(result: Result) -> Iterable[float]:
         return (*result.seconds, *([] if result.estimate is None else [result.estimate]))
     if isinstance(result, StepTimes):
         return result.times
+    if isinstance(result, StepPrediction):
+        return (result.low, result.typical, result.high)
     if isinstance(result, Reported):
         return result.times if any(result.times) else ()
     if isinstance(result, Prediction):

@@ -21,9 +21,9 @@ from collbench.measurement import (
 )
 from collbench.note import Note, Sharing
 from collbench.runs.fields import duration, durations, whole
-from collbench.runs.step_records import series_fields, to_series, to_step
+from collbench.runs.step_records import activity_fields, series_fields, to_activity, to_series, to_step
 from collbench.runs.track_records import to_track, track_fields
-from collbench.step_times import StepTimes
+from collbench.step_times import StepPrediction, StepTimes
 
 Common = tuple[Case, str, str]  # case, implementation, platform
 
@@ -101,6 +101,8 @@ def to_line(result: Result) -> dict[str, Any]:
         return fields | _explanation_fields(result)
     if isinstance(result, Prediction):
         return fields | {name: getattr(result, name) for name in _PREDICTED} | note_fields(result.note)
+    if isinstance(result, StepPrediction):
+        return fields | _predicted_step_fields(result)
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
     fields |= {"check": "wrong"} | flaw_fields(result.mismatch) if result.mismatch else {"check": "ok"}
@@ -123,6 +125,8 @@ def to_result(fields: dict[str, Any]) -> Result | None:
 def _step_fields(result: StepTimes) -> dict[str, Any]:
     series = [series_fields(series) for series in result.series]
     fields = {"series": series, "clock": result.clock} | ({"library": result.library} if result.library else {})
+    if result.activities:
+        fields["activities"] = [activity_fields(activity) for activity in result.activities]
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -134,8 +138,23 @@ def _to_step_times(common: Common, fields: dict[str, Any]) -> StepTimes:
         note=_to_note(fields),
         library=str(fields.get("library", "")),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
+        activities=tuple(to_activity(activity) for activity in fields.get("activities", ())),
         clock=duration(fields, "clock"),
     )
+
+
+def _predicted_step_fields(result: StepPrediction) -> dict[str, Any]:
+    named = {name: getattr(result, name) for name in ("low", "high", "algorithm", "protocol")}
+    return {"parts": list(result.parts)} | named | note_fields(result.note)
+
+
+def _to_step_prediction(common: Common, fields: dict[str, Any]) -> StepPrediction:
+    case, implementation, platform = common
+    computing, waiting, exposed = durations(fields, "parts")
+    low, high = (duration(fields, name) for name in ("low", "high"))
+    way, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
+    parts = computing, waiting, exposed
+    return StepPrediction(case, implementation, parts, low, high, way, protocol, platform, note=_to_note(fields))
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
@@ -213,12 +232,13 @@ def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
     )
 
 
-_KINDS: dict[type, str] = {StepTimes: "steps"}  # others are called as their class is
+_KINDS: dict[type, str] = {StepTimes: "steps", StepPrediction: "predicted-steps"}  # others are called as their class is
 _READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
     "skipped": lambda common, fields: Skipped(*common, reason=str(fields["reason"])),
     "failed": lambda common, fields: Failed(*common, reason=str(fields["reason"])),
     "measurement": _to_measurement,
     "steps": _to_step_times,
+    "predicted-steps": _to_step_prediction,
     "explanation": _to_explanation,
     "prediction": _to_prediction,
     "reported": _to_reported,

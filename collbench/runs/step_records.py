@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from collbench.step_times import Series
+from collbench.runs.fields import duration
+from collbench.step_times import COMMUNICATED, COMPUTED, Activity, Series
 from collbench.steps import Step
 
 _DIGITS = 9  # of a moment in seconds: the clocks are no finer
@@ -18,7 +19,10 @@ def to_step(fields: Mapping[str, Any]) -> Step:
     slow = tuple((int(rank), float(factor)) for rank, factor in fields["slow"])
     if not all(math.isfinite(factor) and factor > 0 for _, factor in slow):
         raise ValueError("a step's ranks are slow by factors above 0")
-    return Step(products, size, str(fields["schedule"]), bucket, slow)
+    seconds = duration(fields, "seconds") if "seconds" in fields else 0.0
+    if not 0 <= seconds < math.inf:
+        raise ValueError("a step's seconds are no time")
+    return Step(products, size, str(fields["schedule"]), bucket, slow, seconds)
 
 
 def series_fields(series: Series) -> dict[str, Any]:
@@ -43,6 +47,21 @@ def to_series(fields: Mapping[str, Any], ranks: int) -> Series:
             if not begins <= ends <= leaves:
                 raise ValueError("the moments of a series go backwards")
     return series
+
+
+def activity_fields(activity: Activity) -> list[Any]:
+    """Rank, what, bucket, start and seconds, to the nanosecond."""
+    start, seconds = round(activity.start, _DIGITS), round(activity.seconds, _DIGITS)
+    return [activity.rank, activity.what, activity.bucket, start, seconds]
+
+
+def to_activity(values: Any) -> Activity:
+    """ValueError if it is none."""
+    rank, what, bucket, start, seconds = values
+    if type(rank) is not int or type(bucket) is not int or what not in (COMPUTED, COMMUNICATED):
+        raise ValueError("an activity of a step is a rank, what it did, a bucket, a start and a length")
+    begun, length = _moments([start, seconds])
+    return Activity(rank, what, bucket, begun, max(0.0, length))
 
 
 def _moments(values: Any) -> tuple[float, ...]:

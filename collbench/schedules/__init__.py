@@ -3,17 +3,37 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.implementations import Implementation
-from collbench.platforms.products import Products
-from collbench.platforms.roles import Moment, Platform, Prepared
+from collbench.platforms.products import Moment, Products
+from collbench.platforms.roles import Platform, Prepared
+from collbench.step_times import COMMUNICATED, COMPUTED
 
 Moments = list[tuple[Moment, Moment]]
 """When a rank had computed and when it was done, of every local rank."""
+
+
+@dataclass
+class Recorder:
+    """Notes what local ranks did when, bucket by bucket, in a step that is looked at closely."""
+
+    noted: list[tuple[int, str, int, Moment, Moment]] = field(default_factory=list)
+
+    def computed(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
+        """A rank computed what a bucket waits for."""
+        self.noted.append((rank, COMPUTED, bucket, begun, ended))
+
+    def communicated(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
+        """A rank communicated a bucket."""
+        self.noted.append((rank, COMMUNICATED, bucket, begun, ended))
+
+
+StepOf = Callable[[Recorder | None], Moments]
+"""Carries out one step, or enqueues it."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +46,15 @@ class Parts:
     operations: Sequence[Prepared]  # one for each bucket
 
     @property
-    def computed(self) -> list[Sequence[int]]:
-        """The products of every local rank, a number for each bucket: what must be computed before it goes out."""
+    def shares(self) -> list[tuple[int, list[int]]]:
+        """Every local rank, with its products by bucket: what must be computed before that goes out."""
         step = self.case.step
         assert step
-        return [list(step.shares(len(self.operations), rank)) for rank in self.platform.local]
+        return [(rank, list(step.shares(len(self.operations), rank))) for rank in self.platform.local]
+
+    def moments(self) -> list[Moment]:
+        """Of the queues of the local ranks' collectives."""
+        return [self.platform.moment(rank) for rank in self.platform.local]
 
 
 @dataclass(frozen=True)
@@ -39,11 +63,29 @@ class Schedule:
 
     name: str
     summary: str  # one line
-    prepare: Callable[[Parts], Callable[[], Moments]]
-    """A function that carries out one step, or enqueues it; Unsupported where that cannot be."""
+    prepare: Callable[[Parts], StepOf]  # Unsupported where that cannot be
     platforms: tuple[str, ...] = ("gpu", "cpu")
     communicates: bool = True
     computes: bool = True
+    overlaps: bool = False  # whether buckets are communicated while later ones are computed
+    remark: Callable[[int], str] = lambda ranks: ""  # what a reader must know where there are so many ranks
+
+
+def send(parts: Parts, bucket: int, recorder: Recorder | None) -> None:
+    """One bucket, once all local ranks' queues have handed it over."""
+    begun = parts.moments() if recorder else []
+    parts.platform.gather_queues()
+    parts.operations[bucket].launch(1)
+    parts.platform.spread_queues()
+    if recorder:
+        for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
+            recorder.communicated(rank, bucket, start, end)
+
+
+def send_all(parts: Parts, recorder: Recorder | None) -> None:
+    """All buckets, one after the other."""
+    for bucket, _ in enumerate(parts.operations):
+        send(parts, bucket, recorder)
 
 
 @cache
@@ -53,6 +95,11 @@ def schedules() -> dict[str, Schedule]:
         importlib.import_module(f"{__name__}.{module.name}").SCHEDULE for module in pkgutil.iter_modules(__path__)
     ]
     return {record.name: record for record in records}
+
+
+def overlapping(platform: str) -> list[str]:
+    """The names of those that overlap on a platform."""
+    return [name for name, schedule in schedules().items() if schedule.overlaps and platform in schedule.platforms]
 
 
 def find_schedule(name: str) -> Schedule:

@@ -1,25 +1,26 @@
 """`sequential`: first everything is computed, then everything is communicated, bucket by bucket."""
 
-from collections.abc import Callable
-
-from collbench.schedules import Moments, Parts, Schedule
+from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, send_all
 from collbench.steps import SEQUENTIAL
 
 
-def _prepare(parts: Parts) -> Callable[[], Moments]:
-    platform, products = parts.platform, parts.products
-    launches = [operation.launch for operation in parts.operations]
-    work = [(rank, sum(counts)) for rank, counts in zip(platform.local, parts.computed, strict=True)]
+def _prepare(parts: Parts) -> StepOf:
+    products = parts.products
+    work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
-    def step() -> Moments:
+    def step(recorder: Recorder | None) -> Moments:
+        computed = []
         for rank, count in work:
+            begun = products.moment(rank) if recorder else None
             products.enqueue(rank, count)
-        computed = [platform.moment(rank) for rank in platform.local]
-        platform.gather_queues()
-        for launch in launches:
-            launch(1)
-        platform.spread_queues()
-        return list(zip(computed, (platform.moment(rank) for rank in platform.local), strict=True))
+            computed.append(products.moment(rank))
+            products.hand_over(rank)
+            if recorder and begun:
+                recorder.computed(rank, 0, begun, computed[-1])
+        send_all(parts, recorder)
+        for rank, _ in work:
+            products.take_over(rank)
+        return list(zip(computed, parts.moments(), strict=True))
 
     return step
 

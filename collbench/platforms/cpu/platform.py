@@ -36,7 +36,8 @@ from collbench.platforms.layout import (
     view,
 )
 from collbench.platforms.processes import Processes, Team
-from collbench.platforms.roles import Moment, Platform, Prepared
+from collbench.platforms.products import Moment
+from collbench.platforms.roles import Platform, Prepared
 from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}

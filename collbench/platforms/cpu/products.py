@@ -1,10 +1,12 @@
 """Matrix products on a CPU: NumPy's, by its BLAS, with one thread for a rank."""
 
+import time
+
 import numpy as np
 
 from collbench.flaws import Miscomputed
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Chain
+from collbench.platforms.products import Chain, Moment
 
 
 class CpuProducts:
@@ -24,6 +26,17 @@ class CpuProducts:
             last, result = result, last
         self._last, self._next = last, result
         self._made += count
+
+    def moment(self, rank: int) -> Moment:
+        """Now: all is made."""
+        now = time.perf_counter()
+        return lambda: now
+
+    def hand_over(self, rank: int) -> None:
+        """Nothing is left to wait for."""
+
+    def take_over(self, rank: int) -> None:
+        """Nothing is left to wait for."""
 
     def reset(self) -> None:
         """The start where the chain begins, and nothing where the next result goes."""

@@ -19,6 +19,7 @@ def _discover(ranks: int | None) -> tuple[Topology, str]:
 
 PLATFORM = PlatformKind(
     name="gpu",
+    matrix=4096,  # a product takes a millisecond or so: launches do not count
     preference=1,
     process_per_rank=False,
     startup=probe.STARTUP,

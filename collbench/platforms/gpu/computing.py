@@ -11,6 +11,7 @@ from collbench.platforms.gpu.launch import Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.products import GpuProducts
+from collbench.platforms.gpu.timing import Stopwatch
 from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
 
@@ -24,6 +25,7 @@ class GpuComputing:
     _queues: dict[int, Queue]
     _memory: RankMemory
     _launcher: Launcher
+    _stopwatch: Stopwatch
 
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts."""
@@ -31,7 +33,7 @@ class GpuComputing:
 
     def products(self, size: int) -> GpuProducts:
         """Of this process's ranks."""
-        return GpuProducts(self._cuda, self.team, self._queues, size)
+        return GpuProducts(self._cuda, self.team, self._queues, self._stopwatch.moment, size)
 
     def shifted(self, offset: int) -> Self:
         """Itself, but for the memory that kernels and libraries are told of."""

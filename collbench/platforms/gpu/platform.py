@@ -33,7 +33,8 @@ from collbench.platforms.gpu.stress import Stress
 from collbench.platforms.gpu.timing import StartGate, Stopwatch
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.roles import Limits, Moment, Platform, Prepared
+from collbench.platforms.products import Moment
+from collbench.platforms.roles import Limits, Platform, Prepared
 from collbench.platforms.stress import HESITATES, Plan, lost
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends

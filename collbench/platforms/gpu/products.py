@@ -1,53 +1,73 @@
-"""Matrix products on GPUs: CuPy's, by cuBLAS, each rank's on its own stream."""
+"""Matrix products on GPUs: CuPy's, by cuBLAS, for every rank on a stream of its own beside that of its collectives.
 
-from collections.abc import Mapping
-from typing import Any
+Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
+"""
+
+from collections.abc import Callable, Mapping
 
 from collbench.flaws import Miscomputed
 from collbench.platforms.gpu.cuda import Cuda, Queue
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Chain
+from collbench.platforms.products import Chain, Moment
 
 
 class _Matrices:
     """Those of one rank, on its device."""
 
-    def __init__(self, cupy: Any, queue: Queue, chain: Chain) -> None:
-        self._cupy, self._queue, self._chain = cupy, queue, chain
-        with queue.enter():
-            self._factor, self._start = cupy.asarray(chain.factor), cupy.asarray(chain.start)
-            self._last, self._next = cupy.empty_like(self._start), cupy.empty_like(self._start)
+    def __init__(self, cuda: Cuda, collectives: Queue, chain: Chain) -> None:
+        self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
+        self.queue = Queue(cuda, collectives.device)
+        with self.queue.enter():
+            self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
+            self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
         self.reset()
 
     def enqueue(self, count: int) -> None:
-        with self._queue.enter():
+        with self.queue.enter():
             for _ in range(count):
                 self._cupy.matmul(self._factor, self._last, out=self._next)
                 self._last, self._next = self._next, self._last
         self._made += count
 
     def reset(self) -> None:
-        with self._queue.enter():
+        with self.queue.enter():
             self._last[...] = self._start
             self._next.fill(float("nan"))
         self._made = 0
 
     def flaw(self) -> Miscomputed | None:
-        with self._queue.enter():
-            got = self._cupy.asnumpy(self._last)
+        with self.queue.enter() as stream:
+            got = self._cupy.asnumpy(self._last, stream=stream)
         return self._chain.flaw(self._made, got)
 
 
 class GpuProducts:
     """The matrices of this process's ranks."""
 
-    def __init__(self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], size: int) -> None:
-        self._team = team
-        self._of = {rank: _Matrices(cuda.cupy, queue, Chain(size, rank)) for rank, queue in queues.items()}
+    def __init__(
+        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], moment: Callable[[Queue], Moment], size: int
+    ) -> None:
+        self._team, self._moment = team, moment
+        self._of = {rank: _Matrices(cuda, queue, Chain(size, rank)) for rank, queue in queues.items()}
 
     def enqueue(self, rank: int, count: int) -> None:
-        """On the rank's stream."""
+        """On the rank's computing stream."""
         self._of[rank].enqueue(count)
+
+    def moment(self, rank: int) -> Moment:
+        """An event on that stream."""
+        return self._moment(self._of[rank].queue)
+
+    def hand_over(self, rank: int) -> None:
+        """The stream of the collectives waits for an event of this one."""
+        own = self._of[rank]
+        own.collectives.enter().wait_event(own.queue.mark())
+
+    def take_over(self, rank: int) -> None:
+        """The other way round."""
+        own = self._of[rank]
+        mark = own.collectives.mark()
+        own.queue.enter().wait_event(mark)
 
     def reset(self) -> None:
         """On every rank's stream."""

@@ -23,7 +23,8 @@ import numpy as np
 from collbench.errors import CaseFailed
 from collbench.platforms.gpu.cuda import Cuda, Queue
 from collbench.platforms.processes import Team
-from collbench.platforms.roles import Moment, Prepared
+from collbench.platforms.products import Moment
+from collbench.platforms.roles import Prepared
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds

@@ -3,10 +3,10 @@
 import pytest
 
 from collbench.cases import Sampling
-from collbench.cli._step_options import parse_slow, parse_work
 from collbench.errors import PlatformError
-from collbench.measure import calibration
-from collbench.measure.calibration import LEAST, Work, calibrated, products_for
+from collbench.measure import calibrated_together
+from collbench.measure.calibrated_together import LEAST, calibrated, products_for
+from collbench.measure.calibration import Work
 from collbench.measurement import Failed
 from collbench.steps import Step, flops_of
 from tests.conftest import case
@@ -31,15 +31,6 @@ def test_operations_need_no_measuring() -> None:
     assert flops_of(step.products, step.size) == pytest.approx(200e6, rel=0.03)
 
 
-def test_words_are_seconds_or_operations() -> None:
-    """In the units that people write."""
-    assert parse_work("1ms") == Work(seconds=1e-3)
-    assert parse_work(" 250 us ") == Work(seconds=250e-6)
-    assert parse_work("0.5s") == Work(seconds=0.5)
-    assert parse_work("200MFLOP") == parse_work("0.2gflops") == Work(flops=200e6)
-    assert parse_slow(("3", "1:1.5"), 4) == ((1, 1.5), (3, 2.0))
-
-
 def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line."""
 
@@ -54,7 +45,7 @@ def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) 
         def run(self) -> list[Failed]:
             return [Failed(case(step=Step(4, 32)), "mpi", "cpu", "it broke")]
 
-    monkeypatch.setattr(calibration, "Session", Broken)
+    monkeypatch.setattr(calibrated_together, "Session", Broken)
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
         calibrated(Work(seconds=1e-3), "cpu", sweep(1024), None)
 
@@ -64,7 +55,7 @@ def test_real_ranks_take_about_as_long_as_was_asked_for() -> None:
     from dataclasses import replace
 
     wanted = replace(sweep(1024), implementations=("mpi",), sampling=Sampling())
-    seconds = calibration.seconds_of_products(Work(seconds=5e-3), "cpu", wanted, None)
+    seconds = calibrated_together.seconds_of_products(Work(seconds=5e-3), "cpu", wanted, None)
     assert seconds[32] < seconds[128]
     step = products_for(Work(seconds=5e-3), seconds)
     assert seconds[step.size] * step.products == pytest.approx(5e-3, rel=0.05)

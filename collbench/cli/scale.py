@@ -1,0 +1,110 @@
+"""Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.cli._paths import FORMATS, PATH
+from collbench.cli._sweep_options import shared
+from collbench.platforms import platforms
+
+if TYPE_CHECKING:
+    from collbench.measure.session import Session
+    from collbench.measurement import Result
+
+_OPTIONS = [
+    click.Option(
+        ["--on"],
+        default="auto",
+        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
+        help="Where the ranks live; on a described system nothing runs, a model predicts.",
+    ),
+    click.Option(
+        ["-g", "--ranks"],
+        metavar="N,N|N..N",
+        help="Numbers of ranks; FIRST..LAST doubles. Default: 1,2; on a system 1 to all GPUs of 512 nodes.",
+    ),
+    click.Option(
+        ["--mode"], type=click.Choice(["weak", "strong", "both"]), default="weak", help="What stays the same."
+    ),
+    click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto."),
+    click.Option(
+        ["--compute"], metavar="TIME|FLOP", help="Of one rank in a step: 10ms, 2GFLOP; default 10ms, or 100ms."
+    ),
+    click.Option(["--gradients"], metavar="SIZE", help="Bytes to all-reduce in a step; default 4M, predicted 1G."),
+    click.Option(["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."),
+    click.Option(
+        ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
+    ),
+    click.Option(["--threshold"], type=float, default=75.0, help="Per cent of efficiency from which on it is healthy."),
+    click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent."),
+    *shared("datatype", "timeout", "spin", budget=2.0),
+    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
+    click.Option(["--out"], type=PATH, help="Folder to make for run file and plot."),
+]
+
+
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
+    from collbench import interrupts
+    from collbench.cli._patience import started
+    from collbench.cli._scaling import make_session
+    from collbench.measure.session import exit_status
+
+    session = make_session(options)
+    try:
+        with started(session):
+            click.echo(session.topology, err=True)
+            _show(session, options["mode"])
+    except KeyboardInterrupt as cause:
+        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
+        return interrupts.answered(cause)
+    _close(session, options["threshold"] / 100, tuple(dict.fromkeys(options["formats"])))
+    return exit_status(session.results)
+
+
+def _show(session: "Session", mode: str) -> None:
+    """The table, row by row as results arrive."""
+    from collbench.analysis.scaling.points import curves
+    from collbench.cli._live_table import LiveTable
+    from collbench.cli._step_table import heading, scaling_row
+    from collbench.measure.scaled import MODES
+
+    table = LiveTable()
+    passes, before = 0, 0
+    for result in session.run():
+        places = ((curve, point) for curve in curves(session.results) for point in curve.more if point.row is result)
+        curve, point = next(places, (None, None))
+        passes += result.case.ranks < before
+        before = result.case.ranks
+        title = _title(result, list(MODES)[passes] if mode == "both" else mode)
+        table.show(title, heading(), [(result, scaling_row(result, curve, point))])
+
+
+def _title(result: "Result", mode: str) -> str:
+    """What is carried out, above its rows; in both modes the first rows have the work of one rank alone."""
+    from collbench.measure.scaled import MODES
+    from collbench.units import format_size
+
+    case = result.case
+    return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
+
+
+def _close(session: "Session", threshold: float, formats: tuple[str, ...]) -> None:
+    """The verdicts, what the columns mean, and where everything is."""
+    from collbench.analysis.scaling.points import curves
+    from collbench.analysis.scaling.verdict import lines
+    from collbench.cli._step_table import LEGEND, PREDICTED
+    from collbench.figures.scaling import draw
+
+    own = curves(session.results)
+    for curve in own:
+        click.echo()
+        for line in lines(curve, threshold):
+            click.echo(line)
+    click.echo(f"\n{PREDICTED if session.modelled else LEGEND}", err=True)
+    assert session.path
+    click.echo(f"run file: {session.path}")
+    for picture in draw(own, session.topology, session.path.parent, formats):
+        click.echo(f"plot: {picture}")

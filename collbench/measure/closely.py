@@ -1,0 +1,37 @@
+"""A few more steps, looked at closely: what every rank did for every bucket, and when."""
+
+from itertools import chain
+
+from collbench.platforms.roles import Platform
+from collbench.schedules import Recorder, StepOf
+from collbench.step_times import Activity
+
+_STEPS = 7  # of which the one of median length is kept
+_MOST = 4096  # activities of it
+
+
+def activities(step: StepOf, platform: Platform) -> tuple[Activity, ...]:
+    """*Collective*: those of a typical step, of all ranks; none where they would be too many to look at."""
+    recorders = [Recorder() for _ in range(_STEPS)]
+    platform.synchronize()
+    for recorder in recorders:
+        step(recorder)
+    platform.synchronize()
+    own = [_own(recorder) for recorder in recorders]
+    everyone = platform.team.exchange(own)
+    steps = [tuple(chain.from_iterable(ranks)) for ranks in zip(*everyone, strict=True)]
+    typical = sorted(steps, key=_length)[len(steps) // 2]
+    origin = min((start for _, _, _, start, _ in typical), default=0.0)
+    if len(typical) > _MOST:
+        return ()
+    return tuple(
+        Activity(rank, what, bucket, start - origin, end - start) for rank, what, bucket, start, end in typical
+    )
+
+
+def _own(recorder: Recorder) -> list[tuple[int, str, int, float, float]]:
+    return [(rank, what, bucket, begun(), ended()) for rank, what, bucket, begun, ended in recorder.noted]
+
+
+def _length(step: tuple[tuple[int, str, int, float, float], ...]) -> float:
+    return max((end for *_, end in step), default=0.0) - min((start for *_, start, _ in step), default=0.0)

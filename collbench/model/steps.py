@@ -1,0 +1,89 @@
+"""Seconds of a step on a described system: computing, waiting for the slowest GPU, and what the model says of the rest.
+
+The waits are those of independent, normally distributed computing times: of n ranks the slowest is expected
+PHI^-1((n - 3/8) / (n + 1/4)) standard deviations above the mean (G. Blom, 1958).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from statistics import NormalDist
+
+from collbench.cases import Case
+from collbench.errors import UsageError
+from collbench.model.network.on_network import network_curve
+from collbench.step_times import StepPrediction
+from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
+from collbench.topology.system import System
+
+NOISE = 0.0022
+"""Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
+
+
+CONTENTION = 0.075
+"""How much longer computing takes while a GPU communicates: Calculon's `processor_usage` lies between 0.02 and 0.15."""
+
+
+def on_ranks(system: System, ranks: int) -> System:
+    """As much of the system, or as many of its nodes, as so many ranks need; UsageError if they fill no whole nodes."""
+    if ranks <= system.gpus:
+        return system.of(1).part(ranks) if system.nodes > 1 else system.part(ranks)
+    if ranks % system.gpus:
+        below = ranks // system.gpus * system.gpus
+        raise UsageError(
+            f"--ranks {ranks} fills no whole nodes of {system.name}, which have {system.gpus} GPUs; "
+            f"give {below} or {below + system.gpus}"
+        )
+    return system.of(ceil(ranks / system.gpus))
+
+
+def slowest(ranks: int, noise: float) -> float:
+    """By how much the slowest of so many ranks is expected to compute longer than the mean, over the mean."""
+    return noise * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0
+
+
+def step_time(system: System, case: Case, implementation: str, noise: float = NOISE) -> StepPrediction:
+    """A step on that many ranks of the system, as its schedule has it; Unsupported as `network_curve`.
+
+    What lies behind each other adds up.  Where buckets overlap, a bucket goes out once it is computed and the one
+    before has arrived, and computing meanwhile takes CONTENTION longer.
+    """
+    assert case.step
+    schedule, computing = case.step.schedule, case.step.seconds
+    if case.ranks == 1 or schedule == COMPUTE:
+        return StepPrediction(case, implementation, (computing, 0.0, 0.0), computing, computing)
+    alone = [replace(part, step=None) for _, part in case.buckets()]
+    sent = network_curve(on_ranks(system, case.ranks), alone, implementation)
+    waiting = 0.0 if schedule == COMMUNICATE else computing * slowest(case.ranks, noise)
+    spent = {COMMUNICATE: _communicated, SEQUENTIAL: _one_after_the_other}.get(schedule, _overlapped)
+    typical, low, high = (spent(computing, [getattr(one, name) for one in sent]) for name in ("seconds", "low", "high"))
+    return StepPrediction(
+        case,
+        implementation,
+        (typical[0], waiting, typical[1]),
+        low=sum(low) + waiting,
+        high=sum(high) + waiting,
+        algorithm=sent[0].algorithm,
+        protocol=sent[0].protocol,
+        note=sent[0].note,
+    )
+
+
+def _communicated(computing: float, sent: Sequence[float]) -> tuple[float, float]:
+    return 0.0, sum(sent)
+
+
+def _one_after_the_other(computing: float, sent: Sequence[float]) -> tuple[float, float]:
+    return computing, sum(sent)
+
+
+def _overlapped(computing: float, sent: Sequence[float]) -> tuple[float, float]:
+    """Seconds of computing, and of communicating after that.
+
+    Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
+    """
+    slowed = computing + CONTENTION * min(computing, sum(sent[:-1]))
+    end = 0.0
+    for place, seconds in enumerate(sent, 1):
+        end = max(end, slowed * place / len(sent)) + seconds
+    return slowed, end - slowed

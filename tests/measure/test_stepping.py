@@ -1,0 +1,139 @@
+"""Steps on real ranks: every schedule with every implementation is right, and a fault in either part is seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collbench.cases import Sampling, Sweep
+from collbench.implementations import choose
+from collbench.measure.supervisor import Supervisor
+from collbench.measurement import Failed, Result, Skipped
+from collbench.schedules import find_schedule, overlapping, schedules
+from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
+from collbench.steps import Step
+from tests.test_cases import sweep
+
+QUICK = Sampling(iters=2, region=1e-3)
+STEP = Step(3, 32, bucket=1024)
+
+
+def stepped(*steps: Step, implementations: tuple[str, ...] = ("mpi",), nbytes: int = 4000, **changes: object) -> Sweep:
+    """A sweep of one size on two ranks."""
+    fields = {"steps": steps, "implementations": implementations, "sampling": QUICK} | changes
+    return replace(sweep(nbytes), **fields)  # type: ignore[arg-type]
+
+
+def measured(wanted: Sweep) -> list[Result]:
+    """What ranks make of it."""
+    with Supervisor("cpu", wanted) as ranks:
+        return list(ranks.run())
+
+
+@pytest.mark.parametrize("schedule", [name for name, one in schedules().items() if "cpu" in one.platforms])
+def test_a_step_is_right_whoever_communicates_and_however(schedule: str) -> None:
+    """In buckets of which the last is smaller; or it is skipped with the reason."""
+    names = choose("all", "cpu")
+    results = measured(stepped(replace(STEP, schedule=schedule), implementations=names))
+    assert [result.implementation for result in results if not isinstance(result, Skipped)]
+    for result in results:
+        assert isinstance(result, StepTimes | Skipped), result
+        if isinstance(result, StepTimes):
+            assert result.right, result.wrong
+            assert result.launches >= 1
+        else:
+            assert "non-blocking" in result.reason or "one-shot" in result.implementation
+
+
+def test_what_ranks_did_is_kept_bucket_by_bucket() -> None:
+    """Of one step, in whatever way it overlaps; what is computed comes before what is communicated of it."""
+    steps = [replace(STEP, schedule=name) for name in ("sequential", *overlapping("cpu"))]
+    for result in measured(stepped(*steps)):
+        assert isinstance(result, StepTimes)
+        sent = [one for one in result.activities if one.what == COMMUNICATED]
+        assert {(one.rank, one.bucket) for one in sent} == {(rank, bucket) for rank in (0, 1) for bucket in range(4)}
+        ready = {(one.rank, one.bucket): one.start + one.seconds for one in result.activities if one.what == COMPUTED}
+        for one in sent:
+            assert ready.get((one.rank, one.bucket), 0.0) <= one.start + 1e-9
+        assert min(one.start for one in result.activities) == 0
+
+
+def test_a_slow_rank_computes_longer_and_the_other_waits() -> None:
+    """Ten times the work on rank 1 shows, whatever else this machine does."""
+    (result,) = measured(stepped(Step(20, 128, slow=((1, 10.0),)), sampling=Sampling(iters=5, region=0.02)))
+    assert isinstance(result, StepTimes)
+    last = result.series[len(result.series) // 2]
+    assert last.computing(1) > 2 * last.computing(0)
+    assert last.waiting(0) > last.waiting(1)
+
+
+SITE = """
+import os
+if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
+    {fault}
+"""
+FORGETS = """
+    import numpy
+    whole, made = numpy.matmul, []
+    def matmul(*arguments, **named):
+        made.append(1)
+        return named["out"] if len(made) == 4 else whole(*arguments, **named)
+    numpy.matmul = matmul
+"""
+DROPS = """
+    from collbench.cases import Case
+    whole = Case.buckets
+    Case.buckets = lambda case: [(0 if place == 1 else start, part) for place, (start, part) in enumerate(whole(case))]
+"""
+DIES = """
+    import signal
+    from collbench.platforms.cpu.products import CpuProducts
+    whole, calls = CpuProducts.enqueue, []
+    def enqueue(self, rank, count):
+        calls.append(1)
+        if len(calls) == 9 and not os.path.exists(os.environ["DIED"]):
+            open(os.environ["DIED"], "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        whole(self, rank, count)
+    CpuProducts.enqueue = enqueue
+"""
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has the second rank do something else than it should."""
+
+    def install(fault: str) -> None:
+        (tmp_path / "sitecustomize.py").write_text(SITE.format(fault=fault.strip()))
+        root = Path(__file__).parents[2]
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
+        monkeypatch.setenv("DIED", str(tmp_path / "died"))
+
+    return install
+
+
+@pytest.mark.parametrize(("fault", "word"), [(FORGETS, "matrix products"), (DROPS, "element")])
+def test_a_product_left_out_or_a_bucket_that_lies_elsewhere_is_wrong(
+    faulty: Callable[[str], None], fault: str, word: str
+) -> None:
+    """And there is no time."""
+    faulty(fault)
+    (result,) = measured(stepped(STEP))
+    assert isinstance(result, StepTimes)
+    assert word in result.wrong
+    assert not result.series
+
+
+def test_a_rank_that_is_killed_costs_a_row(faulty: Callable[[str], None]) -> None:
+    """The next step is measured by fresh ranks."""
+    faulty(DIES)
+    results = measured(stepped(STEP, replace(STEP, products=4)))
+    assert [type(result) for result in results] == [Failed, StepTimes]
+    assert "signal 9" in str(results[0].reason)  # type: ignore[union-attr]
+
+
+def test_a_schedule_that_does_not_exist_is_named_with_the_choices() -> None:
+    """In one line."""
+    with pytest.raises(Exception, match=r"unknown schedule 'backwards'; choose from: .*sequential"):
+        find_schedule("backwards")

@@ -1,0 +1,79 @@
+"""Chains of matrix products: every one of them counts, and none can be left out, made twice or made wrong unseen."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collbench.platforms.cpu.products import CpuProducts
+from collbench.platforms.processes import Alone
+from collbench.platforms.products import Chain
+
+
+@given(st.integers(1, 40), st.integers(0, 3), st.integers(0, 200))
+def test_what_a_chain_should_hold_is_what_products_make(size: int, rank: int, count: int) -> None:
+    """Exactly, as matrices of whole numbers are multiplied."""
+    chain = Chain(size, rank)
+    held = chain.start.astype(np.int64)
+    factor = chain.factor.astype(np.int64)
+    for _ in range(count):
+        held = factor @ held
+    assert np.array_equal(chain.after(count), held)
+
+
+def made(count: int, size: int = 32) -> CpuProducts:
+    """So many products of a rank alone."""
+    products = CpuProducts(Alone(), 1, size)  # type: ignore[arg-type]
+    products.enqueue(1, count)
+    return products
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 17, 1000])
+def test_products_that_were_all_made_are_right(count: int) -> None:
+    """However many."""
+    assert made(count).check() is None
+
+
+def test_a_product_that_was_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is that of one less."""
+    whole, made_so_far = np.matmul, []
+
+    def forgetful(*arguments: object, **named: object) -> object:
+        made_so_far.append(1)
+        return None if len(made_so_far) == 3 else whole(*arguments, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(np, "matmul", forgetful)
+    flaw = made(8).check()
+    assert flaw
+    assert "after 8 matrix products" in str(flaw)
+
+
+def test_one_wrong_element_is_seen_and_named() -> None:
+    """With its place, and what should be there."""
+    products = made(5)
+    products._last[3, 4] += 1
+    flaw = products.check()
+    assert flaw
+    assert (flaw.rank, flaw.row, flaw.column, flaw.wrong) == (1, 3, 4, 1)
+    assert float(flaw.got) == float(flaw.expected) + 1
+
+
+def test_what_is_no_number_is_wrong() -> None:
+    """NaN is equal to nothing, and must not pass for that reason."""
+    products = made(5)
+    products._last[0, 0] = np.nan
+    assert products.check()
+
+
+def test_a_chain_can_start_anew() -> None:
+    """As it does for every check."""
+    products = made(5)
+    products._last[0, 0] = np.nan
+    products.reset()
+    products.enqueue(1, 3)
+    assert products.check() is None
+
+
+def test_ranks_have_different_matrices() -> None:
+    """So that one cannot pass for another."""
+    assert not np.array_equal(Chain(16, 0).after(3), Chain(16, 1).after(3))
