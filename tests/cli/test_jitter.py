@@ -41,15 +41,15 @@ def timed(results: list[Result] | tuple[Result, ...]) -> list[StepTimes]:
 
 @pytest.fixture(scope="module")
 def slowed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where a run is of which rank 1 computes half as much again, and what it printed."""
+    """Where a run is of which rank 1 computes twice as much, and what it printed."""
     folder = tmp_path_factory.mktemp("slowed")
-    done = carried_out(folder, of_a_user(), *QUICK, "--compute", "1ms", "--slow-rank", "1:1.5", "--format", "svg")
+    done = carried_out(folder, of_a_user(), *AUTO, "--compute", "1ms", "--slow-rank", "1", "--format", "svg")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "out", done.stdout
 
 
-def test_a_rank_that_computes_half_as_much_again_is_named(slowed: tuple[Path, str]) -> None:
-    """With how often it was last, by how much, and what that costs; rank 0 is not."""
+def test_a_rank_that_computes_twice_as_much_is_named(slowed: tuple[Path, str]) -> None:
+    """With how often it was last, by how much, and what that costs; rank 0 is not.  Less is tried on made-up noise."""
     (line,) = (line for line in slowed[1].splitlines() if "rank 1 is late: last in" in line)
     assert "the others wait for it for" in line
     assert "rank 0 is late" not in line
@@ -58,15 +58,13 @@ def test_a_rank_that_computes_half_as_much_again_is_named(slowed: tuple[Path, st
 
 
 def test_all_that_was_measured_is_kept(slowed: tuple[Path, str]) -> None:
-    """A row for the library and one for the rung that should be fastest; their steps, and how exact the clock is."""
-    rows = timed(read(slowed[0]).results)
-    assert {row.implementation for row in rows} == {"mpi", "auto"}
-    for row in rows:
-        assert row.case.step
-        assert row.case.step.slow == ((1, 1.5),)
-        assert sum(series.steps for series in row.series) <= 1600
-        assert 0 < row.clock < 0.05
-        assert (slowed[0] / f"lateness-allreduce-float-65536B-{row.implementation}.svg").stat().st_size > 5000
+    """All steps, who was slow on purpose, how exact the clock is; and the picture lies beside it."""
+    (row,) = timed(read(slowed[0]).results)
+    assert row.case.step
+    assert row.case.step.slow == ((1, 2.0),)
+    assert 0 < sum(series.steps for series in row.series) <= 1600
+    assert 0 < row.clock < 0.05
+    assert (slowed[0] / "lateness-allreduce-float-65536B-auto.svg").stat().st_size > 5000
 
 
 def test_a_clock_that_goes_otherwise_makes_nobody_late(here: Command, tmp_path: Path) -> None:
@@ -101,7 +99,7 @@ def test_what_the_slowest_of_two_takes_is_foreseen_from_single_ranks(here: Comma
 
 
 def test_a_rank_that_is_killed_costs_its_row(here: Command, tmp_path: Path) -> None:
-    """The other implementation is measured by fresh ranks, and judged."""
+    """Of the library and the rung that should be fastest, the other is measured by fresh ranks, and judged."""
     killed = tmp_path / "killed"
     (tmp_path / "sitecustomize.py").write_text(f"""
 import os, pathlib, signal
