@@ -6,7 +6,7 @@ without a meeting besides their own, as those of a training loop do, so that a l
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Self
@@ -23,7 +23,7 @@ from collbench.note import Note
 from collbench.platforms.products import Products
 from collbench.platforms.roles import Platform, Prepared
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
-from collbench.step_times import Activity, StepTimes
+from collbench.step_times import Activity, Series, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
@@ -78,10 +78,10 @@ class _Contestant:
 
     def keep(self, taken: Taken) -> float:
         """One more series; its seconds, all steps together."""
-        series = self.clocks.series(taken)
+        kept = self.clocks.series(taken)
         self.taken.append(taken)
-        self.samples.append(series.seconds)
-        return series.seconds * series.steps
+        self.samples.append(kept.seconds)
+        return kept.seconds * kept.steps
 
 
 def measure_steps(
@@ -174,8 +174,8 @@ def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling)
     wanted = LONGEST if sampling.steps else wanted
     steps, most = 1, sampling.steps or MOST_STEPS
     while steps < most:
-        series = (contestant.clocks.series(_series(contestant, platform, steps)) for _ in range(2))
-        elapsed = min(one.seconds for one in series) * steps
+        tried = (contestant.clocks.series(_series(contestant, platform, steps)) for _ in range(2))
+        elapsed = min(one.seconds for one in tried) * steps
         if elapsed >= wanted:
             break
         steps = min(most, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
@@ -195,17 +195,35 @@ def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sa
         order.reverse()
 
 
+def series(operations: Sequence[Prepared], step: StepOf, platform: Platform, steps: int) -> Series:
+    """*Collective*: so many steps from a meeting on, and the moments of all ranks.
+
+    CaseFailed if a library or a kernel says that it failed.
+    """
+    clocks = Clocks(platform.team)
+    clocks.read()
+    return clocks.series(_taken(operations, step, platform, range(steps))[0])
+
+
 def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks by their own clocks."""
+    """The same, by the ranks' own clocks."""
+    taken, origins = _taken(contestant.operations, contestant.step, platform, contestant.heard(steps))
+    contestant.clocks.origins = max(contestant.clocks.origins, origins)
+    return taken
+
+
+def _taken(
+    operations: Sequence[Prepared], step: StepOf, platform: Platform, steps: Iterable[object]
+) -> tuple[Taken, float]:
+    """Moments, and the seconds by which those of devices may be off the clocks of their processes."""
     platform.synchronize()
     origins = platform.set_clocks()
     platform.synchronize()
-    step = contestant.step
     begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step(None) for _ in contestant.heard(steps)]
+    moments = [step(None) for _ in steps]
     platform.synchronize()
     with platform.team.agreeing():
-        for operation in contestant.operations:
+        for operation in operations:
             if operation.refuse:
                 operation.refuse()
         platform.refuse_given_up()
@@ -214,8 +232,8 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
         for place, _ in enumerate(platform.local)
     ]
     told = platform.team.exchange((origins, own))
-    contestant.clocks.origins = max(contestant.clocks.origins, *(error for error, _ in told))
-    return list(chain.from_iterable(ranks for _, ranks in told))
+    everyone = list(chain.from_iterable(ranks for _, ranks in told))
+    return everyone, max(error for error, _ in told)
 
 
 def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
