@@ -7,6 +7,7 @@ from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
 from collbench.errors import UsageError
 from collbench.steps import Step
+from collbench.wires import GRADES, Wire
 
 MOST_SIZES = 10_000  # of a sweep
 BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
@@ -113,9 +114,10 @@ class Case:
         size = self.block * self.dtype.itemsize
         return len(read) * size, written * size
 
-    def recipe(self, seed: int) -> Recipe:
-        """The numbers that its inputs depend on, besides rank and index."""
-        return recipe(self.dtype, self.redop, self.ranks, seed)
+    def recipe(self, seed: int, wire: Wire | None = None) -> Recipe:
+        """The numbers that its inputs depend on, besides rank and index; for a wire groups differ."""
+        how = recipe(self.dtype, self.redop, self.ranks, seed)
+        return replace(how, grades=GRADES) if wire else how
 
     def input(self, rank: int, seed: int) -> Array:
         """The send buffer of `rank`, in storage values."""

@@ -124,12 +124,13 @@ def find_reduction(name: str) -> Reduction:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an element's value depends on besides its rank and index; the same four numbers go to the kernel."""
+    """What an element's value depends on besides its rank and index; the same five numbers go to the kernel."""
 
     seed: int
     ranks: int
     bits: int  # width of the random integers
     stride: int  # of `stride` ranks one contributes, where all together would not be exact
+    grades: int = 0  # 2**grades elements share a magnitude of their own, in sums of floats; 0: all have the same
 
 
 def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> Recipe:
@@ -154,7 +155,8 @@ def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fir
     noise = _contribution_hash(element, how.seed, rank)
     if reduction is NONE:
         return _wide(noise, datatype.itemsize).view(datatype.storage)
-    return datatype.encode(_values(datatype, reduction, how, rank, element, noise))
+    values = _values(datatype, reduction, how, rank, element, noise)
+    return datatype.encode(_graded(values, how, rank, first, element) if how.grades else values)
 
 
 def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
@@ -164,6 +166,8 @@ def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, c
         _values(datatype, reduction, how, rank, element, _contribution_hash(element, how.seed, rank))
         for rank in range(how.ranks)
     ]
+    if how.grades:
+        terms = [_graded(values, how, rank, first, element) for rank, values in enumerate(terms)]
     if reduction.name == "avg":
         return datatype.encode(np.sum(terms, axis=0) // how.ranks)
     combine = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[reduction.name]
@@ -185,6 +189,14 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, el
     if how.stride > 1:
         value[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
     return value.astype(np.float64)
+
+
+def _graded(values: Array, how: Recipe, rank: int, first: int, element: Words) -> Array:
+    """Integers with up to seven bits less in a group of one rank, and six less still but for one of eight."""
+    groups = np.arange(first, first + len(values), dtype=np.uint64) >> np.uint64(how.grades)
+    less = _contribution_hash(groups.astype(np.uint32), how.seed + 1, rank) & np.uint32(7)
+    graded: Array = np.floor(values.astype(np.float64) / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
+    return graded
 
 
 def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -> Array:

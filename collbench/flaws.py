@@ -24,13 +24,15 @@ class Mismatch:
     wrong: int
     call: int | None = None  # of those that followed each other without a pause, counted from 0
     calls: int | None = None  # all of these
+    bound: str | None = None  # by how much it may be off, where the implementation is not exact
 
     def __str__(self) -> str:
         where = f"rank {self.rank}, element {self.index} (chunk {self.chunk})"
         if self.call is not None:
             where = f"call {self.call + 1} of {self.calls} back to back, {where}"
         got = f"got {self.got}, " if self.got else ""
-        return f"{where}: {got}expected {self.expected}; {self.wrong} wrong on this rank"
+        within = f" within {self.bound}" if self.bound else ""
+        return f"{where}: {got}expected {self.expected}{within}; {self.wrong} wrong on this rank"
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,24 @@ class Miscomputed:
         return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
 
 
-_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed]] = {
+@dataclass(frozen=True)
+class Disagreement:
+    """Ranks hold different results, each of which could be right: whoever trains with them drifts apart."""
+
+    rank: int
+
+    wrong = 0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} holds other bits than rank 0, though both are within the bound"
+
+
+_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed | Disagreement]] = {
     "mismatch": Mismatch,
     "overrun": Overrun,
     "implausible": Implausible,
     "miscomputed": Miscomputed,
+    "disagreement": Disagreement,
 }
 _PLAIN = ("rank", "index", "chunk", "got", "expected", "wrong")
 
@@ -107,5 +122,5 @@ def to_flaw(fields: dict[str, Any]) -> Flaw:
     kind = more.pop("kind", "mismatch")
     plain = {name: fields["mismatch"][name] for name in _PLAIN}
     if kind == "mismatch":
-        return Mismatch(**plain, call=more.get("call"), calls=more.get("calls"))
+        return Mismatch(**plain, call=more.get("call"), calls=more.get("calls"), bound=more.get("bound"))
     return _KINDS[kind](**more) if kind in _KINDS else Mismatch(**plain)

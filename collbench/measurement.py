@@ -13,6 +13,7 @@ from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
+from collbench.wires import Study
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Measurement(Observed):
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
     library: str = ""  # whose product carried it out, with its version, where the implementation's name does not say it
+    errors: Study | None = None  # of its wire, found in the same run, where it is not exact
 
     @property
     def wrong(self) -> str:
@@ -144,9 +146,9 @@ class Explanation(CaseResult):
     note: Note = NO_NOTE
 
     def spent(self, part: str) -> float:
-        """Seconds in a phase, the mean over the ranks; or LAUNCH, in none of them.  NaN without tracks.
+        """Seconds in a phase, the mean over the ranks; or LAUNCH, in none of them: before, behind and between kernels.
 
-        LAUNCH is what comes before a kernel starts, after it ends and between operations.
+        NaN without tracks.
         """
         if part == LAUNCH:
             return max(0.0, self.traced - sum(map(self.spent, PHASES))) if self.tracks else math.nan
@@ -154,8 +156,7 @@ class Explanation(CaseResult):
 
     def share(self, part: str) -> float:
         """Of all parts together; 0 where the clock saw no time pass, NaN without tracks."""
-        whole = sum(map(self.spent, PARTS))
-        return self.spent(part) / whole if whole else 0.0
+        return self.spent(part) / whole if (whole := sum(map(self.spent, PARTS))) else 0.0
 
     @property
     def overhead(self) -> float:

@@ -9,11 +9,14 @@
 // `fill` and `compare` are for whole buffers.  Where calls follow each other without a pause there is no time for that:
 // a Probe names a few stretches of every block, at other places in every call, and only these are refilled, spoilt and
 // compared.
-#include "recipe.cuh"
+//
+// Where a wire is narrower than the elements (bound.cuh) `compare_bounded` and `probe_compare_bounded` do the same.
+#include "bound.cuh"
 
 struct Verdict {
   u64 seen, wrong;  // elements that were looked at, and those that differ
   u64 first, got;   // the first of these: its call above CALL_BITS, its index below; on a CPU also its bits
+  u64 digest;       // of elements that may be off: the same on ranks that hold the same bits
 };
 const unsigned CALL_BITS = 48;
 
@@ -30,9 +33,9 @@ __device__ inline bool same(T got, T wanted, unsigned ulps) {
 
 // What a thread has found so far.
 struct Finding {
-  u64 seen, wrong, first, got;
+  u64 seen, wrong, first, got, digest;
 
-  __device__ Finding() : seen(0), wrong(0), first(~0ULL), got(0) {}
+  __device__ Finding() : seen(0), wrong(0), first(~0ULL), got(0), digest(0) {}
 
   // `at`: the call and the index of the first of them.
   template <unsigned SIZE>
@@ -44,15 +47,28 @@ struct Finding {
     seen += length, wrong += differ;
   }
 
+  // The same where each element may be off by a bound; whatever is no number is beyond it.
+  template <unsigned SIZE>
+  __device__ void look(const T* got, const Bounded<SIZE>& wanted, unsigned length, u64 at) {
+    for (unsigned i = 0; i < length; i++) {
+      digest += mix(mix(unsigned(at + i)) ^ unsigned(Stored{got[i]}.bits));
+      if (size_of(number(got[i]) - wanted.exact[i]) <= wanted.bound[i]) continue;
+      wrong++;
+      if (at + i < first) first = at + i, this->got = Stored{got[i]}.bits;
+    }
+    seen += length;
+  }
+
   __device__ void report(Verdict* verdict) const {
 #if defined(__CUDACC__)
     if (!seen) return;
     atomicAdd(&verdict->seen, seen);
+    if (digest) atomicAdd(&verdict->digest, digest);
     if (!wrong) return;
     atomicAdd(&verdict->wrong, wrong);
     atomicMin(&verdict->first, first);
 #else
-    verdict->seen += seen, verdict->wrong += wrong;
+    verdict->seen += seen, verdict->wrong += wrong, verdict->digest += digest;
     if (first < verdict->first) verdict->first = first, verdict->got = got;
 #endif
   }
@@ -85,13 +101,46 @@ extern "C" __global__ void compare(PARAMETER(u64) got, PARAMETER(u64) count, PAR
   finding.report((Verdict*)verdict);
 }
 
+// Elements that a thread bounds at once: one on a GPU, for want of registers; on a CPU a group, whose extremes are then
+// found once.
+#if defined(__CUDACC__)
+const unsigned BOUNDED = 1;
+#else
+const unsigned BOUNDED = GROUP;
+#endif
+
+// A stretch of `count` elements from `first` on, which starts with a group, of an array that ends at `end`.  Not even
+// compiled for types that no wire is for.
+template <bool KNOWN = GRADES>
+__device__ inline void look_within(Finding& finding, const T* got, const Recipe& how, const Wire& wire, u64 first,
+                                   unsigned count, u64 end, u64 call) {
+  if constexpr (KNOWN) {
+    for (unsigned at = 0; at < count; at += BOUNDED) {
+      const Bounded<BOUNDED> wanted(how, wire, first + at, end);
+      finding.look(got + at, wanted, Tile<BOUNDED>::filled(count - at), call << CALL_BITS | (first + at));
+    }
+  }
+}
+
+// `got` against the sums over all ranks, each within its bound.
+extern "C" __global__ void __launch_bounds__(256, 1)
+    compare_bounded(PARAMETER(u64) got, PARAMETER(u64) count, PARAMETER(Recipe) how, PARAMETER(Wire) wire,
+                    PARAMETER(u64) verdict) {
+  const u64 stride = (u64)BOUNDED * gridDim.x * blockDim.x;
+  Finding finding;
+  for (u64 first = (u64)BOUNDED * (blockIdx.x * blockDim.x + threadIdx.x); first < count; first += stride)
+    look_within(finding, (const T*)got + first, how, wire, first, Tile<BOUNDED>::filled(count - first), count, 0);
+  finding.report((Verdict*)verdict);
+}
+
 // Where a call of the stress check looks, alike in every block of a buffer: `runs` stretches of `length` elements in each
 // part of `part` elements, among them its first and its last; or all of a part that they would fill.  The seed moves the
-// others, so that calls look at different places.  Stretches are counted from the ends of the parts, where a peer that
+// others, so that calls look at different places; where only whole groups can be judged all start at multiples of `grain`.
+// Stretches are counted from the ends of the parts, where a peer that
 // lags behind is at work.
 struct Probe {
   u64 block, part;
-  unsigned runs, length;
+  unsigned runs, length, grain, reserved;
 
   __device__ u64 parts() const { return (block + part - 1) / part; }
 
@@ -106,9 +155,11 @@ struct Probe {
       const u64 first = (u64)run * length, left = first < size ? size - first : 0;
       return Stretch{start + first, left < length ? unsigned(left) : length};
     }
-    if (run == runs - 1) return Stretch{start + size - length, length};
+    const u64 last = (size - length + grain - 1) / grain * grain;
+    if (run == runs - 1) return Stretch{start + last, unsigned(size - last)};
     const u64 cell = size / runs, room = run ? cell - length + 1 : 1;
-    return Stretch{start + run * cell + ((u64)mix(seed + run) * room >> 32), length};
+    const u64 first = run * cell + ((u64)mix(seed + run) * room >> 32);
+    return Stretch{start + first - first % grain, length};
   }
 
   // For every element of the stretches by the grid's threads; on a CPU for every stretch.  `place`: behind those before.
@@ -159,6 +210,17 @@ extern "C" __global__ void probe_compare(PARAMETER(u64) got, PARAMETER(Probe) pr
     Tile<SHORT> tile(how, offset + first);
     tile.wanted(how, source);
     finding.look((const T*)got + first, tile, count, call << CALL_BITS | first, ulps);
+  });
+  finding.report((Verdict*)verdict);
+}
+
+// The same of a block of sums, each within its bound: stretches are groups then.
+extern "C" __global__ void __launch_bounds__(256, 1)
+    probe_compare_bounded(PARAMETER(u64) got, PARAMETER(Probe) probe, PARAMETER(Recipe) how, PARAMETER(Wire) wire,
+                          PARAMETER(u64) call, PARAMETER(u64) verdict) {
+  Finding finding;
+  probe.visit(how.seed, [&](u64 first, unsigned count, u64) {
+    look_within(finding, (const T*)got + first, how, wire, first, count, probe.block, call);
   });
   finding.report((Verdict*)verdict);
 }

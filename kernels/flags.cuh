@@ -155,7 +155,7 @@ struct Call {
   }
 
   // All that any rank's block of this index did before is visible to all of them afterwards.  `place` counts the
-  // meetings of one call, fewer than four.
+  // meetings of one call, fewer than four for each number that it takes (`leave`).
   __device__ void meet(unsigned place) const {
     const unsigned value = 4 * number + place;
     drain();
@@ -168,7 +168,8 @@ struct Call {
     stamp(world, Phase::WAITED);
   }
 
-  __device__ void leave() const {
+  // `numbers`: how many this call takes, on every rank alike.
+  __device__ void leave(unsigned numbers = 1) const {
     end_trace(world);
     __syncthreads();
     if (threadIdx.x) return;
@@ -176,6 +177,6 @@ struct Call {
       if (count_in(&mine->calls.word[1]) + 1 < world.blocks) return;
       mine->calls.word[1] = 0;
     }
-    mine->calls.word[0] = number;
+    mine->calls.word[0] = number + numbers - 1;
   }
 };

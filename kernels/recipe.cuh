@@ -24,7 +24,7 @@ struct bfloat_t { unsigned short bits; };
 typedef ELEMENT T;
 
 struct Recipe {
-  unsigned seed, ranks, bits, stride;
+  unsigned seed, ranks, bits, stride, grades;  // grades: 2^grades elements share a magnitude of their own; 0: all one
 };
 
 __device__ inline unsigned mix(unsigned x) {
@@ -124,8 +124,18 @@ __device__ inline Exact quotient(Exact sum, unsigned ranks) {
   return Traits<T>::SIGNED ? Exact((long long)sum / (long long)ranks) : Exact((u64)sum / ranks);
 }
 
-// What one rank contributes to one element of a reduction.  STRIDED: whether only one of how.stride ranks does.
-template <bool STRIDED> __device__ inline Exact term(const Recipe& how, unsigned rank, unsigned element, unsigned noise) {
+// How many bits the numbers of a rank have less in the group of an element: groups differ, and ranks in each.  One element
+// of eight towers above the others of its group, the same on all ranks.
+__device__ inline unsigned grade(const Recipe& how, unsigned rank, u64 index, unsigned element) {
+  return (mix(unsigned(index >> how.grades) ^ rank_key(how.seed + 1, rank)) & 7) + (element & 7 ? 6 : 0);
+}
+
+// What one rank contributes to one element of a reduction.  STRIDED: only one of how.stride ranks does.  GRADED: numbers
+// of fewer bits in some groups (sums only).
+enum Kind { PLAIN, STRIDED, GRADED };
+
+template <Kind KIND>
+__device__ inline Exact term(const Recipe& how, unsigned rank, unsigned element, unsigned noise, unsigned less) {
   if (REDOP == AVG) {
     const unsigned chosen = pick(element, how.ranks);
     const unsigned after = chosen + 1 == how.ranks ? 0 : chosen + 1;
@@ -143,9 +153,12 @@ template <bool STRIDED> __device__ inline Exact term(const Recipe& how, unsigned
     const Exact magnitude = distance == 0 ? mantissa : distance <= 4 ? Exact(factor) : Exact(1);
     return noise & 1 ? -magnitude : magnitude;
   }
-  if (STRIDED && (rank + element) % how.stride) return Exact(0);
-  return Exact(signed_bits(noise, how.bits));
+  if (KIND == STRIDED && (rank + element) % how.stride) return Exact(0);
+  return Exact(signed_bits(noise, how.bits) >> (KIND == GRADED ? less : 0));
 }
+
+// Whether there are graded recipes at all: what is not exact is a sum of floats (kernels/bound.cuh).
+const bool GRADES = REDOP == SUM && Traits<T>::FLOAT && sizeof(T) == 4;
 
 // What is outlined is compiled once for all that use it, or a CPU's compiler would take four times as long.
 //
@@ -158,10 +171,11 @@ const unsigned LONG = 512, SHORT = 128 / sizeof(T);
 #endif
 
 template <unsigned SIZE> struct Tile {
+  u64 first;
   unsigned element[SIZE];
   T value[SIZE];
 
-  __device__ Tile(const Recipe& how, u64 first) {
+  __device__ Tile(const Recipe& how, u64 first) : first(first) {
     const unsigned low = unsigned(first), high = mix(unsigned(first >> 32) + how.seed);
     for (unsigned i = 0; i < SIZE; i++) element[i] = mix((low + i) ^ high);
     if (low + SIZE < low)  // the upper half of the index changes within the tile
@@ -171,30 +185,36 @@ template <unsigned SIZE> struct Tile {
   // How many of its elements `left` fill: a constant where a tile is one, or a GPU would keep tiles in local memory.
   __device__ static unsigned filled(u64 left) { return SIZE == 1 || left >= SIZE ? SIZE : unsigned(left); }
 
-  template <bool STRIDED> OUTLINED __device__ void add_input(const Recipe& how, unsigned rank, Exact* sum) const {
+  template <Kind KIND> __device__ unsigned less(const Recipe& how, unsigned rank, unsigned i) const {
+    return KIND == GRADED ? grade(how, rank, first + i, element[i]) : 0;
+  }
+
+  template <Kind KIND> OUTLINED __device__ void add_input(const Recipe& how, unsigned rank, Exact* sum) const {
     const unsigned key = rank_key(how.seed, rank);
     for (unsigned i = 0; i < SIZE; i++) {
-      const Exact part = term<STRIDED>(how, rank, element[i], mix(element[i] ^ key));
+      const Exact part = term<KIND>(how, rank, element[i], mix(element[i] ^ key), less<KIND>(how, rank, i));
       sum[i] = rank ? both(sum[i], part) : part;
     }
   }
 
-  template <bool STRIDED> OUTLINED __device__ void set_input(const Recipe& how, unsigned rank) {
+  template <Kind KIND> OUTLINED __device__ void set_input(const Recipe& how, unsigned rank) {
     const unsigned key = rank_key(how.seed, rank);
     for (unsigned i = 0; i < SIZE; i++) {
       const unsigned noise = mix(element[i] ^ key);
-      value[i] = REDOP == NONE ? from_bits(Bits(wide(noise))) : stored(term<STRIDED>(how, rank, element[i], noise), T());
+      value[i] = REDOP == NONE ? from_bits(Bits(wide(noise)))
+                               : stored(term<KIND>(how, rank, element[i], noise, less<KIND>(how, rank, i)), T());
     }
   }
 
   __device__ void input(const Recipe& how, unsigned rank) {
-    how.stride == 1 ? set_input<false>(how, rank) : set_input<true>(how, rank);
+    if (GRADES && how.grades) set_input<GRADED>(how, rank);
+    else how.stride == 1 ? set_input<PLAIN>(how, rank) : set_input<STRIDED>(how, rank);
   }
 
   __device__ void reduced(const Recipe& how) {
     Exact sum[SIZE];
     for (unsigned rank = 0; rank < how.ranks; rank++)
-      how.stride == 1 ? add_input<false>(how, rank, sum) : add_input<true>(how, rank, sum);
+      how.stride == 1 ? add_input<PLAIN>(how, rank, sum) : add_input<STRIDED>(how, rank, sum);
     for (unsigned i = 0; i < SIZE; i++) value[i] = stored(REDOP == AVG ? quotient(sum[i], how.ranks) : sum[i], T());
   }
 

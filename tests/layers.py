@@ -20,6 +20,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "cost",
     "collectives",
     "datatypes",
+    "wires",
     "note",
     "labels",
     "steps",

@@ -34,7 +34,7 @@ FITTED_TO, ELSEWHERE = "cpu-2-ranks-epyc", "cpu-2-ranks"
 MEASURED = rungs_of(FITTED_TO)
 CPU = cpus(crowded=False)
 SIZES = sorted({row.case.nbytes for row in MEASURED})
-RUNGS = [implementation for implementation in implementations().values() if implementation.cost]
+RUNGS = [way for way in implementations().values() if way.cost and not way.wire]  # that `auto` may take
 PLACES = [
     CPU,
     cpus(crowded=True),

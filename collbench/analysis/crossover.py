@@ -109,12 +109,16 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:
-    """What has a time and bytes, without implementations that only pick or call others, unless there is nothing else.
+    """What has a time and bytes, without what is not exact, or only picks or calls others, unless that is all.
 
     Those are level with what they pick or call, and would be called the fastest by chance alone.
     """
     every = [result for result in timed(results) if result.case.nbytes]
-    own = [result for result in every if not ((way := find(result.implementation)) and (way.uses() or way.calls))]
+    own = [
+        result
+        for result in every
+        if not ((way := find(result.implementation)) and (way.uses() or way.calls or way.wire))
+    ]
     return own or every
 
 

@@ -10,9 +10,11 @@ from collbench import interrupts
 from collbench.analysis.bound import in_words, measured_bound
 from collbench.analysis.crossover import contests, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
+from collbench.analysis.wires import tradeoffs
 from collbench.cli._live_table import LiveTable
 from collbench.cli._patience import started
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
+from collbench.cli._wires_table import WIRES_LEGEND, lines
 from collbench.errors import RunFileError, StorageError
 from collbench.implementations import implementations, is_library, libraries
 from collbench.labels import family
@@ -37,6 +39,7 @@ def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool
     if session.leader:
         _fastest(session)
         _bounds(session)
+        _wires(session)
         close(session, EXPECTED_LEGEND if session.modelled else LEGEND, plot)
     return exit_status(session.results)
 
@@ -84,6 +87,14 @@ def _bounds(session: Session) -> None:
         click.echo(f"{limit}; {best.implementation} reaches {in_words(best)}")
 
 
+def _wires(session: Session) -> None:
+    """What narrower wires bring and take, if some were measured."""
+    if found := tradeoffs(session.results):
+        for line in lines(found):
+            click.echo(line)
+        click.echo(WIRES_LEGEND, err=True)
+
+
 def _span(first: int, last: int) -> str:
     return format_size(first) if first == last else f"{format_size(first)} to {format_size(last)}"
 
@@ -102,9 +113,11 @@ def close(session: Session, legend: str, plot: bool) -> None:
 def draw_plots(path: Path) -> None:
     """The plots of a run file, beside it; StorageError if they, or it, cannot be there any more."""
     from collbench.figures.curves import draw
+    from collbench.figures.wires import draw as draw_wires
 
     try:
-        pictures = draw([read(path)], path.parent)
+        run = read(path)
+        pictures = [*draw([run], path.parent), *draw_wires(run, path.parent)]
     except (OSError, RunFileError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StorageError(f"cannot draw into {path.parent}: {reason}; {_kept(path)}") from None

@@ -30,6 +30,10 @@ def command() -> None:
         + [(way.name, ", ".join(way.platforms), way.summary) for way in ways.values()]
     )
     _table(
+        [("wire", "implementation", "bytes of an element", "what it is")]
+        + [(way.wire.name, way.name, f"{way.wire.nbytes:.3g}", way.wire.summary) for way in ways.values() if way.wire]
+    )
+    _table(
         [("what does what", *ways)]
         + [(name, *("yes" if name in way.collectives else "-" for way in ways.values())) for name in COLLECTIVES]
     )

@@ -16,7 +16,7 @@ MEASURING = (
 
 @click.command(context_settings={"show_default": True})
 @click.option("--op", default="allreduce", metavar="NAME[,NAME]|all", help="Collectives (see collbench list).")
-@click.option("--impl", default="all", metavar="NAME[,NAME]|library|ladder|all", help="Implementations.")
+@click.option("--impl", default="all", metavar="NAME[,NAME]|library|ladder|narrow|all", help="Implementations.")
 @click.option(
     "--on",
     default="auto",

@@ -15,7 +15,7 @@ SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chu
 
 _FIXED = {"minbytes": str(SIZES[0]), "maxbytes": str(SIZES[-1]), "stepfactor": 2.0, "iters": 1, "warmup": 0}
 _OPTIONS = [
-    *shared(op="all", impl="all"),
+    *shared(op="all", impl="all,narrow"),
     HERE,
     *shared("ranks", datatype="all", redop="all", timeout=60.0),
     *shared("spin"),

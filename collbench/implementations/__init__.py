@@ -1,4 +1,4 @@
-"""One file a way of carrying a case out; each defines IMPLEMENTATION, found here by the file's presence.
+"""One file a way of carrying a case out; each defines IMPLEMENTATION, or several, found here by the file's presence.
 
 Library implementations come first, then the ladder of hand-written ones in the order of their `rung`.
 """
@@ -15,6 +15,7 @@ from collbench.errors import Unsupported, UsageError, unknown
 from collbench.labels import family
 from collbench.platforms.layout import Needs
 from collbench.platforms.roles import Launching, Prepared
+from collbench.wires import LEARNT, Wire
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Implementation:
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
     multicast: bool = False  # a switch must know the memory of all ranks
+    wire: Wire | None = None  # what its ranks exchange, if that is narrower than their arrays: results are not exact
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 
     @property
@@ -56,8 +58,9 @@ class Implementation:
 @cache
 def implementations() -> dict[str, Implementation]:
     """Every implementation by name, libraries first, then up the ladder."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     records: list[Implementation] = [
-        importlib.import_module(f"{__name__}.{module.name}").IMPLEMENTATION for module in pkgutil.iter_modules(__path__)
+        record for module in modules for record in getattr(module, "IMPLEMENTATIONS", ()) or (module.IMPLEMENTATION,)
     ]
     return {record.name: record for record in sorted(records, key=lambda record: (record.rung, record.name))}
 
@@ -83,17 +86,24 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
     wanted = {used for name in names for used in (name, *known[name].uses())}
     chosen = [way for name, way in known.items() if name in wanted and platform in way.platforms]
     return Needs(
-        {way.name: way.fifo(ranks, platform) for way in chosen}, tuple(way.name for way in chosen if way.multicast)
+        {way.name: way.fifo(ranks, platform) for way in chosen},
+        tuple(way.name for way in chosen if way.multicast),
+        LEARNT * 4 if any(way.wire for way in chosen) else 0,
     )
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:
-    """Implementations for `--impl`: names with commas between, `library`, `ladder` or `all`, of one platform."""
-    known = [name for name, record in implementations().items() if platform in record.platforms]
+    """Implementations for `--impl`: names with commas between, or a group's name, of one platform.
+
+    `all` is `library` and `ladder`, whose results are exact; `narrow` are those that are not.
+    """
+    ways = {name: way for name, way in implementations().items() if platform in way.platforms}
+    known = list(ways)
     groups = {
-        "all": known,
-        "library": [name for name in known if implementations()[name].library],
-        "ladder": [name for name in known if not implementations()[name].library],
+        "all": [name for name, way in ways.items() if not way.wire],
+        "library": [name for name, way in ways.items() if way.library],
+        "ladder": [name for name, way in ways.items() if not way.library and not way.wire],
+        "narrow": [name for name, way in ways.items() if way.wire],
     }
     chosen: list[str] = []
     for word in names.split(","):

@@ -15,6 +15,7 @@ from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
+from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
 from collbench.stats import relative_halfwidth
@@ -74,7 +75,9 @@ def measure(
     _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        yield replace(_closing(case, contestant, platform), floor=floor.seconds)
+        closed = replace(_closing(case, contestant, platform), floor=floor.seconds)
+        progress(contestant.implementation.name)
+        yield _studied(closed, contestant, platform)
 
 
 def _checked(
@@ -117,9 +120,9 @@ def checked(
 
     `hesitant` makes kernels that lose time in the middle of an operation of so many seconds, to be tried as well.
     """
-    platform.fill(case, _CHECK_SEED)
+    platform.fill(case, _CHECK_SEED, prepared.wire)
     seconds = platform.time(prepared, 1)
-    if flaw := platform.check(case, _CHECK_SEED):
+    if flaw := platform.check(case, _CHECK_SEED, prepared.wire):
         return flaw
     if not back_to_back:
         return None
@@ -200,14 +203,21 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
 
     In place, a launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
     """
-    platform.fill(case, _CLOSING_SEED)
+    wire = contestant.prepared.wire
+    platform.fill(case, _CLOSING_SEED, wire)
     contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
     if case.in_place:
-        platform.fill(case, _CLOSING_SEED)
+        platform.fill(case, _CLOSING_SEED, wire)
         platform.time(contestant.prepared, 1)
-    written = platform.check(case, _CLOSING_SEED) or platform.overrun(case)
+    written = platform.check(case, _CLOSING_SEED, wire) or platform.overrun(case)
     typical = statistics.median(contestant.samples)
     return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
+
+
+def _studied(closed: Measurement, contestant: _Contestant, platform: Platform) -> Measurement:
+    """With what its wire is wrong by, if it has one."""
+    wire = contestant.prepared.wire
+    return replace(closed, errors=study(platform, wire)) if wire and closed.right else closed
 
 
 def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> Measurement:

@@ -158,13 +158,14 @@ def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw
     case, platform, products = run.case, run.platform, run.products
     assert case.step
     schedule = find_schedule(case.step.schedule)
-    platform.fill(case, seed)
+    wire = contestant.operations[0].wire
+    platform.fill(case, seed, wire)
     products.reset()
     taken = _series(contestant, platform, contestant.steps)
     if case.in_place and contestant.steps > 1:
-        platform.fill(case, seed)
+        platform.fill(case, seed, wire)
         _series(contestant, platform, 1)
-    received = platform.check(case, seed) if schedule.communicates else None
+    received = platform.check(case, seed, wire) if schedule.communicates else None
     return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
 
 

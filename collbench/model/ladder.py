@@ -63,11 +63,11 @@ class RungTime(NamedTuple):
 
 
 def rung_time(system: System, case: Case, name: str) -> RungTime:
-    """A case by a rung, or with `auto` by the best one; Unsupported if there is none."""
+    """A case by a rung, or with `auto` by the best one that is exact; Unsupported if there is none."""
     if name != "auto":
         return _rung_time(system, case, name)
     times, reason = [], Unsupported("no rung carries it out")
-    for rung in ladder():
+    for rung in (name for name, way in ladder().items() if not way.wire):
         try:
             times.append(_rung_time(system, case, rung))
         except Unsupported as refused:

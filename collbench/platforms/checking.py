@@ -1,20 +1,27 @@
 """From the verdict that a device wrote to the first mismatch in words."""
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
 from collbench.datatypes import Array, Recipe, inputs, reduced
 from collbench.errors import CaseFailed
-from collbench.flaws import Mismatch
+from collbench.flaws import Disagreement, Flaw, Mismatch
+from collbench.wires import GROUP, Wire, bound
 
-RECIPE = np.dtype([("seed", np.uint32), ("ranks", np.uint32), ("bits", np.uint32), ("stride", np.uint32)])
+RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stride", "grades")])
 """`struct Recipe` of kernels/recipe.cuh."""
 
-VERDICT = np.dtype([("seen", np.uint64), ("wrong", np.uint64), ("first", np.uint64), ("got", np.uint64)])
-"""`struct Verdict` of kernels/check.cu: elements that were looked at, those that differ, the first one, its bits."""
+WIRE = np.dtype([("relative", np.float32), ("absolute", np.float32), ("headroom", np.float32), ("kept", np.uint32)])
+"""`struct Wire` of kernels/bound.cuh."""
 
-CLEAN = np.array((0, 0, 2**64 - 1, 0), VERDICT)
+VERDICT = np.dtype([(name, np.uint64) for name in ("seen", "wrong", "first", "got", "digest")])
+"""`struct Verdict` of kernels/check.cu: elements that were looked at, those that differ, the first one, its bits; and a
+digest of all where they may be off."""
+
+CLEAN = np.array((0, 0, 2**64 - 1, 0, 0), VERDICT)
 """What a verdict holds before a comparison."""
 
 Piece = tuple[int, int, int]
@@ -25,16 +32,33 @@ POISON = 0xA5  # the byte that receive buffers are filled with beforehand
 
 def packed(how: Recipe) -> Array:
     """A recipe as the kernels take it, shape ()."""
-    return np.array((how.seed, how.ranks, how.bits, how.stride), RECIPE)
+    return np.array((how.seed, how.ranks, how.bits, how.stride, how.grades), RECIPE)
 
 
-def comparison(case: Case, seed: int, piece: Piece, got: int, verdict: int) -> tuple[Array | np.generic, ...]:
-    """Arguments of the kernel `compare`: what should lie at the address `got`, and where the verdict goes."""
+def packed_wire(wire: Wire | None) -> Array:
+    """What bounds results, as the kernels take it, shape (); zeros where they are exact."""
+    numbers = (wire.relative, wire.absolute, wire.headroom, wire.kept) if wire else (0, 0, 0, 0)
+    return np.array(numbers, WIRE)
+
+
+def entry(name: str, wire: Wire | None) -> str:
+    """The kernel that compares: the one that knows bounds, if there is a wire."""
+    return f"{name}_bounded" if wire else name
+
+
+def comparison(
+    case: Case, seed: int, piece: Piece, got: int, verdict: int, wire: Wire | None = None
+) -> tuple[Array | np.generic, ...]:
+    """Arguments of the kernel `compare`: what should lie at the address `got`, and where the verdict goes.
+
+    With a wire those of `compare_bounded`; its result is one block of sums.
+    """
     _, source, sent = piece
+    start = np.uint64(got), np.uint64(case.block), packed(case.recipe(seed, wire))
+    if wire:
+        return (*start, packed_wire(wire), np.uint64(verdict))
     return (
-        np.uint64(got),
-        np.uint64(case.block),
-        packed(case.recipe(seed)),
+        *start,
         np.int32(source),
         np.uint64(sent),
         np.uint32(case.redop.ulps(case.dtype)),
@@ -50,6 +74,7 @@ def describe(
     verdict: tuple[int, int],
     got: Array | None,
     call: tuple[int, int] | None = None,
+    wire: Wire | None = None,
 ) -> Mismatch:
     """The first wrong element of a piece: how many are wrong and which is the first, and that one as it is stored.
 
@@ -57,7 +82,7 @@ def describe(
     """
     first, source, sent = piece
     wrong, index = verdict
-    how = case.recipe(seed)
+    how = case.recipe(seed, wire)
     wanted = (
         reduced(case.dtype, case.redop, how, sent + index, 1)
         if source == REDUCED
@@ -73,7 +98,25 @@ def describe(
         wrong=wrong,
         call=number,
         calls=calls,
+        bound=f"{allowed(case, how, wire, index):.4g}" if wire else None,
     )
+
+
+def agreed(flaws: Iterable[Flaw | None], digests: Mapping[int, int]) -> Flaw | None:
+    """The first flaw; if there is none, whether some rank holds other bits than the first though all are within bounds.
+
+    `digests`: by rank; all 0 where results are exact.
+    """
+    other = next((rank for rank, digest in sorted(digests.items()) if digest != digests[min(digests)]), None)
+    return next(filter(None, flaws), None) or (Disagreement(other) if other is not None else None)
+
+
+def allowed(case: Case, how: Recipe, wire: Wire, index: int) -> float:
+    """How far an element of the sum may be off."""
+    first = index // GROUP * GROUP
+    count = min(GROUP, case.block - first)
+    terms = [inputs(case.dtype, case.redop, how, rank, first, count).astype(np.float64) for rank in range(case.ranks)]
+    return float(bound(wire, np.array(terms))[index - first])
 
 
 def refuse_unseen(seen: int, wanted: int) -> None:

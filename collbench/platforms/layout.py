@@ -69,6 +69,7 @@ class Needs:
 
     fifos: Mapping[str, int] = field(default_factory=dict)  # bytes that each wants in a window for its own
     multicast: Sequence[str] = ()  # those for which a switch must know the memory of all ranks
+    buffers: int = 0  # bytes that a send or receive buffer has room for, however small the cases are
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Layout:
         fifos = {tracelog.FIFO: tracelog.NBYTES} if sweep.sampling.traced else {}
         fifos |= needs.fifos
         sizes = dict.fromkeys(Region, LINE)
+        sizes[Region.SEND] = sizes[Region.RECEIVE] = max(LINE, needs.buffers)
         sizes[Region.WINDOW] = WINDOW_HEAD + sum(fifos.values()) + GUARD * len(fifos)
         for case in sweep.cases():
             for region, nbytes in _sizes(case).items():

@@ -13,12 +13,13 @@ from typing import Any, Protocol, Self
 from collbench.cases import Case
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.flaws import Mismatch, Overrun
+from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import NO_NOTE, Note
 from collbench.platforms.layout import Addresses, Layout, Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.stress import Plan
+from collbench.wires import Wire
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -60,6 +61,7 @@ class Prepared:
     library: str = (
         ""  # as in a measurement: whose product carries it out, where the implementation's name leaves it open
     )
+    wire: Wire | None = None  # what passes between ranks, if it is narrower than the arrays: then results have a bound
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
     loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
     pending: Pending | None = None  # one operation in two parts, of those that can
@@ -140,11 +142,19 @@ class Timing(Protocol):
 class Checking(Protocol):
     """Inputs that are known, and results held against what they must be."""
 
-    def fill(self, case: Case, seed: int) -> None:
-        """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer."""
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """The bytes at an address of a local rank, behind all that was enqueued for it: shape (nbytes,)."""
 
-    def check(self, case: Case, seed: int) -> Mismatch | None:
+    def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
+        """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer.
+
+        For a wire that rounds, magnitudes differ from group to group, so that one's scale does not do for another.
+        """
+
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
         """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must.
+
+        With a wire: what it must within the wire's bound, and every rank the same bits.
 
         CaseFailed if the comparison did not look at every element.
         """

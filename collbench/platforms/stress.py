@@ -14,8 +14,12 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.flaws import Mismatch
 from collbench.platforms import checking
+from collbench.wires import GROUP, Wire
 
-PROBE = np.dtype([("block", np.uint64), ("part", np.uint64), ("runs", np.uint32), ("length", np.uint32)])
+PROBE = np.dtype(
+    [("block", np.uint64), ("part", np.uint64)]
+    + [(name, np.uint32) for name in ("runs", "length", "grain", "reserved")]
+)
 """`struct Probe` of kernels/check.cu."""
 
 PIECE = np.dtype([("received", np.uint64), ("sent", np.uint64), ("source", np.int32), ("reserved", np.uint32)])
@@ -91,22 +95,31 @@ def lost(seconds: float) -> int:
     return int(1e9 * min(max(times * seconds, least), most))
 
 
-def probe(case: Case) -> NDArray[np.void]:
-    """Where calls are looked at, shape (): PROBE."""
+def probe(case: Case, wire: Wire | None = None) -> NDArray[np.void]:
+    """Where calls are looked at, shape (): PROBE.  With a wire in whole groups."""
     size = case.dtype.itemsize
     blocks = max(case.send_count, case.receive_count) // case.block
     part = chunk_elements(case.block, 1 if case.collective.sharded else case.ranks, size)
     parts = -(-case.block // part)
     length = STRETCH // size
     runs = max(_FEWEST, LOOKED_AT // STRETCH // (blocks * parts))
-    return np.array((case.block, part, min(runs, -(-part // length)), length), PROBE)
+    grain = GROUP if wire else 1
+    return np.array((case.block, part, min(runs, -(-part // length)), length, grain, 0), PROBE)
 
 
 def looked_at(where: NDArray[np.void]) -> int:
     """Elements of a block that are looked at in a call."""
-    block, part, most = int(where["block"]), int(where["part"]), int(where["runs"]) * int(where["length"])
-    whole, rest = divmod(block, part)
-    return whole * min(part, most) + min(rest, most)
+    whole, rest = divmod(int(where["block"]), int(where["part"]))
+    return whole * _of_part(where, int(where["part"])) + _of_part(where, rest)
+
+
+def _of_part(where: NDArray[np.void], size: int) -> int:
+    """Elements of a part of so many: all of them, or stretches of which the last may be cut short by the grain."""
+    length, grain, runs = int(where["length"]), int(where["grain"]), int(where["runs"])
+    if size <= runs * length:
+        return size
+    last = -(-(size - length) // grain) * grain
+    return (runs - 1) * length + size - last
 
 
 def stretches(where: NDArray[np.void]) -> int:
@@ -114,13 +127,15 @@ def stretches(where: NDArray[np.void]) -> int:
     return -(-int(where["block"]) // int(where["part"])) * int(where["runs"])
 
 
-def found(case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], kept: bool) -> Mismatch | None:
+def found(
+    case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], kept: bool, wire: Wire | None = None
+) -> Mismatch | None:
     """The first wrong element of a rank in all calls, from one verdict for each of its pieces; `kept`: with its bits.
 
     CaseFailed if not all elements were looked at: then nothing is known.
     """
     pieces = list(case.pieces(rank))
-    wanted = plan.calls * looked_at(probe(case))
+    wanted = plan.calls * looked_at(probe(case, wire))
     for verdict in verdicts:
         checking.refuse_unseen(int(verdict["seen"]), wanted)
     wrong = [(int(verdict["first"]), piece, verdict) for piece, verdict in zip(pieces, verdicts, strict=True)]
@@ -131,4 +146,4 @@ def found(case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], kept: b
     call, index = first >> _CALL_BITS, first % 2**_CALL_BITS
     total = sum(int(one["wrong"]) for _, _, one in wrong)
     got = verdict["got"].reshape(1).view(case.dtype.storage)[:1] if kept else None
-    return checking.describe(case, plan.seed + call, rank, piece, (total, index), got, (call, plan.calls))
+    return checking.describe(case, plan.seed + call, rank, piece, (total, index), got, (call, plan.calls), wire)

@@ -24,6 +24,7 @@ from collbench.runs.fields import duration, durations, whole
 from collbench.runs.step_records import activity_fields, series_fields, to_activity, to_series, to_step
 from collbench.runs.track_records import to_track, track_fields
 from collbench.step_times import StepPrediction, StepTimes
+from collbench.wires import Lost, Study
 
 Common = tuple[Case, str, str]  # case, implementation, platform
 
@@ -113,6 +114,7 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
     fields |= {"library": result.library} if result.library else {}
+    fields |= {"errors": asdict(result.errors)} if result.errors else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -169,7 +171,15 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
         library=str(fields.get("library", "")),
+        errors=_to_study(fields["errors"]) if fields.get("errors") else None,
     )
+
+
+def _to_study(fields: dict[str, Any]) -> Study:
+    plain, fed = (
+        Lost(*(duration(fields[kind], name) for name in ("most", "rms", "bias"))) for kind in ("plain", "fed")
+    )
+    return Study(whole(fields, "rounds"), whole(fields, "elements"), plain, fed)
 
 
 def note_fields(note: Note) -> dict[str, Any]:

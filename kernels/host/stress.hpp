@@ -30,10 +30,11 @@ struct Stress {
   Verdict* verdicts;       // one for each piece
   Probe probe;
   Recipe how;              // of the first call; every call has the next seed
-  unsigned rank, calls, kept, ulps, in_place, halted;  // the last is written: how many halts there were
+  Wire wire;               // that results are bounded by, if `bounded`
+  unsigned rank, calls, kept, ulps, in_place, bounded, halted, reserved;  // written: how many halts there were
 
   unsigned seed(unsigned call) const { return how.seed + call; }
-  Recipe recipe(unsigned call) const { return Recipe{seed(call), how.ranks, how.bits, how.stride}; }
+  Recipe recipe(unsigned call) const { return Recipe{seed(call), how.ranks, how.bits, how.stride, how.grades}; }
 
   T* copy_of(unsigned call, u64 piece) const {
     return copies + (call % kept * piece_count + piece) * probe.stretches() * probe.length;
@@ -81,9 +82,11 @@ struct Stress {
     for (u64 piece = 0; piece < piece_count; piece++) {
       Finding finding;
       probe.visit(seed(call), [&](u64 first, unsigned count, u64 place) {
+        const T* const got = copy_of(call, piece) + place;
+        if (bounded) return look_within(finding, got, recipe(call), wire, first, count, probe.block, call);
         Tile<SHORT> tile(recipe(call), pieces[piece].sent + first);
         tile.wanted(recipe(call), pieces[piece].source);
-        finding.look(copy_of(call, piece) + place, tile, count, (u64)call << CALL_BITS | first, ulps);
+        finding.look(got, tile, count, (u64)call << CALL_BITS | first, ulps);
       });
       finding.report(&verdicts[piece]);
     }

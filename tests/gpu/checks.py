@@ -55,9 +55,9 @@ def expect_right(platform: Platform, implementation: Implementation, wanted: Ite
             continue
         carried_out += 1
         for seed in range(calls):
-            platform.fill(one, seed)
+            platform.fill(one, seed, prepared.wire)
             platform.time(prepared, 1)
-            mismatch = platform.check(one, seed)
+            mismatch = platform.check(one, seed, prepared.wire)
             assert mismatch is None, f"{one.collective.name} {one.nbytes} B, call {seed}: {mismatch}"
     if not carried_out:
         raise reason

@@ -376,7 +376,9 @@ BUGS = [
     Bug("no meeting at the entry, push", _TWO_SHOT, RACE, _body("two_shot", "  call.meet(0);\n")),
     Bug("no meeting at the exit, push", _TWO_SHOT, RACE, _body("two_shot", "  call.meet(1);\n")),
     Bug("both meetings with one number", _ONE_SHOT, RACE, (("flags.cuh", "4 * number + place", "4 * number"),)),
-    Bug("calls not counted", _ONE_SHOT, RACE, (("flags.cuh", "    mine->calls.word[0] = number;\n", ""),)),
+    Bug(
+        "calls not counted", _ONE_SHOT, RACE, (("flags.cuh", "    mine->calls.word[0] = number + numbers - 1;\n", ""),)
+    ),
     Bug(
         "blocks counted relaxed",
         _ONE_SHOT,

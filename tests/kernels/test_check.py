@@ -15,8 +15,8 @@ from collbench.datatypes import (
     recipe,
     reduced,
 )
-from collbench.platforms import kernels
-from collbench.platforms.checking import CLEAN, RECIPE
+from collbench.platforms import checking, kernels
+from collbench.platforms.checking import CLEAN
 
 COUNT, FIRST = 1300, 11  # more than two tiles, and no whole number of them
 OPERATIONS = {"none": NONE, **REDUCTIONS}
@@ -31,7 +31,7 @@ def kernel(entry: str, dtype: Datatype, redop: Reduction) -> kernels.HostKernel:
 def filled(dtype: Datatype, redop: Reduction, how: Recipe, rank: int) -> Array:
     """What the kernel writes for a rank."""
     target = np.zeros(COUNT, dtype.storage)
-    packed = np.array((how.seed, how.ranks, how.bits, how.stride), RECIPE)
+    packed = checking.packed(how)
     fill = kernel("fill", dtype, redop)
     fill(np.uint64(target.ctypes.data), np.uint64(COUNT), packed, np.uint32(rank), np.uint64(FIRST))
     return target
@@ -40,7 +40,7 @@ def filled(dtype: Datatype, redop: Reduction, how: Recipe, rank: int) -> Array:
 def compared(dtype: Datatype, redop: Reduction, how: Recipe, got: Array, source: int, ulps: int = 0) -> tuple[int, int]:
     """The verdict of the kernel: how many are wrong, and the first."""
     verdict = CLEAN.copy()
-    packed = np.array((how.seed, how.ranks, how.bits, how.stride), RECIPE)
+    packed = checking.packed(how)
     kernel("compare", dtype, redop)(
         np.uint64(got.ctypes.data),
         np.uint64(len(got)),

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from collbench.implementations import ring_pipelined
+from collbench.implementations import narrow, ring_pipelined
 from collbench.platforms import kernels
 from collbench.platforms.gpu import launch
 from collbench.platforms.layout import world_type
 from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
+from collbench.wires import WIRES, Wire
 from tests.conftest import ROOT
 from tests.kernels import facts, sass
 from tests.kernels.facts import ARRAY, PRIMITIVES, VECTORS
@@ -115,6 +116,7 @@ FENCES = {  # by kernel, of the form with merged publications: one a hop; elsewh
     "parameter_server": (2, 2),
     "one_shot_ll": (0, 0),
     "ring_ll_allreduce": (0, 0),
+    "narrow_allreduce": (2, 2),
 }
 
 
@@ -209,6 +211,17 @@ def test_nothing_is_spilled_for_any_number_of_ranks_that_is_known(ranks: int, dt
     for name, taken in compiled("direct.cu", more, dtype, redop).resources.items():
         assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), name
         assert taken.registers * 512 <= REGISTERS, name
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+@pytest.mark.parametrize("more", [(), (narrow.FEEDBACK,), launch.defines(8, one_device=False)], ids=["", "fed", "8"])
+@pytest.mark.parametrize("arch", [70, 100])
+def test_nothing_of_a_wire_is_spilled(wire: Wire, more: tuple[str, ...], arch: int) -> None:
+    """A thread holds a whole group, and what becomes of it."""
+    options = (f"-DWIRE={wire.code}", *more)
+    (taken,) = compiled("narrow.cu", options, arch=arch).resources.values()
+    assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0)
+    assert taken.registers * narrow.THREADS <= REGISTERS
 
 
 @pytest.mark.parametrize("arch", READ)

@@ -23,6 +23,7 @@ VARIANTS = {  # the ring's two rungs between devices, and on one; the others on 
     "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
     "direct.cu": [(), ONE_DEVICE],
     "one_shot_ll.cu": [(), ONE_DEVICE],
+    "narrow.cu": [(), ONE_DEVICE],  # its other wires: test_compiled.py
 }
 PROGRAMS = [(file, more) for file in FILES for more in VARIANTS.get(file, [()])]
 RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in kernels.source(file)]

@@ -34,7 +34,7 @@ def measured(wanted: Sweep) -> list[Result]:
 @pytest.mark.parametrize("schedule", [name for name, one in schedules().items() if "cpu" in one.platforms])
 def test_a_step_is_right_whoever_communicates_and_however(schedule: str) -> None:
     """In buckets of which the last is smaller; or it is skipped with the reason."""
-    names = choose("all", "cpu")
+    names = choose("all,narrow", "cpu")
     results = measured(stepped(replace(STEP, schedule=schedule), implementations=names))
     assert [result.implementation for result in results if not isinstance(result, Skipped)]
     for result in results:

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.mutants import of_gpus, of_implementations, of_kernels
+from tests.mutants import of_gpus, of_implementations, of_kernels, of_wires
 from tests.mutants.trial import BROKEN, CAUGHT, PASSED, Mutant, Outcome, carried_out, copied, tried
 
-MUTANTS = (*of_kernels.MUTANTS, *of_implementations.MUTANTS, *of_gpus.MUTANTS)
+MUTANTS = (*of_kernels.MUTANTS, *of_implementations.MUTANTS, *of_gpus.MUTANTS, *of_wires.MUTANTS)
 AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)  # most trials have two ranks, which spin
 
 

@@ -92,7 +92,9 @@ MEETINGS = (
     Mutant(
         "a meeting that waits for the last one", _FLAGS, ((_LOOK, _LOOK.replace("value,", "value - 4,")),), TWO_SHOT
     ),
-    Mutant("calls that are not counted", _FLAGS, (("    mine->calls.word[0] = number;\n", ""),), ONE_SHOT),
+    Mutant(
+        "calls that are not counted", _FLAGS, (("    mine->calls.word[0] = number + numbers - 1;\n", ""),), ONE_SHOT
+    ),
     Mutant(
         "a meeting without the last rank",
         _FLAGS,

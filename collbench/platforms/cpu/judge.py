@@ -6,9 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from collbench.cases import Case
-from collbench.datatypes import Datatype, Reduction
+from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed
-from collbench.flaws import Mismatch, Overrun
+from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import Note
 from collbench.platforms import checking, kernels
 from collbench.platforms.cpu import stress
@@ -16,6 +16,7 @@ from collbench.platforms.layout import GUARD, GUARDED, Layout, Region, buffers, 
 from collbench.platforms.processes import Team
 from collbench.platforms.roles import Prepared
 from collbench.platforms.stress import Plan
+from collbench.wires import Wire
 
 
 class Judged(Protocol):
@@ -43,7 +44,11 @@ class Judged(Protocol):
 class Judge:
     """The part of a platform that says whether results are right (roles.Checking)."""
 
-    def fill(self: Judged, case: Case, seed: int) -> None:
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """A CPU has no queue."""
+        return view(address, nbytes).copy()
+
+    def fill(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Each rank writes its own buffers."""
         send, _ = buffers(self, case, self.rank)
         home = self.address(Region.RECEIVE, self.rank)
@@ -53,22 +58,24 @@ class Judge:
         for guard in self.layout.guards(case):
             ctypes.memset(self.address(guard.region, self.rank) + guard.start, GUARDED, GUARD)
         fill = self.kernel(kernels.JUDGE, "fill", case.dtype, case.redop)
-        how = checking.packed(case.recipe(seed))
+        how = checking.packed(case.recipe(seed, wire))
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 
-    def check(self: Judged, case: Case, seed: int) -> Mismatch | None:
+    def check(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
         with self.team.agreeing():
-            own = next(filter(None, (_compare(self, case, seed, piece) for piece in case.pieces(self.rank))), None)
-        return next(filter(None, self.team.exchange(own)), None)
+            compared = [_compare(self, case, seed, piece, wire) for piece in case.pieces(self.rank)]
+            own = next((flaw for flaw, _ in compared if flaw), None), sum(digest for _, digest in compared)
+        every = self.team.exchange(own)
+        return checking.agreed((flaw for flaw, _ in every), {rank: digest for rank, (_, digest) in enumerate(every)})
 
     def stress(self: Judged, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
         """Each rank makes its calls and judges them; the lowest rank with a mismatch speaks."""
         self.comm.Barrier()
         with self.team.agreeing():
-            own = stress.carry_out(self, case, self.rank, prepared.loop or prepared.launch, plan)
+            own = stress.carry_out(self, case, self.rank, prepared.loop or prepared.launch, plan, prepared.wire)
             if self.gave_up():
                 raise CaseFailed("a rank waited in vain for another's flag")
         return next(filter(None, self.team.exchange(own)), None)
@@ -89,15 +96,18 @@ class Judge:
         return next(filter(None, self.team.exchange(next(filter(None, own), None))), None)
 
 
-def _compare(ranks: Judged, case: Case, seed: int, piece: checking.Piece) -> Mismatch | None:
+def _compare(
+    ranks: Judged, case: Case, seed: int, piece: checking.Piece, wire: Wire | None
+) -> tuple[Mismatch | None, int]:
+    """The first mismatch, and the digest of a piece that may be off."""
     size = case.dtype.itemsize
     got = buffers(ranks, case, ranks.rank)[1] + piece[0] * size
     verdict = checking.CLEAN.copy()
-    compare = ranks.kernel(kernels.JUDGE, "compare", case.dtype, case.redop)
-    compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data))
+    compare = ranks.kernel(kernels.JUDGE, checking.entry("compare", wire), case.dtype, case.redop)
+    compare(*checking.comparison(case, seed, piece, got, verdict.ctypes.data, wire))
     checking.refuse_unseen(int(verdict["seen"]), case.block)
     if not verdict["wrong"]:
-        return None
+        return None, int(verdict["digest"])
     where = int(verdict["wrong"]), int(verdict["first"])
     element = view(got + where[1] * size, size).copy().view(case.dtype.storage)
-    return checking.describe(case, seed, ranks.rank, piece, where, element)
+    return checking.describe(case, seed, ranks.rank, piece, where, element, wire=wire), 0

@@ -14,6 +14,7 @@ from collbench.errors import CaseFailed
 from collbench.flaws import Mismatch
 from collbench.platforms import checking, kernels, stress
 from collbench.platforms.layout import Addresses, buffers
+from collbench.wires import Wire
 
 _COPIES = 2**20  # bytes of results that are kept until they are compared
 _LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu
@@ -34,12 +35,15 @@ _CHECK = np.dtype(
         ("verdicts", np.uint64),
         ("probe", stress.PROBE),
         ("how", checking.RECIPE),
+        ("wire", checking.WIRE),
         ("rank", np.uint32),
         ("calls", np.uint32),
         ("kept", np.uint32),
         ("ulps", np.uint32),
         ("in_place", np.uint32),
+        ("bounded", np.uint32),
         ("halted", np.uint32),
+        ("reserved", np.uint32),
     ]
 )
 """`struct Stress` of kernels/check.cu."""
@@ -79,25 +83,30 @@ def singly(launch: Callable[[int], Any]) -> kernels.Loop | None:
 
 
 def carry_out(
-    memory: Addresses, case: Case, rank: int, launch: Callable[[int], Any], plan: stress.Plan
+    memory: Addresses,
+    case: Case,
+    rank: int,
+    launch: Callable[[int], Any],
+    plan: stress.Plan,
+    wire: Wire | None = None,
 ) -> Mismatch | None:
     """Make a rank's calls of a case, and say what is wrong on this rank; `launch` makes one after the other."""
     operation = Operation(launch)
-    check, arrays = prepared(memory, case, rank, operation, plan)
+    check, arrays = prepared(memory, case, rank, operation, plan, wire)
     run = kernels.host_function(kernels.JUDGE, "stress", kernels.defines(case.dtype, case.redop))
     refused = run(ctypes.c_void_p(check.ctypes.data))
     if operation.failure:
         raise operation.failure
     if refused:
         raise CaseFailed(f"no timer for the stress check ({os.strerror(refused)}); fix: raise ulimit -i")
-    return stress.found(case, plan, rank, arrays["verdicts"], kept=True)
+    return stress.found(case, plan, rank, arrays["verdicts"], kept=True, wire=wire)
 
 
 def prepared(
-    memory: Addresses, case: Case, rank: int, operation: Operation, plan: stress.Plan
+    memory: Addresses, case: Case, rank: int, operation: Operation, plan: stress.Plan, wire: Wire | None = None
 ) -> tuple[NDArray[np.void], dict[str, NDArray[Any]]]:
     """A rank's part as C knows it, and the arrays by name that it points to, which must live as long."""
-    where = stress.probe(case)
+    where = stress.probe(case, wire)
     pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
     places = np.zeros(stress.stretches(where), _LIST)
     room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
@@ -116,7 +125,8 @@ def prepared(
     check["operation"], check["arguments"] = operation.address, operation.arguments
     check["send"], check["receive"] = buffers(memory, case, rank)
     check["send_blocks"], check["piece_count"] = case.send_count // case.block, len(pieces)
-    check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed))
-    check["rank"], check["calls"], check["kept"] = rank, plan.calls, kept
-    check["ulps"], check["in_place"] = case.redop.ulps(case.dtype), case.in_place
+    check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed, wire))
+    check["wire"], check["bounded"] = checking.packed_wire(wire), bool(wire)
+    check["rank"], check["calls"], check["kept"], check["in_place"] = rank, plan.calls, kept, case.in_place
+    check["ulps"] = case.redop.ulps(case.dtype)
     return check, arrays

@@ -17,9 +17,9 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
-from collbench.flaws import Mismatch, Overrun
+from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import Note
-from collbench.platforms import tracelog
+from collbench.platforms import checking, tracelog
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
 from collbench.platforms.gpu.computing import GpuComputing
@@ -36,6 +36,7 @@ from collbench.platforms.processes import Alone, Team
 from collbench.platforms.products import Moment
 from collbench.platforms.roles import Limits, Platform, Prepared
 from collbench.platforms.stress import HESITATES, Plan, lost
+from collbench.wires import Wire
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
@@ -143,17 +144,22 @@ class GpuPlatform(GpuComputing):
             slowest: float = max(self.team.exchange(seconds))
         return slowest / launches
 
-    def fill(self, case: Case, seed: int) -> None:
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """On the rank's stream."""
+        return self._queues[rank].fetch(address, np.zeros(nbytes, np.uint8))
+
+    def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """On every rank's stream, and wait for all."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the buffers were filled"):
-            self._checker.fill(case, seed)
+            self._checker.fill(case, seed, wire)
             self._stopwatch.wait()
 
-    def check(self, case: Case, seed: int) -> Mismatch | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
         """Every rank compares on its own stream; the lowest one with a mismatch speaks."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
-            mismatches = self.team.exchange(self._checker.check(case, seed))
-        return next(filter(None, mismatches), None)
+            every = self.team.exchange(self._checker.check(case, seed, wire))
+        digests = {rank: digest for _, own in every for rank, digest in own.items()}
+        return checking.agreed((flaw for flaw, _ in every), digests)
 
     def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
         """Every rank makes its calls and judges them on its own stream; the lowest one with a mismatch speaks."""

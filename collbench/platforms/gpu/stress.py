@@ -18,6 +18,7 @@ from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Prepared
+from collbench.wires import Wire
 
 _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 
@@ -34,7 +35,7 @@ class Stress:
 
     def carry_out(self, case: Case, prepared: Prepared, plan: stress.Plan) -> Mismatch | None:
         """Enqueue all calls and wait for them; the first mismatch of the local ranks."""
-        calls = _Calls(case, plan, self._kernels(case), self._memory, self._launcher)
+        calls = _Calls(case, plan, self._kernels(case, prepared.wire), self._memory, self._launcher, prepared.wire)
         held = [self._clear(case, rank) for rank in self._memory.local]
         self._wait()
         del held
@@ -48,10 +49,10 @@ class Stress:
             for rank in self._memory.local:
                 calls.leave(number, rank)
         self._wait()
-        return next(filter(None, (self._found(case, plan, rank) for rank in self._memory.local)), None)
+        return next(filter(None, (self._found(case, plan, rank, prepared.wire) for rank in self._memory.local)), None)
 
-    def _kernels(self, case: Case) -> Mapping[str, GpuKernel]:
-        entries = ("probe_fill", "probe_spoil", "probe_compare", "stall")
+    def _kernels(self, case: Case, wire: Wire | None) -> Mapping[str, GpuKernel]:
+        entries = ("probe_fill", "probe_spoil", checking.entry("probe_compare", wire), "stall")
         return {entry: self._compiled.get(kernels.JUDGE, entry, case.dtype, case.redop) for entry in entries}
 
     def _clear(self, case: Case, rank: int) -> Array:
@@ -63,11 +64,11 @@ class Stress:
             self._runtime.memcpyAsync(there, clean.ctypes.data, clean.nbytes, to_device, stream.ptr)
         return clean
 
-    def _found(self, case: Case, plan: stress.Plan, rank: int) -> Mismatch | None:
+    def _found(self, case: Case, plan: stress.Plan, rank: int, wire: Wire | None) -> Mismatch | None:
         verdicts = np.zeros(len(list(case.pieces(rank))), checking.VERDICT)
         if verdicts.size:
             self._queues[rank].fetch(self._memory.verdicts(rank), verdicts)
-        return stress.found(case, plan, rank, verdicts, kept=False)
+        return stress.found(case, plan, rank, verdicts, kept=False, wire=wire)
 
     def _meet(self, devices: Iterable[Sequence[Queue]]) -> None:
         """Streams of a device that has several: what comes next on any is behind all that came before."""
@@ -94,11 +95,17 @@ class _Calls:
     """What is enqueued for a rank before and after each operation."""
 
     def __init__(
-        self, case: Case, plan: stress.Plan, loaded: Mapping[str, GpuKernel], memory: RankMemory, launcher: Launcher
+        self,
+        case: Case,
+        plan: stress.Plan,
+        loaded: Mapping[str, GpuKernel],
+        memory: RankMemory,
+        launcher: Launcher,
+        wire: Wire | None,
     ) -> None:
         self._case, self._plan, self._kernels = case, plan, loaded
-        self._memory, self._launcher = memory, launcher
-        self._where = stress.probe(case)
+        self._memory, self._launcher, self._wire = memory, launcher, wire
+        self._where = stress.probe(case, wire)
         self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in memory.local}
         self._elements = stress.stretches(self._where) * int(self._where["length"])
 
@@ -110,7 +117,7 @@ class _Calls:
         for first, _, _ in self._case.pieces(rank):
             self._spoil(number, rank, receive + first * self._size, stress.OUTPUT)
         for first in range(0, self._case.send_count, self._case.block):
-            how = checking.packed(self._case.recipe(self._plan.seed + number))
+            how = checking.packed(self._case.recipe(self._plan.seed + number, self._wire))
             target = np.uint64(send + first * self._size)
             self._run("probe_fill", rank, self._elements, target, self._where, how, np.uint32(rank), np.uint64(first))
 
@@ -126,10 +133,11 @@ class _Calls:
     def _compare(self, number: int, rank: int, place: int, piece: checking.Piece) -> None:
         got = self._buffers(rank)[1] + piece[0] * self._size
         verdict = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
-        full = checking.comparison(self._case, self._plan.seed + number, piece, got, verdict)
-        at, _, how, source, sent, ulps, there = full
-        arguments = at, self._where, how, source, sent, ulps, np.uint64(number), there
-        self._run("probe_compare", rank, self._elements, *arguments)
+        at, _, *wanted, there = checking.comparison(
+            self._case, self._plan.seed + number, piece, got, verdict, self._wire
+        )
+        arguments = at, self._where, *wanted, np.uint64(number), there
+        self._run(checking.entry("probe_compare", self._wire), rank, self._elements, *arguments)
 
     def _spoil_inputs(self, number: int, rank: int) -> None:
         send, _ = self._buffers(rank)

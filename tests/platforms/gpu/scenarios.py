@@ -92,9 +92,9 @@ def outcome(platform: Any, name: str, case: Case) -> str:
         with platform.team.agreeing():
             prepared = chosen.prepare(case, platform)
         for seed in (1, 2):
-            platform.fill(case, seed)
+            platform.fill(case, seed, prepared.wire)
             platform.time(prepared, 1)
-            if wrong := platform.check(case, seed):
+            if wrong := platform.check(case, seed, prepared.wire):
                 return f"WRONG: {wrong}"
     except Unsupported as reason:
         return f"skipped: {reason}"

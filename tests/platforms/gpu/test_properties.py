@@ -84,6 +84,6 @@ def test_any_sequence_of_calls_is_right(platform: Any, calls: list[Any]) -> None
         except Unsupported:
             continue
         prepared = implementation.prepare(case, platform)
-        platform.fill(case, seed)
+        platform.fill(case, seed, prepared.wire)
         platform.time(prepared, 1)
-        assert platform.check(case, seed) is None, implementation.name
+        assert platform.check(case, seed, prepared.wire) is None, implementation.name

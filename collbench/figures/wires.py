@@ -1,0 +1,54 @@
+"""The figure of narrower wires: time saved against the fastest that is exact, over the error that each introduces."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collbench.analysis.wires import Tradeoff, tradeoffs
+from collbench.figures.styles import SCREEN, looks, save, style
+from collbench.runs.file import Run
+from collbench.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(run: Run, folder: Path) -> list[Path]:
+    """Write a figure for each kind of case with wires that were measured beside an exact one, and say which files."""
+    found = [one for one in tradeoffs(run.results) if one.study and one.gain(one.exact) is not None]
+    kinds = dict.fromkeys(one.case.kind for one in found)
+    return [
+        path
+        for kind in kinds
+        for path in save(
+            figure([one for one in found if one.case.kind == kind]),
+            folder,
+            f"wires-{kind.collective.name}-{kind.dtype.name}-{kind.redop.name}{'-in-place' * kind.in_place}",
+            ["png"],
+        )
+    ]
+
+
+def figure(found: Sequence[Tradeoff]) -> "Figure":
+    """A mark for the RMS error of single rounds, and a hollow one for the bias of many with feedback."""
+    chosen = looks(one.name for one in found)
+    with style():
+        from matplotlib.figure import Figure
+
+        drawn = Figure(figsize=(SCREEN.width(1), 4.6), layout="constrained")
+        axes = drawn.subplots()
+        for one in found:
+            look, gain = chosen[one.name], one.gain(one.exact)
+            assert one.study
+            assert gain
+            axes.plot([one.study.plain.rms], [gain], look.marker, color=look.color, label=one.name)
+            axes.plot([one.study.plain.bias], [gain], look.marker, color=look.color, alpha=0.4)
+            axes.plot([one.study.fed.bias], [gain], look.marker, color=look.color, fillstyle="none")
+        axes.axhline(1, color="0.6", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("error against exact sums: RMS (full), bias (pale), bias with feedback (hollow)")
+        axes.set_ylabel("time of the fastest exact one / the wire's")
+        axes.set_title(f"{found[0].case.title}, {format_size(found[0].case.nbytes)}: above 1 the wire pays")
+        axes.legend()
+    return drawn

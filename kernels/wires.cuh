@@ -1,0 +1,185 @@
+// Formats that are narrower than the fp32 they stand for: how a group of elements is written to a wire, and read back.
+//
+// Compile with -DWIRE=<struct>: the names stand in collbench/wires.py, with what each format may be wrong by.
+//
+// A group is 32 elements, as in the OCP's microscaling formats (MX 1.0), and goes by itself: `Code`s for its elements,
+// and beside them one `Side`.  With a scale that is the exponent of the group's largest magnitude, in 8 bits: products
+// with powers of two are exact, so that all that is lost is lost by rounding, which is to nearest even.  An infinity or
+// a NaN in a group makes all of it NaN: who looks for an overflow still finds it.
+#pragma once
+#include "prelude.cuh"
+
+#if defined(__CUDACC__)
+#define UNROLLED _Pragma("unroll")  // or what is indexed would lie in local memory
+#else
+#define UNROLLED
+#endif
+
+const unsigned GROUP = 32;
+const unsigned MAGNITUDE = 0x7fffffffU, MANTISSA = 23, BIAS = 127, NONFINITE = 255;
+
+__device__ inline unsigned magnitude(float x) { return float_to_bits(x) & MAGNITUDE; }
+
+// Of a group: as bits, since magnitudes are ordered as their bits are, and these have one largest whatever the order.
+__device__ inline unsigned largest(const float* x) {
+  unsigned most = 0;
+  UNROLLED
+  for (unsigned i = 0; i < GROUP; i++) most = magnitude(x[i]) > most ? magnitude(x[i]) : most;
+  return most;
+}
+
+// The scale of a group whose largest element has that exponent, where it is to become 2^TOP: multiplied by `down` when
+// it is written, by `up` when it is read.  The smallest groups have the exponent at which both are still ordinary.
+template <int TOP> struct Scale {
+  static __device__ unsigned exponent(unsigned most) {
+    const unsigned own = most >> MANTISSA;
+    return own > TOP ? own : TOP + 1;
+  }
+  static __device__ float down(unsigned exponent) { return bits_to_float((2 * BIAS + TOP - exponent) << MANTISSA); }
+  static __device__ float up(unsigned exponent) {
+    return bits_to_float(exponent == NONFINITE ? MAGNITUDE : (exponent - TOP) << MANTISSA);
+  }
+};
+
+// Added to a number below 2^22 it leaves the nearest integer in the low bits, whatever the sign.
+const float ROUNDER = 12582912.0f;  // 1.5 * 2^23
+__device__ inline unsigned rounded(float x) { return float_to_bits(x + ROUNDER) - float_to_bits(ROUNDER); }
+
+// One of two words, without a branch: a CPU's compiler makes no vectors of products that only one of them needs.
+__device__ inline unsigned either(bool first, unsigned one, unsigned other) {
+  const unsigned mask = 0U - first;
+  return (one & mask) | (other & ~mask);
+}
+
+struct Bfloat {  // the upper half of each fp32: no scale, since the range is the same
+  typedef unsigned short Code;
+  typedef unsigned char Side;
+  static const unsigned CODES = GROUP;
+  static const bool SIDED = false;
+  static __device__ Side encode(const float* x, Code* codes) {
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) {
+      const unsigned bits = float_to_bits(x[i]);
+      const bool whole = (bits & MAGNITUDE) <= NONFINITE << MANTISSA;  // rounding must not make an infinity of a NaN
+      codes[i] = whole ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
+    }
+    return 0;
+  }
+  static __device__ void decode(const Code* codes, Side, float* x) {
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) x[i] = bits_to_float((unsigned)codes[i] << 16);
+  }
+};
+
+// A sign, EXPONENT bits, BITS of a mantissa; the group's largest element becomes 2^TOP or more, and overflows nothing.
+template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
+  typedef C Code;
+  typedef unsigned char Side;
+  static const unsigned CODES = GROUP;
+  static const bool SIDED = true;
+  static const unsigned DROPPED = MANTISSA - BITS, SIGN = EXPONENT + BITS, OWN_BIAS = (1 << (EXPONENT - 1)) - 1;
+  static const unsigned NORMAL = (BIAS + 1 - OWN_BIAS) << MANTISSA;  // the smallest that has all bits, as fp32
+
+  // A power of two is added whose last bit is worth as much as the code's last, which leaves the rounded bits at the end;
+  // below NORMAL that is the same power for all, so that nothing is special about what is subnormal.
+  static __device__ unsigned code(float x) {
+    const unsigned bits = magnitude(x), own = bits & NONFINITE << MANTISSA, power = own > NORMAL ? own : NORMAL;
+    const unsigned added = power + (DROPPED << MANTISSA);
+    const unsigned digits = float_to_bits(bits_to_float(bits) + bits_to_float(added)) - added;
+    return digits + ((power - NORMAL) >> DROPPED) | (float_to_bits(x) >> (31 - SIGN) & 1U << SIGN);
+  }
+  // What is subnormal is read as if it had the bit that it has not, which is then taken away.
+  static __device__ float value(unsigned code) {
+    const unsigned bits = code & ((1U << SIGN) - 1), missing = 0U - (bits < 1U << BITS);
+    const unsigned whole = (bits << DROPPED) + (NORMAL - (1U << MANTISSA)) + (missing & 1U << MANTISSA);
+    const float size = bits_to_float(whole) - bits_to_float(missing & NORMAL);
+    return bits_to_float(float_to_bits(size) | code >> SIGN << 31);
+  }
+  static __device__ Side encode(const float* x, Code* codes) {
+    const unsigned exponent = Scale<TOP>::exponent(largest(x));
+    const float down = Scale<TOP>::down(exponent);
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) codes[i] = code(x[i] * down);
+    return exponent;
+  }
+  static __device__ void decode(const Code* codes, Side exponent, float* x) {
+    const float up = Scale<TOP>::up(exponent);
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) x[i] = value(codes[i]) * up;
+  }
+};
+typedef Small<unsigned short, 5, 10, 14> Half;  // 65504 is the largest
+typedef Small<unsigned char, 4, 3, 7> E4m3;     // 448 is the largest
+
+struct Int8 {  // multiples of a step; none is beyond 127, since the largest element leaves room for what rounds up to it
+  typedef unsigned char Code;
+  typedef unsigned char Side;
+  static const unsigned CODES = GROUP;
+  static const bool SIDED = true;
+  static const int TOP = 6;
+  static __device__ Side encode(const float* x, Code* codes) {
+    const float roomy = bits_to_float(largest(x)) * (128.0f / 127.0f);
+    const unsigned exponent = Scale<TOP>::exponent(magnitude(roomy));
+    const float down = Scale<TOP>::down(exponent);
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) codes[i] = rounded(x[i] * down);
+    return exponent;
+  }
+  static __device__ void decode(const Code* codes, Side exponent, float* x) {
+    const float up = Scale<TOP>::up(exponent);
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) x[i] = float((int)(signed char)codes[i]) * up;
+  }
+};
+
+// The largest KEPT of a group as they are, with their places in the group, a byte each.  Magnitudes are told apart by all
+// but their last five bits, in which the place stands, so that no two are equal.
+struct TopK {
+  typedef float Code;
+  typedef unsigned Side;
+  static const unsigned KEPT = 4, CODES = KEPT;
+  static const bool SIDED = true;
+  static __device__ Side encode(const float* x, Code* codes) {
+    unsigned key[GROUP], places = 0, before = ~0U;
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) key[i] = (magnitude(x[i]) & ~(GROUP - 1)) | i;
+    UNROLLED
+    for (unsigned k = 0; k < KEPT; k++) {
+      unsigned most = 0;
+      UNROLLED
+      for (unsigned i = 0; i < GROUP; i++) {
+        const unsigned left = either(key[i] < before, key[i], 0);
+        most = left > most ? left : most;
+      }
+      before = most;
+      places |= most % GROUP << 8 * k;
+      codes[k] = at(x, most % GROUP);
+    }
+    return places;
+  }
+  static __device__ void decode(const Code* codes, Side places, float* x) {
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) x[i] = 0;
+    UNROLLED
+    for (unsigned k = 0; k < KEPT; k++) put(x, places >> 8 * k & 0xff, codes[k]);
+  }
+#if defined(__CUDACC__)  // registers have no index
+  static __device__ float at(const float* x, unsigned place) {
+    float value = 0;
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) value = i == place ? x[i] : value;
+    return value;
+  }
+  static __device__ void put(float* x, unsigned place, float value) {
+    UNROLLED
+    for (unsigned i = 0; i < GROUP; i++) x[i] = i == place ? value : x[i];
+  }
+#else
+  static float at(const float* x, unsigned place) { return x[place]; }
+  static void put(float* x, unsigned place, float value) { x[place % GROUP] = value; }
+#endif
+};
+
+#if !defined(WIRE)
+#define WIRE Int8
+#endif

@@ -1,0 +1,76 @@
+"""What a wire brings and takes, from rows whose times are made up."""
+
+import pytest
+
+from collbench.analysis.wires import Tradeoff, tradeoffs
+from collbench.cases import Case
+from collbench.cli._wires_table import lines
+from collbench.collectives import find_collective
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.figures.wires import figure
+from collbench.implementations import choose, implementations
+from collbench.measurement import Measurement
+from collbench.wires import LEARNT, WIRES, Lost, Study
+
+SIZES = (1024, 2048, 4096)
+STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))
+
+
+def row(name: str, nbytes: int, seconds: float) -> Measurement:
+    case = Case(find_collective("allreduce"), nbytes, DATATYPES["float"], REDUCTIONS["sum"], 0, 2, False)
+    wire = implementations()[name].wire
+    return Measurement(case, name, "cpu", 1, (seconds,), errors=STUDY if wire else None)
+
+
+def weighed(wire: tuple[float, ...], exact: tuple[float, ...], library: tuple[float, ...]) -> Tradeoff:
+    """One wire beside a rung and a library, by seconds at each size."""
+    times = {"narrow-int8": wire, "two-shot": exact, "mpi": library}
+    rows = [row(name, size, seconds) for name, all_ in times.items() for size, seconds in zip(SIZES, all_, strict=True)]
+    (found,) = tradeoffs(rows)
+    return found
+
+
+def test_a_wire_pays_from_the_size_from_which_on_it_is_always_faster() -> None:
+    found = weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))
+    assert (found.pays_from(found.exact), found.pays_from(found.libraries)) == (4096, 4096)
+    assert (found.gain(found.exact), found.gain(found.libraries)) == (2, 4)
+
+
+def test_a_wire_that_is_slower_at_the_largest_size_never_pays() -> None:
+    found = weighed((1, 1, 5), (2, 2, 4), (9, 9, 9))
+    assert found.pays_from(found.exact) is None
+    assert found.pays_from(found.libraries) == 1024
+
+
+def test_the_fastest_exact_one_may_be_a_library_and_is_never_another_wire() -> None:
+    rows = [row("narrow-int8", 1024, 2), row("narrow-topk", 1024, 1), row("two-shot", 1024, 4), row("mpi", 1024, 3)]
+    found = tradeoffs(rows)
+    assert [one.name for one in found] == ["narrow-int8", "narrow-topk"]
+    assert [one.gain(one.exact) for one in found] == [1.5, 3]
+
+
+def test_a_row_has_its_wire_and_its_errors() -> None:
+    title, names, line = list(lines([weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))]))[0:3]
+    assert "at 4 KiB, 1000 rounds" in title
+    assert names.split() == ["bytes", "vs", "exact", "from", "vs", "lib", "from", "max", "RMS", "bias", "bias", "fed"]
+    assert line.split() == ["narrow-int8", "1.03", "2x", "4", "KiB", "4x", "4", "KiB", "0.5", "0.1", "0.02", "0.0004"]
+
+
+def test_a_wire_alone_is_compared_with_nothing() -> None:
+    (found,) = tradeoffs([row("narrow-int8", 1024, 2)])
+    assert list(lines([found]))[-1].split()[2:6] == ["-"] * 4
+
+
+def test_the_figure_has_three_marks_for_each_wire() -> None:
+    drawn = figure([weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))])
+    marks = [tuple(line.get_xdata()) for line in drawn.axes[0].lines[:3]]
+    assert marks == [(0.1,), (0.02,), (0.0004,)]
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_what_is_not_exact_is_asked_for_by_name_or_group(platform: str) -> None:
+    narrow = choose("narrow", platform)
+    assert narrow == tuple(name for name, way in implementations().items() if way.wire)
+    assert sorted(way.wire.name for way in implementations().values() if way.wire) == sorted(WIRES)
+    assert not set(narrow) & {*choose("all", platform), *choose("ladder", platform), *choose("library", platform)}
+    assert choose("narrow-int8,two-shot", platform) == ("two-shot", "narrow-int8")

@@ -1,0 +1,190 @@
+"""Narrow formats against their definition, and the compiled bound on what they lose against collbench/wires.py."""
+
+import numpy as np
+import pytest
+
+from collbench.cases import Case
+from collbench.collectives import find_collective
+from collbench.datatypes import DATATYPES, REDUCTIONS, Recipe, inputs, recipe
+from collbench.implementations import narrow
+from collbench.platforms import checking, kernels
+from collbench.platforms.layout import WINDOW_HEAD, WORLD
+from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
+from tests.conftest import ROOT
+
+FLOAT, SUM = DATATYPES["float"], REDUCTIONS["sum"]
+COUNT = 1000  # elements: no whole number of groups
+EVERY_WIRE = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+EXPONENTS = range(-100, 100)
+
+
+def passed(wire: Wire, values: np.ndarray, more: tuple[str, ...] = (), calls: int = 1) -> np.ndarray:
+    """What one rank alone makes of its input: that passes through the wire once, as a sum does."""
+    case = Case(find_collective("allreduce"), values.nbytes, FLOAT, SUM, 0, 1, False)
+    size = narrow.room(1, "cpu")
+    window = np.zeros(WINDOW_HEAD + narrow.KINDS * size + 8 * len(values) + 256, np.uint8)
+    send, receive = values.astype(np.float32), np.zeros(len(values), np.float32)
+    world = np.zeros((), WORLD)
+    world["window"][0] = -(-window.ctypes.data // 128) * 128
+    world["send"][0], world["receive"][0] = send.ctypes.data, receive.ctypes.data
+    world["ranks"] = world["stride"] = world["blocks"] = 1
+    world["spins"], world["streamed"] = 1000, 2**31
+    options = (*kernels.defines(FLOAT, SUM), f"-DWIRE={wire.code}", *more)
+    kernel = kernels.host_kernel("narrow.cu", "narrow_allreduce", options)
+    numbers = 0, size, size // wire.group, case.block, narrow.KINDS * size
+    kernel(world, *map(np.uint64, numbers), launches=calls)
+    return receive
+
+
+def gradients(scale: float = 1.0) -> np.ndarray:
+    values = np.random.default_rng(1).standard_normal(COUNT) * scale
+    return values.astype(np.float32)
+
+
+def grouped(values: np.ndarray) -> list[np.ndarray]:
+    return [values[first : first + GROUP] for first in range(0, len(values), GROUP)]
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("scale", [1.0, 2.0**-90, 2.0**90, 3e38 / 8])
+def test_what_passes_a_wire_is_within_the_bound_of_one_passage(wire: Wire, scale: float) -> None:
+    values = gradients(scale)
+    for got, own in zip(grouped(passed(wire, values)), grouped(values), strict=True):
+        sizes = np.abs(own.astype(np.float64))
+        assert np.all(np.abs(got - own.astype(np.float64)) <= wire.lost(sizes, sizes.max(), wire.behind(sizes)))
+
+
+@EVERY_WIRE
+def test_the_bound_of_one_passage_is_nearly_reached(wire: Wire) -> None:
+    """Or it would hide something: in some group an error is nine tenths of what it may be."""
+    values = gradients()
+    shares = [
+        np.abs(got - own.astype(np.float64)) / np.maximum(wire.lost(sizes, sizes.max(), wire.behind(sizes)), 1e-300)
+        for got, own in zip(grouped(passed(wire, values)), grouped(values), strict=True)
+        for sizes in [np.abs(own.astype(np.float64))]
+    ]
+    assert 0.9 < np.concatenate(shares).max() <= 1
+
+
+def test_bfloat16_and_half_are_those_of_everybody_else() -> None:
+    """Rounded to nearest even; a half's group has its scale, which a power of two does not change."""
+    values = gradients()
+    bits = values.view(np.uint32).astype(np.uint64)
+    even = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32)
+    assert passed(WIRES["bfloat16"], values).tobytes() == even.tobytes()
+    assert passed(WIRES["half"], values).tobytes() == values.astype(np.float16).astype(np.float32).tobytes()
+
+
+def test_every_code_of_e4m3_stays_as_it_is() -> None:
+    """Each number of the format, in a group whose scale is one: the largest is 2^7 or more, below 2^8."""
+    exponents, digits = np.meshgrid(np.arange(1, 15), np.arange(8))
+    normal = (1 + digits / 8) * 2.0 ** (exponents - 7)
+    numbers = np.concatenate([np.zeros(1), np.arange(8) / 8 * 2.0**-6, normal.ravel()])
+    signed = np.concatenate([numbers, -numbers]).astype(np.float32)
+    for one in signed:
+        group = np.array([128.0, one, -one] * 8, np.float32)
+        assert np.array_equal(passed(WIRES["e4m3"], group), group)
+
+
+@pytest.mark.parametrize("name", [name for name, wire in WIRES.items() if not wire.kept])
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_an_overflow_is_still_one_behind_the_wire(name: str, odd: float) -> None:
+    values = gradients()
+    values[40] = odd
+    got = passed(WIRES[name], values)
+    assert not np.isfinite(got[40])
+    assert np.isfinite(got[:32]).all()
+    assert np.isfinite(got[64:]).all(), "no group but its own"
+
+
+def test_the_largest_of_a_group_are_kept_as_they_are() -> None:
+    values = gradients()
+    for got, own in zip(grouped(passed(WIRES["topk"], values)), grouped(values), strict=True):
+        kept = np.sort(np.argsort(np.abs(own))[-4:])
+        assert np.array_equal(np.flatnonzero(got), kept)
+        assert np.array_equal(got[kept], own[kept])
+
+
+@EVERY_WIRE
+def test_with_feedback_nothing_is_lost_for_good(wire: Wire) -> None:
+    """The same input again and again: what all results together lack is what is still kept, and that does not grow."""
+    values = gradients()
+    few, many = (
+        np.sum([passed(wire, values, ("-DFEEDBACK",), calls) for calls in range(1, last + 1)], axis=0) - last * values
+        for last in (8, 64)
+    )
+    assert np.abs(many).max() <= max(2 * np.abs(few).max(), 8 * np.abs(values).max())
+
+
+def graded(ranks: int, seed: int = 3) -> Recipe:
+    how = recipe(FLOAT, SUM, ranks, seed)
+    return Recipe(how.seed, how.ranks, how.bits, how.stride, GRADES)
+
+
+def terms(how: Recipe, count: int) -> Numbers:
+    return np.array([inputs(FLOAT, SUM, how, rank, 0, count) for rank in range(how.ranks)]).astype(np.float64)
+
+
+def bounds(wire: Wire, numbers: Numbers) -> Numbers:
+    parts = [numbers[:, first : first + GROUP] for first in range(0, numbers.shape[1], GROUP)]
+    return np.concatenate([bound(wire, part) for part in parts])
+
+
+def verdict(wire: Wire, how: Recipe, got: Numbers) -> tuple[int, int]:
+    """How many the kernel finds wrong, and the first."""
+    found, stored = checking.CLEAN.copy(), got.astype(np.float32)
+    compare = kernels.host_kernel(kernels.JUDGE, "compare_bounded", kernels.defines(FLOAT, SUM))
+    start = np.uint64(stored.ctypes.data), np.uint64(len(stored)), checking.packed(how)
+    compare(*start, checking.packed_wire(wire), np.uint64(found.ctypes.data))
+    assert int(found["seen"]) == len(stored)
+    return int(found["wrong"]), int(found["first"])
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 128])
+def test_the_compiled_bound_is_the_defined_one(wire: Wire, ranks: int) -> None:
+    """What is a little within it passes, what is a little beyond does not, everywhere."""
+    how = graded(ranks)
+    numbers = terms(how, COUNT)
+    exact, most = numbers.sum(axis=0), bounds(wire, numbers)
+    undecided = COUNT // 100 if wire.kept else 0  # whether an element may be dropped depends on the last bit of fp32
+    apart = most > np.abs(exact) * 2.0**-16  # where fp32 can tell
+    for sign in (1, -1):
+        assert verdict(wire, how, exact + sign * np.where(apart, most * 0.99, 0))[0] <= undecided
+        beyond = exact + sign * np.maximum(most * 1.01, np.abs(exact) * 2.0**-20 + 1)
+        assert verdict(wire, how, beyond)[0] >= COUNT - undecided
+
+
+@EVERY_WIRE
+def test_the_first_element_beyond_its_bound_is_named(wire: Wire) -> None:
+    how = graded(2)
+    numbers = terms(how, COUNT)
+    got, most = numbers.sum(axis=0), bounds(wire, numbers)
+    got[[700, 999]] += 2 * most[[700, 999]] + 1
+    assert verdict(wire, how, got) == (2, 700)
+    got[700] = np.nan
+    assert verdict(wire, how, got) == (2, 700)
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_whatever_the_wire_does_within_its_losses_is_within_the_bound(wire: Wire, ranks: int) -> None:
+    """The proof, tried: inputs of all ranks but one pass the wire, their fp32 sum does, in any magnitudes."""
+    random = np.random.default_rng(ranks)
+    for _ in range(20):
+        numbers = random.standard_normal((ranks, GROUP)) * 2.0 ** random.integers(-8, 8, (ranks, GROUP))
+        numbers = numbers.astype(np.float32)
+        owner = int(random.integers(ranks))
+        total = np.zeros(GROUP, np.float32)
+        for rank, row in enumerate(numbers):
+            total += row if rank == owner else passed(wire, row)
+        off = np.abs(passed(wire, total) - numbers.astype(np.float64).sum(axis=0))
+        assert np.all(off <= bound(wire, numbers.astype(np.float64)))
+
+
+def test_wires_know_the_structs_and_groups_of_the_kernels() -> None:
+    formats, judge = ((ROOT / "kernels" / name).read_text() for name in ("wires.cuh", "bound.cuh"))
+    assert f"const unsigned GROUP = {GROUP};" in formats
+    assert f"const unsigned GROUP = {GROUP}," in judge
+    for wire in WIRES.values():
+        assert f"struct {wire.code} " in formats or f"> {wire.code};" in formats
