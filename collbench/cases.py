@@ -146,6 +146,9 @@ class Sampling:
     minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
     region: float | None = None  # seconds that one sample should last; by default what the platform needs
     iters: int | None = None  # exactly this many samples instead
+    steps: int | None = (
+        None  # of a series of a case with a step, if that does not last too long; till the budget is spent
+    )
     warmup: int = 1  # untimed samples of each implementation first
     timeout: float = 30.0  # seconds without progress after which a case counts as hung
     check_only: bool = False  # one checked run of each implementation, and no samples

@@ -4,14 +4,18 @@ Runs alike on every process of the run, as collbench/measure/runner.py does.  St
 without a meeting besides their own, as those of a training loop do, so that a late rank costs what it costs there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Self
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.flaws import Flaw
 from collbench.implementations import Implementation
+from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
 from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measurement import Result, Skipped
@@ -23,6 +27,29 @@ from collbench.step_times import Activity, Series, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
+LONGEST = 2.0  # seconds that one lasts about at most, so that implementations take turns and a budget can be kept
+_SILENT = 0.5  # seconds between two words of a series
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all contestants have in common."""
+
+    case: Case
+    platform: Platform
+    products: Products
+    clocks: Clocks
+    progress: Progress
+
+    @classmethod
+    def of(cls, case: Case, platform: Platform, progress: Progress) -> Self:
+        """With matrices made and clocks read."""
+        assert case.step
+        with platform.team.agreeing():
+            products = platform.products(case.step.size)
+        clocks = Clocks(platform.team)
+        clocks.read()
+        return cls(case, platform, products, clocks, progress)
 
 
 @dataclass
@@ -33,14 +60,28 @@ class _Contestant:
     operations: Sequence[Prepared]
     step: StepOf
     note: Note
+    clocks: Clocks
+    progress: Progress
     steps: int = 1  # of a series
-    series: list[Series] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)  # seconds of a step, by series
     activities: tuple[Activity, ...] = ()
 
-    @property
-    def samples(self) -> list[float]:
-        """Seconds of a step, by series."""
-        return [series.seconds for series in self.series]
+    def heard(self, steps: int) -> Iterator[None]:
+        """So many steps, from which a word comes now and then: one that hangs is told from one that takes long."""
+        told = -math.inf
+        for _ in range(steps):
+            if (now := time.monotonic()) > told + _SILENT:
+                self.progress(self.implementation.name)
+                told = now
+            yield
+
+    def keep(self, taken: Taken) -> float:
+        """One more series; its seconds, all steps together."""
+        kept = self.clocks.series(taken)
+        self.taken.append(taken)
+        self.samples.append(kept.seconds)
+        return kept.seconds * kept.steps
 
 
 def measure_steps(
@@ -55,96 +96,90 @@ def measure_steps(
 
     Raises CaseFailed when a kernel gives up waiting; the platform must then be opened anew.
     """
-    assert case.step
-    with platform.team.agreeing():
-        products = platform.products(case.step.size)
+    run = _Run.of(case, platform, progress)
     contestants = []
     for implementation in implementations:
         progress(implementation.name)
-        entrant = _entrant(case, implementation, platform, products, sampling.check_only)
+        entrant = _entrant(run, implementation, sampling.check_only)
         if isinstance(entrant, _Contestant):
             contestants.append(entrant)
         else:
             yield entrant
-    yield from _measured(case, contestants, platform, products, sampling, progress, launches or {})
+    yield from _measured(run, contestants, sampling, launches or {})
 
 
 def _measured(
-    case: Case,
-    contestants: Sequence[_Contestant],
-    platform: Platform,
-    products: Products,
-    sampling: Sampling,
-    progress: Progress,
-    known: Mapping[str, int],
+    run: _Run, contestants: Sequence[_Contestant], sampling: Sampling, known: Mapping[str, int]
 ) -> Iterator[StepTimes]:
     """Calibrated, sampled in turn, and checked once more."""
     for contestant in contestants:
-        progress(contestant.implementation.name)
-        contestant.steps = known.get(contestant.implementation.name) or _calibrated(contestant, platform, sampling)
-    _sample(contestants, platform, sampling, progress)
-    miscomputed = products.check()  # in any of the series: whoever communicated meanwhile, none was what it says
+        run.progress(contestant.implementation.name)
+        contestant.steps = known.get(contestant.implementation.name) or _calibrated(contestant, run.platform, sampling)
+    _sample(contestants, run.platform, sampling, run.progress)
+    miscomputed = run.products.check()  # in any of the series: whoever communicated meanwhile, none was what it says
+    run.clocks.read()
     for contestant in contestants:
         name = contestant.implementation.name
-        progress(name)
-        series, flaw = _checked(case, contestant, platform, products, SEEDS[3])
-        contestant.series.append(series)
-        contestant.activities = () if name in known else activities(contestant.step, platform)  # once is enough
-        yield _result(case, contestant, platform, flaw or miscomputed)
+        run.progress(name)
+        taken, flaw = _checked(run, contestant, SEEDS[3])
+        contestant.keep(taken)
+        contestant.activities = () if name in known else activities(contestant.step, run.platform)  # once is enough
+        yield _result(run, contestant, flaw or miscomputed)
 
 
-def _entrant(
-    case: Case, implementation: Implementation, platform: Platform, products: Products, check_only: bool
-) -> _Contestant | StepTimes | Skipped:
+def _entrant(run: _Run, implementation: Implementation, check_only: bool) -> _Contestant | StepTimes | Skipped:
     """Prepared, and its first step checked; a result where nothing is left to measure."""
     try:
-        contestant = _prepared(case, implementation, platform, products)
+        contestant = _prepared(run, implementation)
     except Unsupported as reason:
-        return Skipped(case, implementation.name, platform.name, str(reason))
-    _, flaw = _checked(case, contestant, platform, products, SEEDS[0])
-    return _result(case, contestant, platform, flaw) if flaw or check_only else contestant
+        return Skipped(run.case, implementation.name, run.platform.name, str(reason))
+    _, flaw = _checked(run, contestant, SEEDS[0])
+    return _result(run, contestant, flaw) if flaw or check_only else contestant
 
 
-def _prepared(case: Case, implementation: Implementation, platform: Platform, products: Products) -> _Contestant:
+def _prepared(run: _Run, implementation: Implementation) -> _Contestant:
     """Unsupported if the implementation, or the schedule, cannot do it."""
+    case, platform = run.case, run.platform
     assert case.step
     refuse(case, implementation, platform.name)
     with platform.team.agreeing():
         operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
-        parts = Parts(case, platform, products, operations)
+        parts = Parts(case, platform, run.products, operations)
         schedule = find_schedule(case.step.schedule)
-        return _Contestant(implementation, operations, schedule.prepare(parts), Note.of(schedule.remark(case.ranks)))
+        step, note = schedule.prepare(parts), Note.of(schedule.remark(case.ranks))
+        return _Contestant(implementation, operations, step, note, run.clocks, run.progress)
 
 
-def _checked(
-    case: Case, contestant: _Contestant, platform: Platform, products: Products, seed: int
-) -> tuple[Series, Flaw | None]:
+def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw | None]:
     """A series with known data, and what is wrong with what it leaves: in the buffers, beside them, in the matrices.
 
     In place a result is the next step's input, so that only that of a single step is known.
     """
+    case, platform, products = run.case, run.platform, run.products
     assert case.step
     schedule = find_schedule(case.step.schedule)
     wire = contestant.operations[0].wire
     platform.fill(case, seed, wire)
     products.reset()
-    series = _series(contestant, platform, contestant.steps)
+    taken = _series(contestant, platform, contestant.steps)
     if case.in_place and contestant.steps > 1:
         platform.fill(case, seed, wire)
         _series(contestant, platform, 1)
     received = platform.check(case, seed, wire) if schedule.communicates else None
-    return series, received or platform.overrun(case) or (products.check() if schedule.computes else None)
+    return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
 
 
 def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling) -> int:
     """Steps that last as long as a series should."""
     wanted = SERIES if sampling.region is None else sampling.region
-    steps = 1
-    while steps < MOST_STEPS:
-        elapsed = min(_series(contestant, platform, steps).seconds for _ in range(2)) * steps
+    wanted = LONGEST if sampling.steps else wanted
+    steps, most = 1, sampling.steps or MOST_STEPS
+    while steps < most:
+        tried = (contestant.clocks.series(_series(contestant, platform, steps)) for _ in range(2))
+        elapsed = min(one.seconds for one in tried) * steps
         if elapsed >= wanted:
             break
-        steps = min(MOST_STEPS, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
+        steps = min(most, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
     return steps
 
 
@@ -153,11 +188,11 @@ def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sa
     order = list(contestants)
     spent = 0.0
     while not enough([contestant.samples for contestant in order], sampling, spent):
+        if sampling.steps and spent >= sampling.budget:
+            break
         for contestant in order:
             progress(contestant.implementation.name)
-            series = _series(contestant, platform, contestant.steps)
-            contestant.series.append(series)
-            spent += series.seconds * series.steps
+            spent += contestant.keep(_series(contestant, platform, contestant.steps))
         order.reverse()
 
 
@@ -166,9 +201,27 @@ def series(operations: Sequence[Prepared], step: StepOf, platform: Platform, ste
 
     CaseFailed if a library or a kernel says that it failed.
     """
+    clocks = Clocks(platform.team)
+    clocks.read()
+    return clocks.series(_taken(operations, step, platform, range(steps))[0])
+
+
+def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
+    """The same, by the ranks' own clocks."""
+    taken, origins = _taken(contestant.operations, contestant.step, platform, contestant.heard(steps))
+    contestant.clocks.origins = max(contestant.clocks.origins, origins)
+    return taken
+
+
+def _taken(
+    operations: Sequence[Prepared], step: StepOf, platform: Platform, steps: Iterable[object]
+) -> tuple[Taken, float]:
+    """Moments, and the seconds by which those of devices may be off the clocks of their processes."""
+    platform.synchronize()
+    origins = platform.set_clocks()
     platform.synchronize()
     begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step(None) for _ in range(steps)]
+    moments = [step(None) for _ in steps]
     platform.synchronize()
     with platform.team.agreeing():
         for operation in operations:
@@ -179,31 +232,21 @@ def series(operations: Sequence[Prepared], step: StepOf, platform: Platform, ste
         (begun[place](), [one[place][0]() for one in moments], [one[place][1]() for one in moments])
         for place, _ in enumerate(platform.local)
     ]
-    return _from_zero(list(chain.from_iterable(platform.team.exchange(own))))
+    told = platform.team.exchange((origins, own))
+    everyone = list(chain.from_iterable(ranks for _, ranks in told))
+    return everyone, max(error for error, _ in told)
 
 
-def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
-    return series(contestant.operations, contestant.step, platform, steps)
-
-
-def _from_zero(ranks: Sequence[tuple[float, list[float], list[float]]]) -> Series:
-    origin = min(begun for begun, _, _ in ranks)
-    return Series(
-        tuple(begun - origin for begun, _, _ in ranks),
-        tuple(tuple(moment - origin for moment in computed) for _, computed, _ in ranks),
-        tuple(tuple(moment - origin for moment in done) for _, _, done in ranks),
-    )
-
-
-def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> StepTimes:
+def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
     first = contestant.operations[0]
     return StepTimes(
-        case=case,
+        case=run.case,
         implementation=contestant.implementation.name,
-        platform=platform.name,
-        series=() if flaw else tuple(contestant.series),
+        platform=run.platform.name,
+        series=() if flaw else tuple(map(run.clocks.series, contestant.taken)),
         mismatch=flaw,
-        note=platform.note | first.note | contestant.note,
+        note=run.platform.note | first.note | contestant.note,
         activities=() if flaw else contestant.activities,
         library=first.library,
+        clock=run.clocks.error,
     )

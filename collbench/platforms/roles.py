@@ -187,6 +187,9 @@ class Logging(Protocol):
     def take_logs(self, rank: int) -> Array:
         """The logs that traced kernels left in a local rank's window, which are cleared: shape (blocks,), dtype LOG."""
 
+    def set_clocks(self) -> float:
+        """Set the clocks of idle local ranks by their process's; seconds by which moments may be off that then."""
+
     def moment(self, rank: int) -> Moment:
         """Note the time on a local rank's queue."""
 

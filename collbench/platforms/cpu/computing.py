@@ -29,6 +29,10 @@ class CpuComputing:
         other._offset = offset
         return other
 
+    def set_clocks(self) -> float:
+        """A rank has no clock but its process's."""
+        return 0.0
+
     def gather_queues(self) -> None:
         """There are none."""
 

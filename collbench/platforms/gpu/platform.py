@@ -196,6 +196,10 @@ class GpuPlatform(GpuComputing):
         self._cuda.runtime.deviceSynchronize()
         return taken
 
+    def set_clocks(self) -> float:
+        """Once for each series: a device's clock gains or loses microseconds on the host's in a second."""
+        return self._stopwatch.set_origins()
+
     def moment(self, rank: int) -> Moment:
         """An event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
         return self._stopwatch.moment(self._queues[rank])

@@ -12,6 +12,7 @@ long its rank took, and the slowest counts.
 """
 
 import ctypes
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from collbench.platforms.roles import Prepared
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _NOT_READY = 600  # cudaErrorNotReady
+_LOOKS = 5  # at the clock of a device, of which the closest counts
 _PAUSE = 1e-3  # seconds between two looks at streams that may never be done
 
 Captured = list[tuple[Queue, Any]]
@@ -127,10 +129,25 @@ class Stopwatch:
     def moment(self, queue: Queue) -> Moment:
         """When a rank's stream gets here, in seconds of the host's clock."""
         if queue.device not in self._origins:
-            queue.enter().synchronize()
-            self._origins[queue.device] = self._event(queue), time.perf_counter()
+            self._set_origin(queue)
         (origin, since), event = self._origins[queue.device], self._event(queue)
         return lambda: since + float(self._cuda.cupy.cuda.get_elapsed_time(origin, event)) * 1e-3
+
+    def set_origins(self) -> float:
+        """Hold every device's clock against the host's anew; seconds by which moments may be off it."""
+        return max(self._set_origin(queue) for queue in {queue.device: queue for queue in self._queues}.values())
+
+    def _set_origin(self, queue: Queue) -> float:
+        """An event that is reached between two looks at the host's clock: the closest of several tries."""
+        queue.enter().synchronize()
+        shortest = math.inf
+        for _ in range(_LOOKS):
+            before = time.perf_counter()
+            event = self._event(queue)
+            queue.enter().synchronize()
+            if (elapsed := time.perf_counter() - before) < shortest:
+                shortest, self._origins[queue.device] = elapsed, (event, before + elapsed / 2)
+        return shortest / 2
 
     def _event(self, queue: Queue) -> Any:
         """Recorded now; an event belongs to the device that is current when it is made."""

@@ -1,0 +1,98 @@
+"""Find stragglers: who is late, how often, what it costs everybody, and what more ranks would pay for the noise."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.cli._paths import FORMATS, PATH
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+
+if TYPE_CHECKING:
+    from collbench.cases import Sweep
+    from collbench.measure.session import Session
+
+_OPTIONS = [
+    *shared("op"),
+    click.Option(
+        ["--impl"],
+        metavar="NAME[,NAME]|library|ladder|all",
+        help="Implementations; default: the library, and the rung that should be fastest (auto).",
+    ),
+    HERE,
+    *shared("ranks"),
+    click.Option(["-b", "--gradients"], metavar="SIZE", default="64K", help="What every step hands round."),
+    click.Option(["--compute"], metavar="TIME|FLOP", default="1ms", help="What a rank computes in a step."),
+    click.Option(["--steps"], type=int, metavar="N", help="Steps of each implementation; default: 4000."),
+    click.Option(
+        ["--slow-rank", "slow"],
+        multiple=True,
+        metavar="R[:FACTOR]",
+        show_default=False,
+        help="Have that rank compute FACTOR times as much, by default 2; may be given several times.",
+    ),
+    *shared("datatype", "timeout", "spin", budget=20.0),
+    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
+    click.Option(["--out"], type=PATH, help="Folder to make for run file and pictures."),
+]
+
+
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Find stragglers: who is late, how often, what it costs everybody, and what more ranks would pay for the noise.
+
+    Ranks multiply matrices, then carry out a collective, and again: when each of them arrives and leaves is noted on
+    one clock, since durations cannot tell a late rank from those that wait for it.
+    """
+    from collbench import interrupts
+    from collbench.cli._jitter_sweep import make_step_sweep
+    from collbench.cli._options import default_folder
+    from collbench.cli._patience import started
+    from collbench.launcher import launched
+    from collbench.measure.session import Session, exit_status
+
+    joined = launched()
+    platform, sweep = make_step_sweep(DEFAULTS | options, joined)
+    session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
+    try:
+        with started(session):
+            if session.leader:
+                click.echo(session.topology, err=True)
+            _show(session, sweep)
+    except KeyboardInterrupt as cause:
+        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
+        return interrupts.answered(cause)
+    if session.leader:
+        _close(session, tuple(dict.fromkeys(options["formats"])))
+    return exit_status(session.results)
+
+
+def _show(session: "Session", sweep: "Sweep") -> None:
+    """The table, row by row as results arrive."""
+    from collbench.cli._jitter_table import heading, row
+    from collbench.cli._live_table import LiveTable
+    from collbench.units import format_size
+
+    table = LiveTable(len(sweep.implementations))
+    for result in session.run():
+        if session.leader:
+            case = f"{result.case.title}, {format_size(result.case.nbytes)}"
+            table.show(case, heading(), [(result, row(result))])
+    table.close()
+
+
+def _close(session: "Session", formats: tuple[str, ...]) -> None:
+    """Who was late, and where everything is."""
+    from collbench.cli._jitter_table import LEGEND, sections
+    from collbench.step_times import StepTimes
+
+    click.echo(f"\n{LEGEND}", err=True)
+    timed = [result for result in session.results if isinstance(result, StepTimes) and result.right]
+    for line in sections(timed):
+        click.echo(line)
+    assert session.path
+    click.echo(f"run file: {session.path}")
+    if timed:
+        from collbench.figures import lateness
+
+        for picture in lateness.draw(timed, session.path.parent, formats):
+            click.echo(f"plot: {picture}")

@@ -1,0 +1,167 @@
+"""One clock for the moments of all ranks: how far the others' are ahead of rank 0's, and how sure that is.
+
+Rank 0 asks, the other answers with what its clock says, and of many round trips the shortest counts: the answer was
+given somewhere between question and answer, so taking the middle is off by half the trip at most, however unequal the
+two ways are (F. Cristian, 1989, "Probabilistic clock synchronization"; the filter of NTP, RFC 5905, section 10, takes
+the shortest too).  A reading before and one after what is timed tell the drift.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench.platforms.processes import Processes, Team
+from collbench.step_times import Series
+
+_TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
+_NAP = 1e-3  # seconds between two looks for the first question
+_ASKED, _ENOUGH = 1.0, 0.0  # what rank 0 sends
+
+Taken = Sequence[tuple[float, Sequence[float], Sequence[float]]]
+"""Of every rank by its own clock: when it began, when it had computed every step and when it was done with it."""
+
+
+class Trip(NamedTuple):
+    """A question and its answer: seconds, the first and the last by the clock of who asked."""
+
+    asked: float
+    theirs: float
+    answered: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How far a clock is ahead of the reference, in seconds, at a moment of the reference."""
+
+    at: float
+    ahead: float
+    error: float  # it is no farther off than this
+
+    @classmethod
+    def of(cls, trips: Iterable[Trip]) -> "Reading":
+        """By the shortest of them."""
+        best = min(trips, key=lambda trip: trip.answered - trip.asked)
+        middle = (best.asked + best.answered) / 2
+        return cls(middle, best.theirs - middle, (best.answered - best.asked) / 2)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A rank's clock, which goes too fast or too slow by a steady rate."""
+
+    readings: tuple[Reading, ...]  # in order; one alone says nothing of the rate
+
+    @property
+    def same(self) -> bool:
+        """Whether it is the reference itself, as far as anybody can tell.
+
+        Processes of one machine share perf_counter: the kernel's monotonic clock, which also counts alike on all cores.
+        The offset found is the error of the estimate then, and to take it off would put that error into the moments.
+        Clocks of two machines, which count from their starts, do not agree within microseconds.
+        """
+        return all(abs(reading.ahead) <= reading.error for reading in self.readings)
+
+    @property
+    def drift(self) -> float:
+        """Seconds by which it gains on the reference, in a second of that; 0 where it is the same."""
+        first, last = self.readings[0], self.readings[-1]
+        return 0.0 if self.same or last.at <= first.at else (last.ahead - first.ahead) / (last.at - first.at)
+
+    @property
+    def error(self) -> float:
+        """Seconds by which a moment may be off on the reference's clock, between the readings."""
+        return max(reading.error for reading in self.readings)
+
+    def on_reference(self, moments: Sequence[float]) -> tuple[float, ...]:
+        """Moments of this clock, as the reference would have them."""
+        if self.same:
+            return tuple(moments)
+        first, rate = self.readings[0], self.drift
+        return tuple(first.at + (moment - first.at - first.ahead) / (1 + rate) for moment in moments)
+
+
+REFERENCE = Clock((Reading(0.0, 0.0, 0.0),))
+
+
+@dataclass
+class Clocks:
+    """Those of all ranks."""
+
+    team: Team
+    origins: float = 0.0  # seconds by which moments of devices may be off the clock of their process
+    _readings: list[tuple[Reading, ...]] = field(default_factory=list)
+
+    def read(self) -> None:
+        """*Collective*: hold every process's clock against that of rank 0."""
+        self._readings.append(_look(self.team))
+
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """By process, which is by rank where there are several."""
+        return tuple(map(Clock, zip(*self._readings, strict=True)))
+
+    @property
+    def error(self) -> float:
+        """Seconds by which moments of two ranks may be off against each other."""
+        worst = sorted((clock.error for clock in self.clocks), reverse=True)
+        return sum(worst[:2]) + 2 * self.origins
+
+    def series(self, taken: Taken) -> Series:
+        """On rank 0's clock, from the first moment on."""
+        clocks = self.clocks if len(self.clocks) == len(taken) else (REFERENCE,) * len(taken)  # one holds all ranks
+        rows = [
+            (clock.on_reference([begun])[0], clock.on_reference(computed), clock.on_reference(done))
+            for clock, (begun, computed, done) in zip(clocks, taken, strict=True)
+        ]
+        origin = min(begun for begun, _, _ in rows)
+        return Series(
+            tuple(begun - origin for begun, _, _ in rows),
+            tuple(tuple(moment - origin for moment in computed) for _, computed, _ in rows),
+            tuple(tuple(moment - origin for moment in done) for _, _, done in rows),
+        )
+
+
+def _look(team: Team) -> tuple[Reading, ...]:
+    """*Collective*: a reading of every process's clock, the same on all of them.
+
+    Who is not asked sleeps: where ranks outnumber cores, one that spins would lengthen the trips of the others.
+    """
+    own: tuple[Reading, ...] = REFERENCE.readings
+    if isinstance(team, Processes):
+        team.meet()
+        if team.leader:
+            own = (*own, *(Reading.of(_asking(team, peer)) for peer in range(1, team.size)))
+        else:
+            _answer(team)
+    readings: tuple[Reading, ...] = team.broadcast(own)
+    return readings
+
+
+def _asking(team: Processes, peer: int) -> Iterator[Trip]:
+    question, answer = np.array([_ASKED]), np.zeros(1)
+    end = time.perf_counter() + _SECONDS
+    for _ in range(_TRIPS):
+        asked = time.perf_counter()
+        team.comm.Send(question, peer)
+        team.comm.Recv(answer, peer)
+        answered = time.perf_counter()
+        yield Trip(asked, float(answer[0]), answered)
+        if answered > end:
+            break
+    question[0] = _ENOUGH
+    team.comm.Send(question, peer)
+
+
+def _answer(team: Processes) -> None:
+    question, answer = np.zeros(1), np.zeros(1)
+    while not team.comm.Iprobe(0):
+        time.sleep(_NAP)
+    while True:
+        team.comm.Recv(question, 0)
+        if question[0] == _ENOUGH:
+            return
+        answer[0] = time.perf_counter()
+        team.comm.Send(answer, 0)

@@ -1,0 +1,72 @@
+"""Pictures of stragglers: what stands where, and that thousands of steps of many ranks fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collbench.analysis.jitter.lateness import Steps
+from collbench.figures.lateness import Binned, draw, figures
+from collbench.step_times import StepTimes
+from collbench.steps import Step
+from tests.analysis.made_up_steps import quiet, series
+from tests.conftest import case
+
+
+def times(ranks: int, steps: int, parts: int = 5, slow: int = 1) -> StepTimes:
+    computing = quiet(np.random.default_rng(1), ranks, steps)
+    computing[slow] *= 1.5
+    made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
+    return StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+
+
+def test_columns_hold_whole_steps_of_one_series() -> None:
+    """All of them, in order of time, whatever does not divide."""
+    steps = Steps.of(times(2, 1003, parts=3).series)
+    binned = Binned.of(steps)
+    assert binned.size == 3
+    assert len(binned.edges) == len(binned.usual) + 1 == len(binned.longest) + 1 == binned.late.shape[1] + 1
+    assert (np.diff(binned.edges) > 0).all()
+    assert binned.edges[-1] == pytest.approx(steps.seconds.sum())
+    assert set(binned.joints) <= set(binned.edges.tolist())
+    assert binned.longest.max() == steps.seconds.max()
+    assert (binned.usual <= binned.longest).all()
+
+
+def test_a_column_is_the_mean_of_its_steps() -> None:
+    """A step each, where there is room."""
+    steps = Steps.of(times(3, 20, parts=2).series)
+    np.testing.assert_allclose(Binned.of(steps).late, steps.late)
+    many = Steps.of(times(2, 1600, parts=2).series)
+    np.testing.assert_allclose(Binned.of(many).late[:, 0], many.late[:, :4].mean(axis=1))
+
+
+def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
+    """In the row of that rank, on the same scale to both sides; and the title says what it is of."""
+    ((stem, figure),) = figures([times(4, 500, slow=2)])
+    assert stem == "lateness-allreduce-float-1024B-mpi"
+    heat, last, trace = figure.axes[:3]
+    colours = heat.collections[0]
+    values = np.asarray(colours.get_array()).reshape(4, -1).mean(axis=1)
+    assert values.argmax() == 2
+    assert colours.norm.vmin == -colours.norm.vmax  # type: ignore[operator]
+    assert [bar.get_width() for bar in last.patches] == [0.0, 0.0, 1.0, 0.0]
+    assert heat.get_ylabel() == "rank"
+    assert trace.get_xlabel().startswith("time of measuring")
+    assert "who was late in 500 steps" in figure.get_suptitle()
+    assert "off by at most 2 us" in figure.get_suptitle()
+
+
+def test_many_ranks_and_steps_are_drawn_in_every_format(tmp_path: Path) -> None:
+    """The files are small, and the same the next time."""
+    results = [times(64, 10_000)]
+    written = draw(results, tmp_path, ("svg", "png", "pdf"))
+    assert [path.suffix for path in written] == [".svg", ".png", ".pdf"]
+    assert all(5_000 < path.stat().st_size < 2_000_000 for path in written)
+    first = written[0].read_bytes()
+    assert draw(results, tmp_path, ("svg",))[0].read_bytes() == first
+
+
+def test_what_was_not_timed_is_not_drawn() -> None:
+    """There is nothing to see."""
+    assert not list(figures([StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())]))
