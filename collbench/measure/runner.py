@@ -75,9 +75,7 @@ def measure(
     _sample(contestants, platform, sampling, progress, floor)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        closed = replace(_closing(case, contestant, platform), floor=floor.seconds)
-        progress(contestant.implementation.name)
-        yield _studied(closed, contestant, platform)
+        yield replace(_studied(case, contestant, platform), floor=floor.seconds)
 
 
 def _checked(
@@ -214,9 +212,9 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
     return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
 
 
-def _studied(closed: Measurement, contestant: _Contestant, platform: Platform) -> Measurement:
-    """With what its wire is wrong by, if it has one."""
-    wire = contestant.prepared.wire
+def _studied(case: Case, contestant: _Contestant, platform: Platform) -> Measurement:
+    """As it is closed, with what its wire is wrong by, if it has one."""
+    closed, wire = _closing(case, contestant, platform), contestant.prepared.wire
     return replace(closed, errors=study(platform, wire)) if wire and closed.right else closed
 
 
