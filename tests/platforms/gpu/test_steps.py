@@ -1,0 +1,252 @@
+"""Steps on GPUs that are made up: what is computed, what is communicated, and in which order streams do both.
+
+The order is shown by a toy that notes when it runs: on the stream of a device's first rank, as the kernels of ranks
+that wait for each other do, or on every rank's own, as NCCL does.  The machine lets one stream be late, or early, so
+that a wait which is missing shows at once and always.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from collbench.cases import Case, Sampling
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import PlatformError
+from collbench.implementations import implementations
+from collbench.measure.closely import activities
+from collbench.measure.stepping import measure_steps
+from collbench.measurement import Skipped
+from collbench.platforms.gpu import timing
+from collbench.platforms.roles import Prepared
+from collbench.schedules import Parts, find_schedule, schedules
+from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
+from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
+from tests.gpu.refusals import Here, unjust
+from tests.platforms.gpu.fake_cuda import Machine, Stream
+from tests.platforms.gpu.opening import ON_GPU, Open
+
+PLACES = [(1, 1), (1, 2), (1, 4), (2, 3), (2, 4), (4, 4)]  # devices, ranks
+ON_GPUS = [name for name, schedule in schedules().items() if "gpu" in schedule.platforms]
+BOTH = [name for name in ON_GPUS if schedules()[name].communicates and schedules()[name].computes]
+STREAM = "stream"
+STEP = Step(5, 8, bucket=1024)
+NBYTES = 2800  # two whole buckets and a part of one
+STEPS = 3
+QUICK = Sampling(iters=1, region=0.0)
+
+
+def a_case(ranks: int, step: Step = STEP, in_place: bool = False, nbytes: int = NBYTES) -> Case:
+    return Case(COLLECTIVES["allreduce"], nbytes, DATATYPES["float"], REDUCTIONS["sum"], 0, ranks, in_place, step)
+
+
+@pytest.fixture
+def opened(opened: Open) -> Open:
+    """The same, for steps."""
+
+    def open_on(machine: Machine, ranks: int, in_place: bool = False, names: Sequence[str] = ()) -> Any:
+        return opened(
+            machine,
+            collectives=(COLLECTIVES["allreduce"],),
+            sizes=(NBYTES,),
+            ranks=ranks,
+            implementations=tuple(names) or tuple(way.name for way in ON_GPU),
+            in_place=in_place,
+            steps=(STEP,),
+        )
+
+    return open_on
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["out-of-place", "in-place"])
+@pytest.mark.parametrize(("devices", "ranks"), PLACES)
+@pytest.mark.parametrize("schedule", ON_GPUS)
+def test_a_step_is_right_whoever_communicates_and_wherever(
+    schedule: str, devices: int, ranks: int, in_place: bool, opened: Open
+) -> None:
+    """In buckets of which the last is smaller; or it is skipped with a reason that is just."""
+    platform = opened(Machine(devices), ranks, in_place)
+    case = a_case(ranks, replace(STEP, schedule=schedule), in_place)
+    results = list(measure_steps(case, ON_GPU, platform, replace(QUICK, check_only=True)))
+    assert [result.implementation for result in results] == [way.name for way in ON_GPU]
+    for result in results:
+        if isinstance(result, Skipped):
+            driven = schedule == STREAM and "the host drives it" in result.reason
+            alone = ranks == 1 and "one rank in place has nothing" in result.reason
+            here = Here(ranks, devices, nccl=23007)
+            assert driven or alone or not unjust(result.implementation, result.reason, here), result
+        else:
+            assert isinstance(result, StepTimes), result
+            assert not result.wrong, f"{result.implementation}: {result.wrong}"
+
+
+@pytest.mark.parametrize("schedule", ON_GPUS)
+def test_moments_of_a_step_follow_each_other(schedule: str, opened: Open) -> None:
+    """A rank begins a step, has computed, and is done; and what it did for every bucket lies in between."""
+    platform = opened(Machine(2), 4)
+    case = a_case(4, replace(STEP, schedule=schedule))
+    names = ("nccl", "ring-flags", "ring-events", "one-shot")
+    for result in measure_steps(case, [implementations()[name] for name in names], platform, QUICK):
+        assert isinstance(result, StepTimes), result
+        assert result.right, result.wrong
+        for series in result.series:
+            for rank in range(4):
+                rows = zip(series.begins(rank), series.computed[rank], series.done[rank], strict=True)
+                assert all(begun <= computed <= done for begun, computed, done in rows)
+        expect_sensible(result, schedule)
+
+
+def expect_sensible(result: StepTimes, schedule: str) -> None:
+    """Every rank did everything once, the communicating of a bucket behind its computing."""
+    buckets = range(3)
+    did = {(one.what, one.rank, one.bucket): one for one in result.activities}
+    assert len(did) == len(result.activities)
+    computed = {(COMPUTED, rank, bucket) for rank in range(4) for bucket in (buckets if schedule == STREAM else (0,))}
+    sent = {(COMMUNICATED, rank, bucket) for rank in range(4) for bucket in buckets}
+    communicates, computes = find_schedule(schedule).communicates, find_schedule(schedule).computes
+    assert did.keys() == (computed if computes else set()) | (sent if communicates else set())
+    assert all(one.seconds >= 0 for one in did.values())
+    for what, rank, bucket in did:
+        if what == COMMUNICATED and computes:
+            before = did[COMPUTED, rank, bucket if schedule == STREAM else 0]
+            assert before.start + before.seconds <= did[what, rank, bucket].start + did[what, rank, bucket].seconds
+
+
+def toy(platform: Any, bucket: int, everywhere: bool, seconds: float = 0.0) -> Prepared:
+    """An operation that notes what streams do: those of every rank, or of each device's first."""
+    places = platform._places
+    ranks = platform.local if everywhere else [places.on(device)[0] for device in places.devices]
+
+    def launch(launches: int) -> None:
+        for _ in range(launches):
+            for rank in ranks:
+                stream = platform._queues[rank].use()
+                stream.enqueue(lambda stream=stream: run(stream))
+
+    def run(stream: Stream) -> None:
+        stream.machine.noted(f"{bucket} begins", stream)
+        timing.time.sleep(seconds)
+        stream.machine.noted(f"{bucket} ends", stream)
+
+    return Prepared(launch)
+
+
+def carry_out(
+    platform: Any, schedule: str, everywhere: bool, seconds: float = 0.0, steps: int = STEPS, without: str = ""
+) -> list[tuple[str, Stream]]:
+    """What streams did in so many steps of three buckets; one of the waits between them may be left out."""
+    case = a_case(platform.ranks, replace(STEP, schedule=schedule))
+    products = platform.products(STEP.size)
+    operations = [toy(platform, bucket, everywhere, seconds) for bucket in range(3)]
+    parts = Parts(case, Without(platform, without), Without(products, without), operations)
+    step = find_schedule(schedule).prepare(parts)
+    platform.moment(0)  # the clock of a device is set once
+    platform.synchronize()
+    platform._cuda.cupy.matmul.__self__._machine.log.clear()
+    for _ in range(steps):
+        step(None)
+    platform.synchronize()
+    log: list[tuple[str, Stream]] = platform._cuda.cupy.matmul.__self__._machine.log
+    return log
+
+
+class Without:
+    """A thing one of whose methods does nothing."""
+
+    def __init__(self, held: Any, name: str) -> None:
+        self._held, self._name = held, name
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *arguments: None) if name == self._name else getattr(self._held, name)
+
+
+def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str) -> list[str]:
+    """What came too early: a bucket before a rank of its device had computed it, a product before the last step ended.
+
+    A device's streams are counted together: what its ranks communicate they may communicate in one kernel.
+    """
+    said = []
+    for device in platform._places.devices:
+        ranks = platform._places.on(device)
+        computing = {platform.products(STEP.size)._of[rank].queue.stream: rank for rank in ranks}
+        made = dict.fromkeys(ranks, 0)
+        ended, most = 0, 3 * sum(stream.device_id == device for what, stream in log if what == "0 ends") // STEPS
+        for what, stream in log:
+            if stream.device_id != device:
+                continue
+            if stream in computing:
+                rank = computing[stream]
+                step, made[rank] = divmod(made[rank], STEP.products)[0], made[rank] + (what == "product ends")
+                if ended < step * most:
+                    said.append(f"rank {rank} computes in step {step}, before the one before has ended")
+            elif what.endswith("begins"):
+                bucket, step = int(what[0]), ended // most
+                needed = STEP.products * step + ready(schedule, bucket)
+                said += [f"{what} in step {step} before rank {rank} is ready" for rank in ranks if made[rank] < needed]
+            else:
+                ended += 1
+    return said
+
+
+def ready(schedule: str, bucket: int) -> int:
+    """The products of a step behind which a bucket may go out."""
+    return sum(list(STEP.shares(3, 0))[: bucket + 1]) if schedule == STREAM else STEP.products
+
+
+def late(place: int) -> Callable[[Stream], Any]:
+    """An order in which one stream does nothing while any other can."""
+    return lambda stream: (stream.ptr == place, stream.ptr)
+
+
+def early(place: int) -> Callable[[Stream], Any]:
+    """An order in which one stream does whatever it can first."""
+    return lambda stream: (stream.ptr != place, -stream.ptr)
+
+
+def all_orders(machine: Machine) -> list[Callable[[Stream], Any]]:
+    return [order(place) for place in machine.streams for order in (late, early)]
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["one-stream-a-device", "every-stream"])
+@pytest.mark.parametrize(("devices", "ranks"), PLACES)
+@pytest.mark.parametrize("schedule", BOTH)
+def test_whichever_stream_is_late_a_bucket_waits_for_its_products_and_a_step_for_the_last_one(
+    schedule: str, devices: int, ranks: int, everywhere: bool, opened: Open
+) -> None:
+    """The next step's products would be those of weights that the last one's gradients have not changed yet."""
+    machine = Machine(devices)
+    platform = opened(machine, ranks, names=("ring-flags",))
+    platform.products(STEP.size)
+    for order in all_orders(machine):
+        machine.order = order
+        log = carry_out(platform, schedule, everywhere)
+        assert len(log) == 2 * STEPS * (STEP.products * ranks + 3 * (ranks if everywhere else devices))
+        assert out_of_order(log, platform, schedule) == []
+
+
+NEEDED = [  # by what is left out: where that shows, and where nothing is to be left out
+    ("hand_over", 1, 1),
+    ("take_over", 1, 1),
+    ("gather_queues", 1, 2),
+    ("spread_queues", 1, 2),
+    ("hand_over", 2, 2),
+    ("take_over", 2, 2),
+]
+
+
+@pytest.mark.parametrize(("without", "devices", "ranks"), NEEDED)
+@pytest.mark.parametrize("schedule", BOTH)
+def test_without_any_of_the_waits_something_comes_too_early(
+    schedule: str, without: str, devices: int, ranks: int, opened: Open
+) -> None:
+    """None of them follows from the others."""
+    machine = Machine(devices)
+    platform = opened(machine, ranks, names=("ring-flags",))
+    platform.products(STEP.size)
+    wrong = []
+    for order in all_orders(machine):
+        machine.order = order
+        wrong += out_of_order(carry_out(platform, schedule, everywhere=False, without=without), platform, schedule)
+    assert wrong
