@@ -34,7 +34,7 @@ def make_session(options: Mapping[str, Any]) -> Session:
         raise UsageError("--ranks 1 has nothing to communicate; give at least 2")
     slow = parse_slow(options["slow_rank"], sweep.ranks)
     buckets = parse_buckets(options["buckets"], sweep.sizes[0])
-    size = check_matrix(options["matrix"] or find_platform(platform).matrix)
+    size = check_matrix(options["matrix"], find_platform(platform).matrix)
     step = one_step(parse_work(options["compute"] or "10ms"), platform, size, slow)
     sweep = replace(sweep, steps=ways(step, platform, buckets))
     return Session(Overlapped(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))

@@ -43,7 +43,7 @@ def _measured(options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
     ranks = parse_ranks(options["ranks"] or "1,2")
     slow = parse_slow(options["slow_rank"], ranks[-1])
     work = parse_work(options["compute"] or "10ms")
-    size = check_matrix(options["matrix"] or find_platform(platform).matrix)
+    size = check_matrix(options["matrix"], find_platform(platform).matrix)
     words = {"on": platform, "ranks": ranks[-1], "impl": options["impl"] or usual(platform)}
     _, sweep = make_sweep(of_sweep(options, "4M") | words, None)
     _refuse_too_large(replace(sweep, steps=(Step(1, size),)), ranks, platform)

@@ -98,8 +98,9 @@ def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
     return sizes
 
 
-def check_matrix(size: int) -> int:
+def check_matrix(asked: int | None, usual: int) -> int:
     """Rows of a matrix; UsageError for none, or for more than anybody multiplies."""
+    size = usual if asked is None else asked
     if not 1 <= size <= LARGEST_MATRIX:
         raise UsageError(f"--matrix {size} is no number of rows; give one from 1 to {LARGEST_MATRIX}")
     return size

@@ -66,20 +66,30 @@ def measure_steps(
             contestants.append(entrant)
         else:
             yield entrant
+    yield from _measured(case, contestants, platform, products, sampling, progress, launches or {})
+
+
+def _measured(
+    case: Case,
+    contestants: Sequence[_Contestant],
+    platform: Platform,
+    products: Products,
+    sampling: Sampling,
+    progress: Progress,
+    known: Mapping[str, int],
+) -> Iterator[StepTimes]:
+    """Calibrated, sampled in turn, and checked once more."""
     for contestant in contestants:
         progress(contestant.implementation.name)
-        known = (launches or {}).get(contestant.implementation.name)
-        contestant.steps = known or _calibrated(contestant, platform, sampling)
+        contestant.steps = known.get(contestant.implementation.name) or _calibrated(contestant, platform, sampling)
     _sample(contestants, platform, sampling, progress)
-    miscomputed = (
-        products.check()
-    )  # in any of the series: whoever communicated meanwhile, none of them was what it says
+    miscomputed = products.check()  # in any of the series: whoever communicated meanwhile, none was what it says
     for contestant in contestants:
-        progress(contestant.implementation.name)
+        name = contestant.implementation.name
+        progress(name)
         series, flaw = _checked(case, contestant, platform, products, SEEDS[3])
         contestant.series.append(series)
-        if contestant.implementation.name not in (launches or {}):  # once is enough
-            contestant.activities = activities(contestant.step, platform)
+        contestant.activities = () if name in known else activities(contestant.step, platform)  # once is enough
         yield _result(case, contestant, platform, flaw or miscomputed)
 
 

@@ -1,6 +1,6 @@
 """Steps on real ranks: every schedule with every implementation is right, and a fault in either part is seen."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,7 +101,7 @@ DIES = """
 
 
 @pytest.fixture
-def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Has the second rank do something else than it should."""
 
     def install(fault: str) -> None:
@@ -110,22 +110,24 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
         monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
         monkeypatch.setenv("DIED", str(tmp_path / "died"))
 
-    yield install
+    return install
 
 
 @pytest.mark.parametrize(("fault", "word"), [(FORGETS, "matrix products"), (DROPS, "element")])
-def test_a_product_left_out_or_a_bucket_that_lies_elsewhere_is_wrong(faulty: object, fault: str, word: str) -> None:
+def test_a_product_left_out_or_a_bucket_that_lies_elsewhere_is_wrong(
+    faulty: Callable[[str], None], fault: str, word: str
+) -> None:
     """And there is no time."""
-    faulty(fault)  # type: ignore[operator]
+    faulty(fault)
     (result,) = measured(stepped(STEP))
     assert isinstance(result, StepTimes)
     assert word in result.wrong
     assert not result.series
 
 
-def test_a_rank_that_is_killed_costs_a_row(faulty: object) -> None:
+def test_a_rank_that_is_killed_costs_a_row(faulty: Callable[[str], None]) -> None:
     """The next step is measured by fresh ranks."""
-    faulty(DIES)  # type: ignore[operator]
+    faulty(DIES)
     results = measured(stepped(STEP, replace(STEP, products=4)))
     assert [type(result) for result in results] == [Failed, StepTimes]
     assert "signal 9" in str(results[0].reason)  # type: ignore[union-attr]
