@@ -17,7 +17,7 @@ from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
 from collbench.platforms.products import Products
-from collbench.platforms.roles import Platform, Prepared
+from collbench.platforms.roles import Launching, Platform, Prepared
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
 from collbench.step_times import Activity, Series, StepTimes
 
@@ -110,10 +110,16 @@ def _prepared(case: Case, implementation: Implementation, platform: Platform, pr
     assert case.step
     refuse(case, implementation, platform.name)
     with platform.team.agreeing():
-        operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
-        parts = Parts(case, platform, products, operations)
         schedule = find_schedule(case.step.schedule)
+        prepare = implementation.prepare if schedule.communicates else _idle
+        operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
+        parts = Parts(case, platform, products, operations)
         return _Contestant(implementation, operations, schedule.prepare(parts), Note.of(schedule.remark(case.ranks)))
+
+
+def _idle(case: Case, platform: Launching) -> Prepared:
+    """What nobody communicates: whoever computes alone needs no implementation that works here."""
+    return Prepared(lambda launches: None)
 
 
 def _checked(

@@ -14,12 +14,12 @@ import pytest
 from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.errors import PlatformError
+from collbench.errors import CaseFailed, PlatformError
 from collbench.implementations import implementations
 from collbench.measure.closely import activities
 from collbench.measure.stepping import measure_steps
 from collbench.measurement import Skipped
-from collbench.platforms.gpu import timing
+from collbench.platforms.gpu import launch, timing
 from collbench.platforms.roles import Prepared
 from collbench.schedules import Parts, find_schedule, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
@@ -35,6 +35,7 @@ STREAM = "stream"
 STEP = Step(5, 8, bucket=1024)
 NBYTES = 2800  # two whole buckets and a part of one
 STEPS = 3
+RING = implementations()["ring-flags"]
 QUICK = Sampling(iters=1, region=0.0)
 
 
@@ -46,7 +47,9 @@ def a_case(ranks: int, step: Step = STEP, in_place: bool = False, nbytes: int = 
 def opened(opened: Open) -> Open:
     """The same, for steps."""
 
-    def open_on(machine: Machine, ranks: int, in_place: bool = False, names: Sequence[str] = ()) -> Any:
+    def open_on(
+        machine: Machine, ranks: int, in_place: bool = False, names: Sequence[str] = (), steps: Any = (STEP,)
+    ) -> Any:
         return opened(
             machine,
             collectives=(COLLECTIVES["allreduce"],),
@@ -54,7 +57,7 @@ def opened(opened: Open) -> Open:
             ranks=ranks,
             implementations=tuple(names) or tuple(way.name for way in ON_GPU),
             in_place=in_place,
-            steps=(STEP,),
+            steps=steps,
         )
 
     return open_on
@@ -250,3 +253,148 @@ def test_without_any_of_the_waits_something_comes_too_early(
         machine.order = order
         wrong += out_of_order(carry_out(platform, schedule, everywhere=False, without=without), platform, schedule)
     assert wrong
+
+
+def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> None:
+    """With streams of their own, and both slow; one part after the other nothing of the kind happens."""
+    platform = opened(Machine(2, product_seconds=0.03), 2, names=("ring-flags",))
+    overlapped = carry_out(platform, STREAM, everywhere=True, seconds=0.09, steps=1)
+    words = [what for what, stream in overlapped if stream.device_id == 0]
+    products = [place for place, what in enumerate(words) if what == "product begins"]
+    assert products[ready(STREAM, 0)] < words.index("0 ends"), "the second bucket's first product"
+    apart = carry_out(platform, SEQUENTIAL, everywhere=True, seconds=0.09, steps=1)
+    words = [what for what, stream in apart if stream.device_id == 0]
+    assert words == ["product begins", "product ends"] * STEP.products + [
+        f"{bucket} {what}" for bucket in range(3) for what in ("begins", "ends")
+    ]
+
+
+def test_what_overlaps_is_seen_in_what_was_looked_at_closely(opened: Open) -> None:
+    """Communicating of a bucket lies beside computing of the next, by the clocks of events."""
+    machine = Machine(2, product_seconds=0.02)
+    platform = opened(machine, 2, names=("ring-flags",))
+    case, products = a_case(2, replace(STEP, schedule=STREAM)), platform.products(STEP.size)
+    operations = [toy(platform, bucket, everywhere=True, seconds=0.04) for bucket in range(3)]
+    step = find_schedule(STREAM).prepare(Parts(case, platform, products, operations))
+    did = {(one.what, one.rank, one.bucket): one for one in activities(step, platform)}
+    for rank in range(2):
+        sent, computed = did[COMMUNICATED, rank, 0], did[COMPUTED, rank, 1]
+        assert sent.start < computed.start + computed.seconds
+        assert computed.start < sent.start + sent.seconds, "the second bucket's computing began before that ended"
+        assert sent.seconds >= 0.04
+
+
+def test_collectives_go_before_products_where_a_gpu_can_choose(opened: Open) -> None:
+    """CUDA: smaller numbers are more urgent, and what is beyond a device's range counts as the nearest in it."""
+    platform = opened(Machine(2), 4)
+    queues = platform.products(STEP.size).queues
+    assert {queue.stream.priority for queue in platform._queues.values()} == {-5}
+    assert {queue.stream.priority for queue in queues} == {0}
+    assert [queue.device for queue in queues] == [queue.device for queue in platform._queues.values()]
+
+
+def test_where_nothing_is_computed_no_stream_goes_before_another(opened: Open) -> None:
+    """A sweep without steps is measured as it always was."""
+    platform = opened(Machine(1), 2, steps=(None,))
+    assert {queue.stream.priority for queue in platform._queues.values()} == {0}
+
+
+def test_matrices_are_made_once_for_a_size(opened: Open) -> None:
+    """Rounds take turns, and each of them asks for products: new ones would fill a GPU, and take seconds."""
+    machine = Machine(1)
+    platform = opened(machine, 2)
+    first = platform.products(8)
+    streams = len(machine.streams)
+    assert platform.products(8) is first
+    assert platform.shifted(128).products(8) is first
+    assert len(machine.streams) == streams
+    assert platform.products(16) is not first
+    assert platform._stopwatch.besides == platform.products(16).queues
+
+
+def test_no_cublas_is_said_in_one_line_with_what_to_install(opened: Open) -> None:
+    platform = opened(Machine(1, without_cublas=True), 2)
+    with pytest.raises(PlatformError, match=r"^matrices of 8 x 8 cannot .*libcublas.*: pip install nvidia-cublas"):
+        platform.products(8)
+
+
+def test_matrices_for_which_there_is_no_room_are_named(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's own error for that is a MemoryError, and none of CUDA's."""
+    platform = opened(Machine(1), 2)
+
+    def full(*arguments: Any) -> None:
+        raise MemoryError("Out of memory allocating 1,073,741,824 bytes (allocated so far: 0 bytes).")
+
+    monkeypatch.setattr(platform._cuda.cupy, "asarray", full)
+    with pytest.raises(PlatformError, match=r"^matrices of 8 x 8 cannot be multiplied: Out of memory allocating 1,073"):
+        platform.products(8)
+
+
+def test_whoever_computes_alone_needs_no_implementation_that_works(opened: Open) -> None:
+    """An NCCL that cannot share a GPU computes as well as any."""
+    platform = opened(Machine(1, nccl_version=22304), 2)
+    outcomes = {}
+    for schedule in (COMPUTE, COMMUNICATE):
+        case = a_case(2, replace(STEP, schedule=schedule))
+        outcomes[schedule] = next(measure_steps(case, [implementations()["nccl"]], platform, QUICK))
+    assert isinstance(outcomes[COMPUTE], StepTimes)
+    assert outcomes[COMPUTE].right
+    assert isinstance(outcomes[COMMUNICATE], Skipped)
+
+
+def test_a_product_that_is_made_twice_is_seen(opened: Open) -> None:
+    platform = opened(Machine(2), 2)
+    products = platform.products(8)
+    products.reset()
+    products.enqueue(0, 3)
+    products.enqueue(1, 3)
+    assert products.check() is None
+    products._of[1]._made -= 1
+    assert (products.check().rank, products.check().products) == (1, 2)
+
+
+def test_all_streams_are_waited_for(opened: Open) -> None:
+    """Memory is only looked at, and moments are only asked for, once products are done too."""
+    platform = opened(Machine(1, product_seconds=0.05), 1)
+    products = platform.products(8)
+    platform.synchronize()
+    begun = products.moment(0)
+    products.enqueue(0, 2)
+    ended = products.moment(0)
+    platform.synchronize()
+    assert ended() - begun() >= 0.1
+
+
+def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA counts the time between two events in floats of 32 bits; a moment keeps the clock that it was taken by."""
+    platform = opened(Machine(2), 2)
+    moments = [platform.moment(0)]
+    origins = dict(platform._stopwatch._origins)
+    platform.synchronize()
+    moments.append(platform.moment(0))
+    assert platform._stopwatch._origins == origins
+    monkeypatch.setattr(timing, "_FRESH", 0.0)
+    platform.synchronize()
+    moments.append(platform.moment(0))
+    assert platform._stopwatch._origins != origins
+    platform.synchronize()
+    assert [moment() for moment in moments] == sorted(moment() for moment in moments)
+    assert abs(moments[-1]() - timing.time.perf_counter()) < 1
+
+
+def test_a_rank_that_waits_in_vain_fails_the_step(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "SPINS", 500)
+    platform = opened(Machine(2, dead={1}), 2)
+    with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
+        list(measure_steps(a_case(2), [implementations()["ring-flags"]], platform, QUICK))
+
+
+def test_what_breaks_a_gpu_in_the_middle_of_a_step_fails_it(opened: Open) -> None:
+    """In words of CUDA's, whichever call is the first to be told."""
+    for schedule in (SEQUENTIAL, STREAM):
+        machine = Machine(2)
+        platform = opened(machine, 2)
+        platform.products(STEP.size)
+        machine.enabled.clear()
+        with pytest.raises(CaseFailed, match="cudaErrorIllegalAddress: an illegal memory access was encountered"):
+            list(measure_steps(a_case(2, replace(STEP, schedule=schedule)), [RING], platform, QUICK))
