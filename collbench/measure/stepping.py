@@ -31,6 +31,7 @@ class _Contestant:
 
     implementation: Implementation
     operations: Sequence[Prepared]
+    products: Products
     step: StepOf
     note: Note
     steps: int = 1  # of a series
@@ -114,7 +115,8 @@ def _prepared(case: Case, implementation: Implementation, platform: Platform, pr
         prepare = implementation.prepare if schedule.communicates else _idle
         operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
         parts = Parts(case, platform, products, operations)
-        return _Contestant(implementation, operations, schedule.prepare(parts), Note.of(schedule.remark(case.ranks)))
+        note = Note.of(schedule.remark(case.ranks))
+        return _Contestant(implementation, operations, products, schedule.prepare(parts), note)
 
 
 def _idle(case: Case, platform: Launching) -> Prepared:
@@ -170,10 +172,13 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
     """*Collective*: so many steps from a meeting on, and the moments of all ranks."""
     platform.synchronize()
     step = contestant.step
-    begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step(None) for _ in range(steps)]
+    with platform.stepping():
+        begun = [platform.moment(rank) for rank in platform.local]
+        for rank in platform.local:
+            contestant.products.take_over(rank)  # nobody computes before that moment
+        moments = [step(None) for _ in range(steps)]
     platform.synchronize()
-    with platform.team.agreeing():
+    with platform.team.agreeing(), platform.stepping():
         for operation in contestant.operations:
             if operation.refuse:
                 operation.refuse()

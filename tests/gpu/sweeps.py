@@ -29,7 +29,8 @@ def run(
 ) -> Run:
     """A run file of `collbench COMMAND` on ranks that share the first GPU, or one on every GPU if there are 0.
 
-    `counts` are several numbers of ranks, for a command that takes so many.  CaseFailed if the command ends without one.  Its output passes through.
+    `counts` are several numbers of ranks, for a command that takes so many.  CaseFailed if the command ends without a
+    run file.  Its output passes through.
     """
     where = ("--ranks", counts or str(ranks or len(probe.memories())))
     done = subprocess.run(

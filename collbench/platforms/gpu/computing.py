@@ -1,6 +1,7 @@
 """The part of a platform that computes in steps (roles.Computing), for ranks that are streams of GPUs."""
 
 import copy
+from contextlib import AbstractContextManager
 from typing import Self
 
 import numpy as np
@@ -68,6 +69,10 @@ class GpuComputing:
     def spread_queues(self) -> None:
         """The same: an operation may stand on one stream of a device or on all."""
         self.gather_queues()
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """After some failures every call of CUDA says so, whichever comes first."""
+        return self._cuda.failing_as(CaseFailed, "while a step was carried out")
 
     def refuse_given_up(self) -> None:
         """A kernel that gives up leaves a one in the first word of its rank's window."""

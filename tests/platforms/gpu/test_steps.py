@@ -22,7 +22,7 @@ from collbench.measurement import Skipped
 from collbench.platforms.gpu import launch, timing
 from collbench.platforms.roles import Prepared
 from collbench.schedules import Parts, find_schedule, schedules
-from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
+from collbench.step_times import COMMUNICATED, COMPUTED, Series, StepTimes
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 from tests.gpu.refusals import Here, unjust
 from tests.platforms.gpu.fake_cuda import Machine, Stream
@@ -95,26 +95,51 @@ def test_moments_of_a_step_follow_each_other(schedule: str, opened: Open) -> Non
         assert isinstance(result, StepTimes), result
         assert result.right, result.wrong
         for series in result.series:
-            for rank in range(4):
-                rows = zip(series.begins(rank), series.computed[rank], series.done[rank], strict=True)
-                assert all(begun <= computed <= done for begun, computed, done in rows)
+            expect_in_order(series)
         expect_sensible(result, schedule)
 
 
-def expect_sensible(result: StepTimes, schedule: str) -> None:
+def expect_in_order(series: Series) -> None:
+    """On every rank."""
+    for rank in range(series.ranks):
+        rows = zip(series.begins(rank), series.computed[rank], series.done[rank], strict=True)
+        assert all(begun <= computed <= done for begun, computed, done in rows)
+
+
+@pytest.mark.parametrize("schedule", ON_GPUS)
+def test_whichever_stream_is_late_its_moments_follow_each_other(schedule: str, opened: Open) -> None:
+    """A stream comes to an event as late as it likes, so whatever is to be in order waits for what comes before."""
+    machine = Machine(1)
+    platform = opened(machine, 2, names=("ring-events",))
+    platform.products(STEP.size)
+    case = a_case(2, replace(STEP, schedule=schedule))
+    sampling = replace(QUICK, region=1e-3)
+    for order in all_orders(machine):
+        machine.order = order
+        (result,) = measure_steps(case, [implementations()["ring-events"]], platform, sampling)
+        assert isinstance(result, StepTimes), result
+        assert result.right, result.wrong
+        for series in result.series:
+            expect_in_order(series)
+        expect_sensible(result, schedule, ranks=2)
+
+
+def expect_sensible(result: StepTimes, schedule: str, ranks: int = 4) -> None:
     """Every rank did everything once, the communicating of a bucket behind its computing."""
     buckets = range(3)
     did = {(one.what, one.rank, one.bucket): one for one in result.activities}
     assert len(did) == len(result.activities)
-    computed = {(COMPUTED, rank, bucket) for rank in range(4) for bucket in (buckets if schedule == STREAM else (0,))}
-    sent = {(COMMUNICATED, rank, bucket) for rank in range(4) for bucket in buckets}
+    computed = {
+        (COMPUTED, rank, bucket) for rank in range(ranks) for bucket in (buckets if schedule == STREAM else (0,))
+    }
+    sent = {(COMMUNICATED, rank, bucket) for rank in range(ranks) for bucket in buckets}
     communicates, computes = find_schedule(schedule).communicates, find_schedule(schedule).computes
     assert did.keys() == (computed if computes else set()) | (sent if communicates else set())
     assert all(one.seconds >= 0 for one in did.values())
     for what, rank, bucket in did:
         if what == COMMUNICATED and computes:
             before = did[COMPUTED, rank, bucket if schedule == STREAM else 0]
-            assert before.start + before.seconds <= did[what, rank, bucket].start + did[what, rank, bucket].seconds
+            assert before.start + before.seconds <= did[what, rank, bucket].start + 1e-9
 
 
 def toy(platform: Any, bucket: int, everywhere: bool, seconds: float = 0.0) -> Prepared:
