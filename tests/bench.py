@@ -42,12 +42,59 @@ if world.leader:
     print(*(statistics.median(times[name]) * 1e6 for name in ("mpi", "mpi-python", "C")))
 platform.close()
 """
+STEPS = """
+import statistics, sys, time
+import numpy as np
+from collbench.cases import Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.implementations import implementations
+from collbench.measure.stepping import series
+from collbench.platforms import open_platform
+from collbench.platforms.layout import Needs
+from collbench.platforms.processes import Processes
+from collbench.platforms.products import Chain
+from collbench.schedules import Parts, find_schedule
+from collbench.steps import Step
+world = Processes.of_world()
+products, size = int(sys.argv[1]), int(sys.argv[2])
+step = Step(products, size)
+allreduce, types = COLLECTIVES["allreduce"], ((DATATYPES["float"],), (REDUCTIONS["sum"],))
+sweep = Sweep((allreduce,), (4096,), *types, world.size, ("mpi",), steps=(step,))
+platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
+operation = implementations()["mpi"].prepare(case.buckets()[0][1], platform)
+parts = Parts(case, platform, platform.products(size), [operation])
+harness = find_schedule("sequential").prepare(parts)
+chain = Chain(size, world.rank)
+factor, (last, result) = chain.factor, (chain.start, np.empty_like(chain.start))
+
+def bare(steps):
+    global last, result
+    platform.synchronize()
+    start = time.perf_counter()
+    for _ in range(steps):
+        for _ in range(products):
+            np.matmul(factor, last, out=result)
+            last, result = result, last
+        operation.launch(1)
+    return max(world.exchange((time.perf_counter() - start) / steps))
+
+ways = {"bare": bare, "steps": lambda steps: series(parts, harness, steps).seconds}
+times = {name: [] for name in ways}
+for turn in range(201):
+    for name in list(ways)[:: 1 if turn % 2 else -1]:
+        times[name].append(ways[name](50 if products < 10 else 5))
+if world.leader:
+    print(*(statistics.median(times[name]) * 1e6 for name in ways))
+platform.close()
+"""
 
 
 def main() -> None:
     """Print every target with what was measured."""
     _startup()
     _harness()
+    _steps()
     _rings()
     _oversubscribed()
 
@@ -87,6 +134,16 @@ def _harness() -> None:
     row, python, loop = map(float, done.stdout.split()[-3:])
     _line("mpi at 8 B over a C loop", f"{row / loop:.3f} ({row:.3f} us, {loop:.3f} us)", "0.95 to 1.05")
     _line("mpi-python at 8 B over it", f"{python / loop:.3f} ({python:.3f} us)", "what Python adds")
+
+
+def _steps() -> None:
+    """Steps as they are measured, and the same in a bare loop, in the same ranks by turns."""
+    for products, size in ((2, 64), (20, 256)):
+        script = [sys.executable, "-c", STEPS, str(products), str(size)]
+        done = subprocess.run([*own().command(2), *script], capture_output=True, text=True, check=True)
+        bare, steps = map(float, done.stdout.split())
+        value = f"{bare:.1f} us bare, {steps - bare:+.2f} us, {steps / bare - 1:+.2%}"
+        _line(f"a step of {products} products of {size} x {size}", value, "1 us or 1 %")
 
 
 def _rings() -> None:

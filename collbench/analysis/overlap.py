@@ -9,6 +9,7 @@ from collbench.analysis.rounds import Estimate, by_round, estimated
 from collbench.measurement import Result
 from collbench.step_times import StepPrediction, StepRow, StepTimes
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
+from collbench.units import format_seconds, format_size
 
 HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
 
@@ -122,6 +123,14 @@ def best(found: Sequence[Overlap]) -> Overlap | None:
     return min(found, key=lambda one: one.row.typical, default=None)
 
 
+def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
+    """The fastest of every implementation and schedule."""
+    groups: dict[tuple[str, str], list[Overlap]] = {}
+    for one in found:
+        groups.setdefault((one.row.implementation, one.step.schedule), []).append(one)
+    return [fastest for own in groups.values() if (fastest := best(own))]
+
+
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
     """Those that are not told apart from it: the interval of the ratio, round by round, has 1 in it."""
 
@@ -130,3 +139,30 @@ def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
         return estimated([theirs / own for theirs, own in pairs])
 
     return [other for other in others if other is not fastest and not ratio(other).low > 1]
+
+
+def verdict(fastest: Overlap, own: Sequence[Overlap]) -> str:
+    """Whether overlap helps, by how much, with what buckets, and why not if it does not."""
+    step, note = fastest.step, str(fastest.row.note)
+    before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
+    words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
+    judged = words.get(fastest.verdict, "inconclusive, 1 is in the interval")
+    others = {one.step.bucket for one in as_good(fastest, own) if one.step.schedule == step.schedule}
+    said = [
+        f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
+        f"{before} -> {after}, {fastest.gain.text('x')}: {judged}",
+        f"nothing could be below {format_seconds(fastest.bound)}, the longer part alone",
+        f"computing takes {fastest.slowdown.text('x')} as long meanwhile" if fastest.slowdown.value > 1.05 else "",
+        f"not told apart from buckets of {', '.join(map(format_size, sorted(others)))}" if others else "",
+    ]
+    return "; ".join(filter(None, said)) + (f" ({note})" if note else "")
+
+
+def verdicts(results: Iterable[Result]) -> list[str]:
+    """One for every implementation, of its fastest way."""
+    found = overlaps(results)
+    groups = (
+        [one for one in found if one.row.implementation == name]
+        for name in dict.fromkeys(one.row.implementation for one in found)
+    )
+    return [verdict(fastest, own) for own in groups if (fastest := best(own))]

@@ -8,6 +8,7 @@ from statistics import fmean, median
 
 from collbench.stats import median_interval
 from collbench.step_times import StepPrediction, StepRow
+from collbench.units import format_figure
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Estimate:
     def times(self, factor: float) -> "Estimate":
         """The same in other units; the factor is above 0."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+    def text(self, unit: str = "") -> str:
+        """`1.62x (1.58 .. 1.66)`; `?` for an end that nobody knows."""
+        low, high = (format_figure(end) for end in (self.low, self.high))
+        return f"{format_figure(self.value)}{unit} ({low} .. {high})"
 
     @property
     def known(self) -> bool:

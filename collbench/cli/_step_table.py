@@ -2,11 +2,10 @@
 
 import math
 
-from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling.points import Curve, Point
 from collbench.measurement import Result, Untimed
 from collbench.step_times import StepPrediction, StepRow, StepTimes
-from collbench.units import format_figure, format_seconds
+from collbench.units import format_seconds
 
 _ROW = (
     "{ranks:>9}  {name:<22} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {send:>8}"
@@ -53,8 +52,8 @@ def scaling_row(result: Result, curve: Curve | None, point: Point | None) -> str
         name=name,
         step=format_seconds(result.typical),
         interval=_halfwidth(result),
-        speedup=_estimate(curve.speedup(point), "x") if curve and point else "1x",
-        efficiency=_estimate(point.efficiency.times(100), "%") if point else "100%",
+        speedup=curve.speedup(point).text("x") if curve and point else "1x",
+        efficiency=point.efficiency.times(100).text("%") if point else "100%",
         compute=compute,
         wait=wait,
         send=send,
@@ -65,11 +64,6 @@ def scaling_row(result: Result, curve: Curve | None, point: Point | None) -> str
 def _halfwidth(result: StepRow) -> str:
     low, high = result.band
     return f"{(high - low) / 2 / result.typical:.1%}" if math.isfinite(high - low) else "?"
-
-
-def _estimate(estimate: Estimate, unit: str) -> str:
-    low, high = (format_figure(end) for end in (estimate.low, estimate.high))
-    return f"{format_figure(estimate.value)}{unit} ({low} .. {high})"
 
 
 def _check(result: StepRow) -> str:

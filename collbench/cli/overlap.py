@@ -73,35 +73,22 @@ def _show(session: "Session") -> None:
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """The verdicts, what the columns mean, and where everything is."""
-    from collbench.analysis.overlap import best, overlaps
-    from collbench.cli._overlap_table import LEGEND, PREDICTED, verdict
+    from collbench.analysis.overlap import best_of_schedules, overlaps, verdicts
+    from collbench.cli._overlap_table import LEGEND, PREDICTED
     from collbench.figures import perfetto
     from collbench.figures.overlap import draw
     from collbench.step_times import StepTimes
 
-    found = overlaps(session.results)
-    groups = {name: [one for one in found if one.row.implementation == name] for name in _names(found)}
     click.echo()
-    for own in groups.values():
-        if fastest := best(own):
-            click.echo(verdict(fastest, own))
+    for line in verdicts(session.results):
+        click.echo(line)
     click.echo(f"\n{PREDICTED if session.modelled else LEGEND}", err=True)
     assert session.path
     click.echo(f"run file: {session.path}")
-    tops = [one for own in groups.values() for way in _schedules(own) if (one := best(way))]
-    for picture in draw(found, tops, session.topology, session.path.parent, formats):
+    found = overlaps(session.results)
+    for picture in draw(found, best_of_schedules(found), session.topology, session.path.parent, formats):
         click.echo(f"plot: {picture}")
     looked_at = [result for result in session.results if isinstance(result, StepTimes) and result.activities]
     if looked_at:
         perfetto.write_steps(looked_at, session.path.parent / "trace.json")
         click.echo(f"trace: {session.path.parent / 'trace.json'} (open it at ui.perfetto.dev)")
-
-
-def _names(found: Any) -> list[str]:
-    return list(dict.fromkeys(one.row.implementation for one in found))
-
-
-def _schedules(own: Any) -> list[Any]:
-    """Those of every schedule by themselves."""
-    names = dict.fromkeys(one.step.schedule for one in own)
-    return [[one for one in own if one.step.schedule == name] for name in names]

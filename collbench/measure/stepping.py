@@ -30,8 +30,7 @@ class _Contestant:
     """An implementation whose first step was right, and its series so far."""
 
     implementation: Implementation
-    operations: Sequence[Prepared]
-    products: Products
+    parts: Parts
     step: StepOf
     note: Note
     steps: int = 1  # of a series
@@ -42,6 +41,10 @@ class _Contestant:
     def samples(self) -> list[float]:
         """Seconds of a step, by series."""
         return [series.seconds for series in self.series]
+
+    def take(self, steps: int = 0) -> Series:
+        """*Collective*: one more series, of another length where one is given."""
+        return series(self.parts, self.step, steps or self.steps)
 
 
 def measure_steps(
@@ -116,7 +119,7 @@ def _prepared(case: Case, implementation: Implementation, platform: Platform, pr
         operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
         parts = Parts(case, platform, products, operations)
         note = Note.of(schedule.remark(case.ranks))
-        return _Contestant(implementation, operations, products, schedule.prepare(parts), note)
+        return _Contestant(implementation, parts, schedule.prepare(parts), note)
 
 
 def _idle(case: Case, platform: Launching) -> Prepared:
@@ -135,12 +138,12 @@ def _checked(
     schedule = find_schedule(case.step.schedule)
     platform.fill(case, seed)
     products.reset()
-    series = _series(contestant, platform, contestant.steps)
+    taken = contestant.take()
     if case.in_place and contestant.steps > 1:
         platform.fill(case, seed)
-        _series(contestant, platform, 1)
+        contestant.take(1)
     received = platform.check(case, seed) if schedule.communicates else None
-    return series, received or platform.overrun(case) or (products.check() if schedule.computes else None)
+    return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
 
 
 def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling) -> int:
@@ -148,7 +151,7 @@ def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling)
     wanted = SERIES if sampling.region is None else sampling.region
     steps = 1
     while steps < MOST_STEPS:
-        elapsed = min(_series(contestant, platform, steps).seconds for _ in range(2)) * steps
+        elapsed = min(contestant.take(steps).seconds for _ in range(2)) * steps
         if elapsed >= wanted:
             break
         steps = min(MOST_STEPS, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
@@ -162,24 +165,27 @@ def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sa
     while not enough([contestant.samples for contestant in order], sampling, spent):
         for contestant in order:
             progress(contestant.implementation.name)
-            series = _series(contestant, platform, contestant.steps)
-            contestant.series.append(series)
-            spent += series.seconds * series.steps
+            taken = contestant.take()
+            contestant.series.append(taken)
+            spent += taken.seconds * taken.steps
         order.reverse()
 
 
-def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks."""
+def series(parts: Parts, step: StepOf, steps: int) -> Series:
+    """*Collective*: so many steps from a meeting on, and the moments of all ranks.
+
+    CaseFailed if a library or a kernel says that it failed.
+    """
+    platform = parts.platform
     platform.synchronize()
-    step = contestant.step
     with platform.stepping():
-        begun = [platform.moment(rank) for rank in platform.local]
+        begun = parts.moments()
         for rank in platform.local:
-            contestant.products.take_over(rank)  # nobody computes before that moment
+            parts.products.take_over(rank)  # nobody computes before that moment
         moments = [step(None) for _ in range(steps)]
     platform.synchronize()
     with platform.team.agreeing(), platform.stepping():
-        for operation in contestant.operations:
+        for operation in parts.operations:
             if operation.refuse:
                 operation.refuse()
         platform.refuse_given_up()
@@ -187,8 +193,7 @@ def _series(contestant: _Contestant, platform: Platform, steps: int) -> Series:
         (begun[place](), [one[place][0]() for one in moments], [one[place][1]() for one in moments])
         for place, _ in enumerate(platform.local)
     ]
-    everyone = list(chain.from_iterable(platform.team.exchange(own)))
-    return _from_zero(everyone)
+    return _from_zero(list(chain.from_iterable(platform.team.exchange(own))))
 
 
 def _from_zero(ranks: Sequence[tuple[float, list[float], list[float]]]) -> Series:
@@ -201,7 +206,7 @@ def _from_zero(ranks: Sequence[tuple[float, list[float], list[float]]]) -> Serie
 
 
 def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> StepTimes:
-    first = contestant.operations[0]
+    first = contestant.parts.operations[0]
     return StepTimes(
         case=case,
         implementation=contestant.implementation.name,

@@ -22,6 +22,7 @@ from collbench.report.machines import environments, machines, system_of
 from collbench.report.rows import raw_table
 from collbench.report.sanitize import Sound, sound
 from collbench.report.sections import AnalysedRun
+from collbench.report.steps import steps
 from collbench.report.verdicts import fitted, judge
 from collbench.runs.file import Run
 
@@ -66,6 +67,7 @@ def _content(analysed: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "data": data_block(chart),
         "crossovers": sections.by_run(analysed, sections.crossovers),
         "spent": sections.by_run(analysed, sections.spent),
+        "steps": sections.by_run(analysed, steps),
         "fits": sections.by_run(analysed, sections.fits),
         "verdicts": sections.by_run(analysed, sections.verdicts),
         "machines": machines(analysed),

@@ -12,6 +12,7 @@ from collbench.implementations import is_library
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
 from collbench.observed import Observed, Timed
 from collbench.report.sanitize import Sound, plain
+from collbench.step_times import StepPrediction, StepRow
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -107,6 +108,8 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
         return "plain", (format_seconds(result.seconds),), _explained(result)
     if result.wrong:
         return "bad", (), f"WRONG: {plain(result.wrong)}"
+    if isinstance(result, StepRow):
+        return "ok", (format_seconds(result.typical),), _stepped(result)
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
 
 
@@ -134,6 +137,14 @@ def _check(result: Timed) -> str:
     else:
         said = result.standing if isinstance(result, Reported) else "ok"
     return ", ".join(filter(None, (said, in_words(result), str(result.note))))
+
+
+def _stepped(result: StepRow) -> str:
+    parts = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
+    whole = sum(parts.values())
+    said = ", ".join(f"{name} {part / whole:.0%}" for name, part in parts.items()) if whole > 0 else ""
+    known = "predicted step" if isinstance(result, StepPrediction) else "step, ok"
+    return ", ".join(filter(None, (f"{known}: {said}", str(result.note))))
 
 
 def _explained(result: Explanation) -> str:

@@ -65,6 +65,8 @@ def _kind(run: Sound) -> str:
         "reported": "reported by another tool",
         "measurement": "measured",
         "explanation": "explained",
+        "steptimes": "measured",
+        "stepprediction": "predicted",
     }
     return next((word for name, word in words.items() if name in names), "no numbers")
 

@@ -4,7 +4,6 @@ from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling.advice import parts, remedies
 from collbench.analysis.scaling.laws import best, fits
 from collbench.analysis.scaling.points import Curve, Point
-from collbench.units import format_figure
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
@@ -46,15 +45,9 @@ def _verdict(curve: Curve, point: Point, threshold: float) -> str:
     word = judged(efficiency, threshold)
     against = f"healthy is {threshold:.0%} and more"
     return (
-        f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {in_words(speedup, 'x')}{base}: "
+        f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text('x')}{base}: "
         f"{efficiency.value:.0%}, {word} ({against}); {', '.join(shares)}"
     )
-
-
-def in_words(estimate: Estimate, unit: str = "") -> str:
-    """`1.62x (1.58 .. 1.66)`; `?` for an end that nobody knows."""
-    low, high = (format_figure(end) for end in (estimate.low, estimate.high))
-    return f"{format_figure(estimate.value)}{unit} ({low} .. {high})"
 
 
 def _laws(curve: Curve) -> str:
@@ -63,9 +56,7 @@ def _laws(curve: Curve) -> str:
     fitted = fits(curve)
     told = []
     for one in fitted:
-        values = ", ".join(
-            f"{name} {in_words(value)}" for name, value in zip(one.law.parameters, one.values, strict=True)
-        )
+        values = ", ".join(f"{name} {value.text()}" for name, value in zip(one.law.parameters, one.values, strict=True))
         left = "exact, as many points as parameters" if one.residual is None else f"residual {one.residual:.2%}"
         told.append(f"{one.law.name}: {values}, {left}")
     nearest = best(fitted)
