@@ -14,8 +14,9 @@ def activities(step: StepOf, platform: Platform) -> tuple[Activity, ...]:
     """*Collective*: those of a typical step, of all ranks; none where they would be too many to look at."""
     recorders = [Recorder() for _ in range(_STEPS)]
     platform.synchronize()
-    for recorder in recorders:
-        step(recorder)
+    with platform.stepping():
+        for recorder in recorders:
+            step(recorder)
     platform.synchronize()
     own = [_own(recorder) for recorder in recorders]
     everyone = platform.team.exchange(own)

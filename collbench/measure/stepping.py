@@ -6,9 +6,8 @@ without a meeting besides their own, as those of a training loop do, so that a l
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Self
 
 from collbench.cases import Case, Sampling
@@ -18,12 +17,13 @@ from collbench.implementations import Implementation
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
 from collbench.measure.runner import SEEDS, Progress, enough
+from collbench.measure.series import take
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
 from collbench.platforms.products import Products
-from collbench.platforms.roles import Platform, Prepared
+from collbench.platforms.roles import Launching, Platform, Prepared
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
-from collbench.step_times import Activity, Series, StepTimes
+from collbench.step_times import Activity, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
@@ -57,7 +57,7 @@ class _Contestant:
     """An implementation whose first step was right, and its series so far."""
 
     implementation: Implementation
-    operations: Sequence[Prepared]
+    parts: Parts
     step: StepOf
     note: Note
     clocks: Clocks
@@ -82,6 +82,12 @@ class _Contestant:
         self.taken.append(taken)
         self.samples.append(kept.seconds)
         return kept.seconds * kept.steps
+
+    def take(self, steps: int = 0) -> Taken:
+        """*Collective*: one more series, of another length where one is given."""
+        taken, origins = take(self.parts, self.step, self.heard(steps or self.steps))
+        self.clocks.origins = max(self.clocks.origins, origins)
+        return taken
 
 
 def measure_steps(
@@ -114,8 +120,8 @@ def _measured(
     """Calibrated, sampled in turn, and checked once more."""
     for contestant in contestants:
         run.progress(contestant.implementation.name)
-        contestant.steps = known.get(contestant.implementation.name) or _calibrated(contestant, run.platform, sampling)
-    _sample(contestants, run.platform, sampling, run.progress)
+        contestant.steps = known.get(contestant.implementation.name) or _calibrated(contestant, sampling)
+    _sample(contestants, sampling, run.progress)
     miscomputed = run.products.check()  # in any of the series: whoever communicated meanwhile, none was what it says
     run.clocks.read()
     for contestant in contestants:
@@ -143,11 +149,17 @@ def _prepared(run: _Run, implementation: Implementation) -> _Contestant:
     assert case.step
     refuse(case, implementation, platform.name)
     with platform.team.agreeing():
-        operations = [implementation.prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
-        parts = Parts(case, platform, run.products, operations)
         schedule = find_schedule(case.step.schedule)
+        prepare = implementation.prepare if schedule.communicates else _idle
+        operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
+        parts = Parts(case, platform, run.products, operations)
         step, note = schedule.prepare(parts), Note.of(schedule.remark(case.ranks))
-        return _Contestant(implementation, operations, step, note, run.clocks, run.progress)
+        return _Contestant(implementation, parts, step, note, run.clocks, run.progress)
+
+
+def _idle(case: Case, platform: Launching) -> Prepared:
+    """What nobody communicates: whoever computes alone needs no implementation that works here."""
+    return Prepared(lambda launches: None)
 
 
 def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw | None]:
@@ -158,24 +170,24 @@ def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw
     case, platform, products = run.case, run.platform, run.products
     assert case.step
     schedule = find_schedule(case.step.schedule)
-    wire = contestant.operations[0].wire
+    wire = contestant.parts.operations[0].wire
     platform.fill(case, seed, wire)
     products.reset()
-    taken = _series(contestant, platform, contestant.steps)
+    taken = contestant.take()
     if case.in_place and contestant.steps > 1:
         platform.fill(case, seed, wire)
-        _series(contestant, platform, 1)
+        contestant.take(1)
     received = platform.check(case, seed, wire) if schedule.communicates else None
     return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
 
 
-def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling) -> int:
+def _calibrated(contestant: _Contestant, sampling: Sampling) -> int:
     """Steps that last as long as a series should."""
     wanted = SERIES if sampling.region is None else sampling.region
     wanted = LONGEST if sampling.steps else wanted
     steps, most = 1, sampling.steps or MOST_STEPS
     while steps < most:
-        tried = (contestant.clocks.series(_series(contestant, platform, steps)) for _ in range(2))
+        tried = (contestant.clocks.series(contestant.take(steps)) for _ in range(2))
         elapsed = min(one.seconds for one in tried) * steps
         if elapsed >= wanted:
             break
@@ -183,7 +195,7 @@ def _calibrated(contestant: _Contestant, platform: Platform, sampling: Sampling)
     return steps
 
 
-def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sampling, progress: Progress) -> None:
+def _sample(contestants: Sequence[_Contestant], sampling: Sampling, progress: Progress) -> None:
     """Take series A B B A A B ..., so that drift of the machine cancels in the ratios."""
     order = list(contestants)
     spent = 0.0
@@ -192,53 +204,12 @@ def _sample(contestants: Sequence[_Contestant], platform: Platform, sampling: Sa
             break
         for contestant in order:
             progress(contestant.implementation.name)
-            spent += contestant.keep(_series(contestant, platform, contestant.steps))
+            spent += contestant.keep(contestant.take())
         order.reverse()
 
 
-def series(operations: Sequence[Prepared], step: StepOf, platform: Platform, steps: int) -> Series:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks.
-
-    CaseFailed if a library or a kernel says that it failed.
-    """
-    clocks = Clocks(platform.team)
-    clocks.read()
-    return clocks.series(_taken(operations, step, platform, range(steps))[0])
-
-
-def _series(contestant: _Contestant, platform: Platform, steps: int) -> Taken:
-    """The same, by the ranks' own clocks."""
-    taken, origins = _taken(contestant.operations, contestant.step, platform, contestant.heard(steps))
-    contestant.clocks.origins = max(contestant.clocks.origins, origins)
-    return taken
-
-
-def _taken(
-    operations: Sequence[Prepared], step: StepOf, platform: Platform, steps: Iterable[object]
-) -> tuple[Taken, float]:
-    """Moments, and the seconds by which those of devices may be off the clocks of their processes."""
-    platform.synchronize()
-    origins = platform.set_clocks()
-    platform.synchronize()
-    begun = [platform.moment(rank) for rank in platform.local]
-    moments = [step(None) for _ in steps]
-    platform.synchronize()
-    with platform.team.agreeing():
-        for operation in operations:
-            if operation.refuse:
-                operation.refuse()
-        platform.refuse_given_up()
-    own = [
-        (begun[place](), [one[place][0]() for one in moments], [one[place][1]() for one in moments])
-        for place, _ in enumerate(platform.local)
-    ]
-    told = platform.team.exchange((origins, own))
-    everyone = list(chain.from_iterable(ranks for _, ranks in told))
-    return everyone, max(error for error, _ in told)
-
-
 def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
-    first = contestant.operations[0]
+    first = contestant.parts.operations[0]
     return StepTimes(
         case=run.case,
         implementation=contestant.implementation.name,

@@ -209,6 +209,9 @@ class Computing(Protocol):
     def spread_queues(self) -> None:
         """What is enqueued next for any local rank waits for what was enqueued on another queue of its device."""
 
+    def stepping(self) -> AbstractContextManager[None]:
+        """Around what is enqueued for steps: what the hardware fails in meanwhile is a CaseFailed, on this process."""
+
     def refuse_given_up(self) -> None:
         """CaseFailed, on this process alone, if a kernel of a local rank waited in vain."""
 

@@ -115,5 +115,5 @@ def refuse(case: Case, implementation: Implementation, platform: str) -> None:
     schedule = find_schedule(case.step.schedule)
     if platform not in schedule.platforms:
         raise Unsupported(f"{schedule.name} runs on {', '.join(schedule.platforms)} only")
-    for _, bucket in case.buckets():
+    for _, bucket in case.buckets() if schedule.communicates else ():
         implementation.refuse(bucket)

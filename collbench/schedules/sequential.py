@@ -18,9 +18,10 @@ def _prepare(parts: Parts) -> StepOf:
             if recorder and begun:
                 recorder.computed(rank, 0, begun, computed[-1])
         send_all(parts, recorder)
+        done = parts.moments()
         for rank, _ in work:
             products.take_over(rank)
-        return list(zip(computed, parts.moments(), strict=True))
+        return list(zip(computed, done, strict=True))
 
     return step
 

@@ -65,6 +65,11 @@ class Scale:
         "-n",
         "2",
     )
+    scaled: tuple[str, ...] = ("--impl", "auto,nccl", "--compute", "5ms", "--gradients", "64M", "--matrix", "2048")
+    overlapped: tuple[str, ...] = (
+        *("--impl", "auto,two-shot,ring-events,ring-host,nccl"),
+        *("--compute", "5ms", "--gradients", "64M", "--buckets", "4M,16M,64M", "--matrix", "2048"),
+    )
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # for a size of the bench
     iters: int | None = None  # samples of the bench, instead of as many as are needed
@@ -107,6 +112,14 @@ def small() -> Scale:
         tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
         explained=("-b", "4K", "-e", "4K", "--impl", "ring-flags"),  # a picture for every rung takes seconds
         processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "2"),
+        scaled=(
+            *("--impl", "ring-flags,nccl", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16"),
+            *("--budget", "0.01"),
+        ),
+        overlapped=(
+            *("--impl", "ring-flags,ring-host,nccl", "--compute", "1ms", "--gradients", "4K", "--buckets", "1K"),
+            *("--matrix", "16", "--budget", "0.01"),
+        ),
         bench=(4096, 64),
         budget=0.0,
         iters=2,

@@ -1,6 +1,6 @@
 """The stages of a GPU campaign, in order of value.  A new stage is a record here; campaign.py runs it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from collbench.errors import unknown
@@ -42,6 +42,14 @@ def _sweep(ranks: int) -> Stage:
     return Stage(f"sweep-{ranks}", shows, ("measure", "--ranks", str(ranks), "--out", "{folder}/run"), part="sweeps")
 
 
+def _steps(command: str, shows: str) -> Iterator[Stage]:
+    """On ranks that share the first GPU, and with a rank on every GPU."""
+    program = ("stepped", command, "--out", "{folder}/run")
+    yield Stage(f"steps-{command}", f"{shows}, on ranks that share a GPU", (*program, "--ranks", "4"), part="sweeps")
+    everywhere = f"{shows}, with a rank on every GPU"
+    yield Stage(f"steps-{command}-every-gpu", everywhere, (*program, "--ranks", "0"), part="sweeps")
+
+
 STAGES = (
     Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 60),
     Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",)),
@@ -60,6 +68,8 @@ STAGES = (
         ("measure", "--ranks", "0", "--out", "{folder}/run"),
         part="sweeps",
     ),
+    *_steps("overlap", "what streams hide of a training step's communicating"),
+    *_steps("scale", "how a training step scales"),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
     Stage("host-alone", "ring-host takes the same time alone and among all", ("host_alone",), 180, "bench"),
     Stage("worlds", "what a launch pays for what a kernel is told of its ranks", ("worlds",), 60, "bench"),

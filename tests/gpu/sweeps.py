@@ -10,6 +10,7 @@ from collbench.errors import CaseFailed
 from collbench.measurement import Explanation, Failed, Measurement
 from collbench.platforms.gpu import probe
 from collbench.runs.file import Run, read
+from collbench.step_times import StepTimes
 from tests.gpu import refusals
 from tests.gpu.places import ON_GPU
 from tests.gpu.processes import first_gpu, here_of
@@ -24,12 +25,14 @@ def run(
     ranks: int = 0,
     start: Sequence[str] = (sys.executable, "-m", "collbench"),
     environment: Mapping[str, str] | None = None,
+    counts: str = "",
 ) -> Run:
     """A run file of `collbench COMMAND` on ranks that share the first GPU, or one on every GPU if there are 0.
 
-    CaseFailed if the command ends without one.  Its output passes through.
+    `counts` are several numbers of ranks, for a command that takes so many.  CaseFailed if the command ends without a
+    run file.  Its output passes through.
     """
-    where = ("--ranks", str(ranks)) if ranks else ("--ranks", str(len(probe.memories())))
+    where = ("--ranks", counts or str(ranks or len(probe.memories())))
     done = subprocess.run(
         [*start, *command, "--on", "gpu", *where, "--out", str(folder)],
         env={**os.environ, **(first_gpu() if ranks else {}), **(environment or {})},
@@ -49,7 +52,7 @@ def defects(found: Run, ranks: int = 0, processes: int = 1) -> list[str]:
         where = f"{result.implementation}, {result.case.collective.name} of {result.case.nbytes} B"
         if isinstance(result, Failed):
             said.append(f"{where}: {result.reason}")
-        elif isinstance(result, Measurement) and result.mismatch:
+        elif isinstance(result, Measurement | StepTimes) and result.mismatch:
             said.append(f"{where}: {result.mismatch}")
     return said + refusals.unjust_of(found.results, here_of(found, gpus, processes))
 

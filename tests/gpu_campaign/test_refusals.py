@@ -22,6 +22,7 @@ ALWAYS = None  # a case that no hardware carries out
 
 REASONS = [  # who says what, where that is just, and where it is not
     ("ring-host", "ring-host carries out nothing of the kind", ONE_GPU, ALWAYS),
+    ("ring-host", "the host drives it, and cannot enqueue what is to be computed meanwhile", ONE_GPU, ALWAYS),
     ("two-shot", "alltoall has no in-place form", ONE_GPU, ALWAYS),
     ("two-shot", "once is enough", ONE_GPU, ALWAYS),
     ("two-shot", "GPU 0 cannot use the memory of GPU 1: no peer access", WITHOUT_PEERS, FOUR_GPUS),

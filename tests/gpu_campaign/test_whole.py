@@ -13,9 +13,9 @@ from tests.conftest import ROOT
 from tests.gpu.stages import STAGES, Stage
 from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
 
-SEVERAL_GPUS = {"rungs-every-gpu", "processes-every-gpu", "nccl-every-gpu", "sweep-every-gpu", "nccl-arrangements"}
+SEVERAL_GPUS = {stage.name for stage in STAGES if stage.name.endswith("-every-gpu")} | {"nccl-arrangements"}
 ELSEWHERE = ("sanitize",)  # programs that the next test runs, with each of their outcomes
-PARTS = 4  # of the stages, so that the tests of several cores share them
+PARTS = 6  # of the stages, so that the tests of several cores share them
 
 
 def _distinct() -> list[Stage]:

@@ -1,6 +1,7 @@
 """The part of a platform that computes in steps (roles.Computing), for a rank that is a process."""
 
 import copy
+from contextlib import AbstractContextManager, nullcontext
 from typing import Self
 
 from collbench.errors import CaseFailed
@@ -38,6 +39,10 @@ class CpuComputing:
 
     def spread_queues(self) -> None:
         """There are none."""
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """There is nothing that would have to be translated."""
+        return nullcontext()
 
     def refuse_given_up(self) -> None:
         """CaseFailed if a kernel of this rank waited in vain."""

@@ -1,12 +1,13 @@
 """The part of a platform that computes in steps (roles.Computing), for ranks that are streams of GPUs."""
 
 import copy
+from contextlib import AbstractContextManager
 from typing import Self
 
 import numpy as np
 
-from collbench.errors import CaseFailed
-from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.errors import CaseFailed, PlatformError
+from collbench.platforms.gpu.cuda import Cuda, Queue, why
 from collbench.platforms.gpu.launch import Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement
@@ -26,14 +27,27 @@ class GpuComputing:
     _memory: RankMemory
     _launcher: Launcher
     _stopwatch: Stopwatch
+    _products: dict[int, GpuProducts]  # by size; the last one that was asked for
 
     def address(self, region: Region, rank: int) -> int:
         """Where a region starts."""
         raise NotImplementedError
 
     def products(self, size: int) -> GpuProducts:
-        """Of this process's ranks."""
-        return GpuProducts(self._cuda, self.team, self._queues, self._stopwatch.moment, size)
+        """Of this process's ranks; PlatformError, with what to install, where there is no room or no cuBLAS.
+
+        The same ones for the same size: another round of measurements neither makes them again nor takes more memory.
+        """
+        if size not in self._products:
+            self._products.clear()
+            failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
+            try:
+                made = GpuProducts(self._cuda, self.team, self._queues, self._stopwatch.moment, size)
+            except failures as error:
+                raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
+            self._stopwatch.besides = made.queues
+            self._products[size] = made
+        return self._products[size]
 
     def shifted(self, offset: int) -> Self:
         """Itself, but for the memory that kernels and libraries are told of."""
@@ -55,6 +69,10 @@ class GpuComputing:
     def spread_queues(self) -> None:
         """The same: an operation may stand on one stream of a device or on all."""
         self.gather_queues()
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """After some failures every call of CUDA says so, whichever comes first."""
+        return self._cuda.failing_as(CaseFailed, "while a step was carried out")
 
     def refuse_given_up(self) -> None:
         """A kernel that gives up leaves a one in the first word of its rank's window."""

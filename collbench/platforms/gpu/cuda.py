@@ -25,11 +25,13 @@ waits for it.  CUDA reads it once, when it starts; the default is 8."""
 
 _NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
 _HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
+_CUBLAS = "nvidia-cublas-cu12 (for CUDA 13: nvidia-cublas)"
 _CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
 _MISMATCH = f"update the driver, or pip install --upgrade {_NVRTC}"
 _CURES = {  # by words of CuPy, NVRTC or the driver
     "--gpu-architecture": f"it does not know this GPU (sm_70: CUDA 12's does): pip install --upgrade {_NVRTC}",
     "libnvrtc": f"it compiles the kernels: pip install {_NVRTC}",
+    "libcublas": f"matrix products need it: pip install {_CUBLAS}",
     "CUDA root directory": f"CuPy looks for CUDA's headers: pip install {_HEADERS}",
     "open source file": f"CUDA's headers are missing: pip install {_HEADERS}",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": _MISMATCH,
@@ -38,6 +40,9 @@ _CURES = {  # by words of CuPy, NVRTC or the driver
     "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
     "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
 }
+FIRST, USUAL = -1000, 0
+"""Priorities of streams: smaller numbers go first, and CUDA takes the nearest in a device's range, which ends at 0."""
+
 _COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and lines of the source
 
 
@@ -105,7 +110,7 @@ class Cuda:
         try:
             major, minor = self.cupy.cuda.nvrtc.getVersion()
         except (RuntimeError, OSError) as error:
-            raise PlatformError(_why(error)) from error
+            raise PlatformError(why(error)) from error
         return major, minor
 
     def name(self, device: int) -> str:
@@ -140,12 +145,12 @@ class Cuda:
 class Queue:
     """The stream of one rank, and the two events that time it."""
 
-    def __init__(self, cuda: Cuda, device: int) -> None:
+    def __init__(self, cuda: Cuda, device: int, priority: int = USUAL) -> None:
         self._runtime = cuda.runtime
         self._event = cuda.cupy.cuda.Event
         self.device = device
         cuda.runtime.setDevice(device)
-        self.stream = cuda.cupy.cuda.Stream(non_blocking=True)
+        self.stream = cuda.cupy.cuda.Stream(non_blocking=True, priority=priority)
         self.start, self.end = cuda.cupy.cuda.Event(), cuda.cupy.cuda.Event()
         self.used = False
 
@@ -231,11 +236,11 @@ def compile_kernel(
             cuda.runtime.setDevice(device)
             functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
     except (compiler.CompileException, RuntimeError, OSError) as error:
-        raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {_why(error)}") from error
+        raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
     """What CuPy, NVRTC or the driver said, in one line, and what helps."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     plain = isinstance(error, RuntimeError | OSError)  # CuPy's and CUDA's own errors begin with what is wrong

@@ -23,12 +23,13 @@ from collbench.platforms import checking, tracelog
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
 from collbench.platforms.gpu.computing import GpuComputing
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, load_cupy
+from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, GpuKernel, Queue, load_cupy
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import place_ranks
 from collbench.platforms.gpu.probe import STARTUP
+from collbench.platforms.gpu.products import GpuProducts
 from collbench.platforms.gpu.stress import Stress
 from collbench.platforms.gpu.timing import StartGate, Stopwatch
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
@@ -53,11 +54,13 @@ class GpuPlatform(GpuComputing):
         self._graph = sweep.sampling.graph
         self._options: tuple[str, ...] = ()  # of every kernel
         self._lost = 0  # nanoseconds, by kernels that hesitate
+        self._products: dict[int, GpuProducts] = {}
         with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
             self._places = places = place_ranks(cuda, team, sweep.ranks)
             nccl.apply(nccl.environment(places))
             self._memory = RankMemory(cuda, team, places, layout)
-            self._queues = queues = {rank: Queue(cuda, places.device[rank]) for rank in places.local}
+            priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
+            self._queues = queues = {rank: Queue(cuda, places.device[rank], priority) for rank in places.local}
             self._kernels = KernelCache(cuda, places)
             gate = self._kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])

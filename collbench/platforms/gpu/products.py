@@ -5,8 +5,9 @@ Collectives' streams have a higher priority where a GPU can choose, so that few 
 
 from collections.abc import Callable, Mapping
 
+from collbench.errors import CaseFailed
 from collbench.flaws import Miscomputed
-from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment
 
@@ -16,11 +17,13 @@ class _Matrices:
 
     def __init__(self, cuda: Cuda, collectives: Queue, chain: Chain) -> None:
         self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
-        self.queue = Queue(cuda, collectives.device)
+        self.queue = Queue(cuda, collectives.device, USUAL)
         with self.queue.enter():
             self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
             self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
         self.reset()
+        self.enqueue(1)  # loads cuBLAS and its kernel, for which CUDA may wait until all others are done
+        self.queue.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
         with self.queue.enter():
@@ -47,8 +50,13 @@ class GpuProducts:
     def __init__(
         self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], moment: Callable[[Queue], Moment], size: int
     ) -> None:
-        self._team, self._moment = team, moment
+        self._cuda, self._team, self._moment = cuda, team, moment
         self._of = {rank: _Matrices(cuda, queue, Chain(size, rank)) for rank, queue in queues.items()}
+
+    @property
+    def queues(self) -> list[Queue]:
+        """The computing streams."""
+        return [matrices.queue for matrices in self._of.values()]
 
     def enqueue(self, rank: int, count: int) -> None:
         """On the rank's computing stream."""
@@ -76,5 +84,6 @@ class GpuProducts:
 
     def check(self) -> Miscomputed | None:
         """The lowest rank with a wrong element speaks."""
-        own = next(filter(None, (matrices.flaw() for matrices in self._of.values())), None)
-        return next(filter(None, self._team.exchange(own)), None)
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
+            own = next(filter(None, (matrices.flaw() for matrices in self._of.values())), None)
+            return next(filter(None, self._team.exchange(own)), None)

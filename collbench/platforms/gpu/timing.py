@@ -31,6 +31,9 @@ _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate
 _NOT_READY = 600  # cudaErrorNotReady
 _LOOKS = 5  # at the clock of a device, of which the closest counts
 _PAUSE = 1e-3  # seconds between two looks at streams that may never be done
+_FRESH = 4.0
+"""Seconds after which a device's clock is set anew: CUDA tells the milliseconds between two events as a 32-bit float,
+which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
 
 Captured = list[tuple[Queue, Any]]
 
@@ -82,6 +85,7 @@ class Stopwatch:
     def __init__(self, cuda: Cuda, team: Team, queues: Sequence[Queue], gate: StartGate) -> None:
         self._cuda, self._team = cuda, team
         self._queues = queues
+        self.besides: Sequence[Queue] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self._origins: dict[int, tuple[Any, float]] = {}  # an event of each device, and when it was recorded
@@ -158,8 +162,10 @@ class Stopwatch:
 
     def wait(self) -> None:
         """Until everything enqueued is done."""
-        for queue in self._queues:
+        for queue in (*self._queues, *self.besides):
             queue.enter().synchronize()
+        since = time.perf_counter() - _FRESH
+        self._origins = {device: origin for device, origin in self._origins.items() if origin[1] > since}
 
     def wait_at_most(self, seconds: float) -> bool:
         """The same with a limit; whether it is done.

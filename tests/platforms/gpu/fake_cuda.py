@@ -47,6 +47,7 @@ import numpy as np
 from collbench.measure.cleanup import shared_files
 from collbench.platforms import kernels
 from collbench.platforms.layout import view
+from tests.platforms.gpu.fake_arrays import Arrays
 from tests.platforms.gpu.fake_errors import (
     ALREADY_ENABLED,
     BAD_HANDLE,
@@ -77,6 +78,7 @@ GRID = ("-DHOST_GRID", "-O1")  # as threads; optimised for the compiler's time, 
 THREADS = 2  # of a block: enough to need every barrier
 MEMORY = 2**30
 MOST_THREADS = 1024  # of a block
+GREATEST_PRIORITY = -5  # of a stream, on an H100
 
 
 @dataclass
@@ -119,6 +121,9 @@ class Machine:
     captures: int = 0
     replays: int = 0
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
+    product_seconds: float = 0.0  # that a product of matrices takes at least
+    without_cublas: bool = False
+    log: list[tuple[str, "Stream"]] = field(default_factory=list)  # what streams did, as far as somebody noted it
 
     def __post_init__(self) -> None:
         self._thread = threading.local()
@@ -132,6 +137,22 @@ class Machine:
     @current.setter
     def current(self, device: int) -> None:
         self._thread.device = device
+
+    def current_stream(self) -> "Stream":
+        """The one that is current for the current device, in this thread."""
+        entered = [stream for stream in self.entered() if stream.device_id == self.current]
+        assert entered, "everything has its stream here"
+        return entered[-1]
+
+    def entered(self) -> "list[Stream]":
+        """The streams whose blocks this thread is in, the innermost last."""
+        self._thread.entered = getattr(self._thread, "entered", [])
+        found: list[Stream] = self._thread.entered
+        return found
+
+    def noted(self, what: str, stream: "Stream") -> None:
+        """Something that a stream does now."""
+        self.log.append((what, stream))
 
     def refuse_broken(self) -> None:
         if self.broken:
@@ -202,9 +223,10 @@ class Task:
 class Stream:
     """A thread that does one thing after the other."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, priority: int = 0) -> None:
         machine.refuse_broken()
         self.machine, self.device_id = machine, machine.current
+        self.priority = min(0, max(GREATEST_PRIORITY, priority))  # the nearest that there is
         self.ptr = len(machine.streams) + 1
         machine.streams[self.ptr] = self
         self._tasks: queue.Queue[Task | None] = queue.Queue()
@@ -214,6 +236,15 @@ class Stream:
         self._tail: frozenset[Task] = frozenset()  # what the next node of a capture comes after
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
+
+    def __enter__(self) -> "Stream":
+        if self.device_id != self.machine.current:
+            raise RuntimeError("The device that the stream is created on does not match with the current device")
+        self.machine.entered().append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.machine.entered().pop()
 
     def _work(self) -> None:
         while task := self._tasks.get():
@@ -722,8 +753,8 @@ class Nvrtc:
 def make_cupy(machine: Machine) -> Any:
     def stream(null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None) -> Stream:
         assert non_blocking, "others wait for the default stream"
-        assert (null, ptds, priority) == (False, False, None)
-        return Stream(machine)
+        assert (null, ptds) == (False, False)
+        return Stream(machine, priority or 0)
 
     def event(block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> Event:
         assert not interprocess
@@ -743,7 +774,16 @@ def make_cupy(machine: Machine) -> Any:
         Event=event,
         get_elapsed_time=get_elapsed_time,
     )
-    return SimpleNamespace(__version__="14.2.0", cuda=cuda, RawModule=module)
+    arrays = Arrays(machine)
+    return SimpleNamespace(
+        __version__="14.2.0",
+        cuda=cuda,
+        RawModule=module,
+        asarray=arrays.asarray,
+        asnumpy=arrays.asnumpy,
+        empty_like=arrays.empty_like,
+        matmul=arrays.matmul,
+    )
 
 
 def _die() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute, or what a call gives
     "": {
         "cupy": "cupy",
+        "_cupy": "cupy",
         "load_cupy()": "cupy",
         "runtime": "cupy.cuda.runtime",
         "_runtime": "cupy.cuda.runtime",
@@ -38,6 +39,7 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
         "functions[]": "cupy.cuda.Function",
         "_on()": "cupy.cuda.Function",
     },
+    "collbench/platforms/gpu/products.py": {"_last": "cupy.ndarray", "_next": "cupy.ndarray", "_start": "cupy.ndarray"},
     "collbench/platforms/gpu/driver.py": {"library": "libcuda", "_library": "libcuda"},
     "collbench/platforms/gpu/nccl.py": {
         "comm": "nccl.NcclCommunicator",

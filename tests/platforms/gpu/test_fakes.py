@@ -109,6 +109,8 @@ def offered(machine: Machine, real: Any) -> Iterator[tuple[str, Any, Any]]:
     pairs += [(fake, real), (fake.cuda, real.cuda), (stream, real.cuda.Stream), (Graph(machine), real.cuda.Graph)]
     pairs += [(fake.cuda.Event(), real.cuda.Event), (module, real.RawModule), (kernel, real.RawKernel)]
     pairs += [(kernel.kernel, real.cuda.Function)]
+    with stream:
+        pairs += [(fake.asarray(np.zeros((2, 2), np.float32)), real.ndarray)]
     for mine, theirs in pairs:
         for name in dir(mine):
             if not name.startswith("_") and name not in (*OWN, *ON_INSTANCES, *MODULES, "nccl"):
@@ -126,6 +128,7 @@ def test_the_made_up_cupy_has_the_names_parameters_defaults_and_numbers_of_the_r
             compared.append(name)
     assert {"cupy_backends.cuda.api.runtime.memcpyAsync", "Stream.begin_capture", "Graph.launch"} <= {*compared}
     assert {"cupy.RawModule", "cupy.cuda.Event", "cupy.cuda.compiler.CompileException"} <= {*compared}
+    assert {"cupy.asarray", "cupy.asnumpy", "cupy.matmul", "ndarray.fill"} <= {*compared}
 
 
 def test_the_made_up_nccl_has_the_names_and_parameters_of_the_real_one(machine: Machine) -> None:

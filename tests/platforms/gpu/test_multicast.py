@@ -1,6 +1,7 @@
 """`nvls` and the memory under it, on machines with a switch that tests make up (fake_driver.py)."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from collbench.errors import Unsupported
 from collbench.implementations import implementations, needs
 from collbench.implementations.nvls import REDUCES
 from collbench.measure.runner import measure
+from collbench.measure.stepping import measure_steps
 from collbench.measurement import Measurement, Skipped
 from collbench.platforms.cpu.platform import CpuPlatform
 from collbench.platforms.gpu import driver
@@ -20,6 +22,9 @@ from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Alone
+from collbench.schedules import schedules
+from collbench.step_times import StepTimes
+from collbench.steps import Step
 from tests.gpu.checks import CHECKS
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_driver import UNDOING, Library
@@ -264,3 +269,15 @@ def test_an_error_without_words_is_a_number() -> None:
     library._cuGetErrorString = lambda *_: 1  # type: ignore[method-assign]
     with pytest.raises(driver.PlatformError, match="cuDeviceGet: CUDA error 802"):
         driver.Driver(library).attribute(driver.MULTICAST_SUPPORTED, 0)
+
+
+@pytest.mark.parametrize("schedule", [name for name, one in schedules().items() if "gpu" in one.platforms])
+def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(schedule: str, opened: Open) -> None:
+    """The switch's addresses are those of the bucket, too; in place and out of place."""
+    platform = opened(2, 2)
+    step = Step(3, 8, schedule, bucket=4096)
+    for in_place in (False, True):
+        case = replace(a_case(2, 10_000, in_place=in_place), step=step)
+        (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))
+        assert isinstance(result, StepTimes), result
+        assert result.right, result.wrong

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from collbench import cli, formats, implementations, platforms
+from collbench import cli, formats, implementations, platforms, schedules
 from collbench.platforms.gpu import nccl, probe
 from tests.platforms.gpu import real_names
 from tests.platforms.gpu.names import BY_NAME, OPAQUE, RESULTS, ROOTS, Reader
@@ -101,6 +101,7 @@ WRONG = {  # by what is wrong: code, and what is said of it
         "cupy.cuda.runtime.CUDARuntimeError has no code",
     ),
     "of what is caught": ("def f(nccl):\n  with suppress(nccl.NCCLError): g()", "nccl has no NCCLError"),
+    "of arrays": ("def f(self): self._cupy.matmull(1, 2)", "cupy has no matmull"),
     "NCCL's": ("def f(self): self._cuda.nccl.groupBegin()", "nccl has no groupBegin"),
     "a communicator's": ("def f(nccl): nccl.NcclCommunicator.initAny([0])", "nccl.NcclCommunicator has no initAny"),
     "by its name": ("def f(end): end.whole('allSum')", "nccl.NcclCommunicator has no allSum"),
@@ -164,6 +165,7 @@ FAMILIES = {  # by file: the package whose modules are imported by name, and wha
     "collbench/formats/__init__.py": (formats, ()),  # it looks whether a module has a FORMAT
     "collbench/implementations/__init__.py": (implementations, ("IMPLEMENTATION",)),
     "collbench/platforms/__init__.py": (platforms, ("PLATFORM",)),
+    "collbench/schedules/__init__.py": (schedules, ("SCHEDULE",)),
 }
 
 

@@ -19,5 +19,5 @@ if "simulation" in _fields:
     _fields["simulation"] = Simulation(**_fields["simulation"])
 _made = Machine(process=_process, **_fields).cupy()
 
-__version__, cuda, RawModule = _made.__version__, _made.cuda, _made.RawModule
-sys.modules |= {"cupy.cuda": cuda, "cupy.cuda.nccl": cuda.nccl}
+globals().update(vars(_made))
+sys.modules |= {"cupy.cuda": _made.cuda, "cupy.cuda.nccl": _made.cuda.nccl}

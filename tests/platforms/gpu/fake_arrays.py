@@ -1,0 +1,84 @@
+"""Arrays on the machine of fake_cuda.py: what collbench computes with CuPy, on host memory, one stream at a time.
+
+As in CuPy (13.3 to 14.2: cupy/cuda/stream.pyx, cupy/_core/core.pyx, cupy/_core/_routines_linalg.pyx) whatever is done
+goes to the stream that is current for the current device, behind what that stream was given, and nobody waits for it
+but who asks for the numbers.  An array holds no numbers before a stream has written some, so a wait that is missing
+shows.  What differs on purpose:
+
+* Stricter: an array is used on its own device only, and there is no default stream.
+* A product takes as long as the machine says (`Machine.product_seconds`), and tells whoever wants to know.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+CUBLAS = "libcublasLt.so.13 or libcublasLt.so.12"
+
+
+class Ndarray:
+    """Numbers on a device."""
+
+    def __init__(self, machine: Any, like: Any) -> None:
+        self._machine, self._device = machine, machine.current
+        self._numbers = np.full(like.shape, np.nan, like.dtype)
+
+    def __setitem__(self, key: Any, value: "Ndarray") -> None:
+        assert key is Ellipsis, "the whole array is replaced here"
+        self._enqueue(lambda: np.copyto(self._numbers, value._numbers), value)
+
+    def fill(self, value: Any) -> None:
+        self._enqueue(lambda: self._numbers.fill(value))
+
+    def _enqueue(self, run: Callable[[], None], *others: "Ndarray") -> None:
+        assert {array._device for array in (self, *others)} == {self._machine.current}, "an array of another device"
+        self._machine.current_stream().enqueue(run)
+
+
+class Arrays:
+    """What the module cupy offers of arrays."""
+
+    def __init__(self, machine: Any) -> None:
+        self._machine = machine
+
+    def asarray(self, a: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, blocking: Any = False) -> Any:
+        """The host's numbers are taken at once, into memory that is pinned; the device has them later."""
+        assert (dtype, order, copy, blocking) == (None, None, None, False)
+        made, staged = Ndarray(self._machine, a), np.array(a)
+        made._enqueue(lambda: np.copyto(made._numbers, staged))
+        return made
+
+    def empty_like(self, prototype: Any, dtype: Any = None, order: Any = "K", subok: Any = None) -> Any:
+        assert (dtype, order, subok) == (None, "K", None)
+        return Ndarray(self._machine, prototype._numbers)
+
+    def matmul(self, *args: Any, out: Any = None) -> Any:
+        """In place: the operands are of one type, dense and no part of the result.  CuPy loads cuBLAS here."""
+        if self._machine.without_cublas:
+            raise ImportError(f'Failure finding "{CUBLAS}": No such file: {CUBLAS}')
+        one, other = args
+        assert out is not None, "every product would take new memory"
+        assert out is not one
+        assert out is not other
+        stream = self._machine.current_stream()
+        out._enqueue(lambda: self._multiply(stream, one, other, out), one, other)
+        return out
+
+    def _multiply(self, stream: Any, one: Ndarray, other: Ndarray, out: Ndarray) -> None:
+        self._machine.noted("product begins", stream)
+        time.sleep(self._machine.product_seconds)
+        with np.errstate(all="ignore"):  # whatever the operands hold
+            np.matmul(one._numbers, other._numbers, out=out._numbers)
+        self._machine.noted("product ends", stream)
+
+    def asnumpy(self, a: Any, stream: Any = None, order: Any = "C", out: Any = None, *, blocking: Any = True) -> Any:
+        """Behind what the stream was given; the host waits for it."""
+        assert (order, out, blocking) == ("C", None, True)
+        assert a._device == self._machine.current
+        took: list[Any] = []
+        chosen = stream or self._machine.current_stream()
+        chosen.enqueue(lambda: took.append(a._numbers.copy()))
+        chosen.synchronize()
+        return took[0]
