@@ -80,11 +80,31 @@ class Miscomputed:
         return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
 
 
-_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed]] = {
+@dataclass(frozen=True)
+class Unlearned:
+    """The first weight of an update of a training run that is not what its gradients make of it."""
+
+    rank: int  # that made the update
+    update: str  # of which weights
+    index: int
+    got: str  # empty where there is nothing to hold against anything
+    expected: str
+    bound: float  # how far rounding alone may take them apart
+    wrong: int
+
+    def __str__(self) -> str:
+        if not self.got:
+            return f"rank {self.rank}, update {self.update}: {self.expected}"
+        where = f"rank {self.rank}, update {self.update}, weight {self.index}"
+        return f"{where}: got {self.got}, expected {self.expected} within {self.bound:.1g}; {self.wrong} weights wrong"
+
+
+_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed | Unlearned]] = {
     "mismatch": Mismatch,
     "overrun": Overrun,
     "implausible": Implausible,
     "miscomputed": Miscomputed,
+    "unlearned": Unlearned,
 }
 _PLAIN = ("rank", "index", "chunk", "got", "expected", "wrong")
 

@@ -12,6 +12,7 @@ from collbench.note import NO_NOTE, Note
 from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
 from collbench.step_times import StepTimes
+from collbench.trained import Trained
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 
 
@@ -166,7 +167,7 @@ class Explanation(CaseResult):
 Sampled = Measurement | StepTimes
 """What was sampled here, in rounds that can be joined."""
 
-Result = Measurement | StepTimes | Reported | Skipped | Failed | Explanation | Prediction
+Result = Measurement | StepTimes | Trained | Reported | Skipped | Failed | Explanation | Prediction
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:

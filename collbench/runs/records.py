@@ -21,9 +21,11 @@ from collbench.measurement import (
 )
 from collbench.note import Note, Sharing
 from collbench.runs.fields import duration, durations, whole
+from collbench.runs.job_records import job_fields, to_job, trained_fields, trained_values
 from collbench.runs.step_records import series_fields, to_series, to_step
 from collbench.runs.track_records import to_track, track_fields
 from collbench.step_times import StepTimes
+from collbench.trained import Trained
 
 Common = tuple[Case, str, str]  # case, implementation, platform
 
@@ -39,6 +41,7 @@ def case_fields(case: Case) -> dict[str, Any]:
         "ranks": case.ranks,
         "in_place": case.in_place,
         **({"step": asdict(case.step)} if case.step else {}),
+        **({"job": job_fields(case.job)} if case.job else {}),
     }
 
 
@@ -53,6 +56,7 @@ def to_case(fields: dict[str, Any]) -> Case:
         ranks=whole(fields, "ranks"),
         in_place=bool(fields["in_place"]),
         step=to_step(fields["step"]) if fields.get("step") else None,
+        job=to_job(fields["job"]) if fields.get("job") else None,
     )
 
 
@@ -70,6 +74,7 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         "sampling": asdict(sweep.sampling),
         "spin": sweep.spin,
         **({"steps": [asdict(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
+        **({"jobs": [job_fields(job) if job else None for job in sweep.jobs]} if any(sweep.jobs) else {}),
     }
 
 
@@ -83,6 +88,7 @@ def to_sweep(fields: dict[str, Any]) -> Sweep:
         "implementations": tuple(fields["implementations"]),
         "sampling": Sampling(**fields["sampling"]),
         "steps": tuple(to_step(step) if step else None for step in fields.get("steps", [None])),
+        "jobs": tuple(to_job(job) if job else None for job in fields.get("jobs", [None])),
     }
     return Sweep(**(fields | named))
 
@@ -107,6 +113,8 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= note_fields(result.note)
     if isinstance(result, StepTimes):
         return fields | _step_fields(result)
+    if isinstance(result, Trained):
+        return fields | trained_fields(result)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
@@ -136,6 +144,11 @@ def _to_step_times(common: Common, fields: dict[str, Any]) -> StepTimes:
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         clock=duration(fields, "clock"),
     )
+
+
+def _to_trained(common: Common, fields: dict[str, Any]) -> Trained:
+    flaw = to_flaw(fields) if fields["check"] == "wrong" else None
+    return Trained(*common, **trained_values(fields), mismatch=flaw, note=_to_note(fields))
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
@@ -213,12 +226,13 @@ def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
     )
 
 
-_KINDS: dict[type, str] = {StepTimes: "steps"}  # others are called as their class is
+_KINDS: dict[type, str] = {StepTimes: "steps", Trained: "training"}  # others are called as their class is
 _READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
     "skipped": lambda common, fields: Skipped(*common, reason=str(fields["reason"])),
     "failed": lambda common, fields: Failed(*common, reason=str(fields["reason"])),
     "measurement": _to_measurement,
     "steps": _to_step_times,
+    "training": _to_trained,
     "explanation": _to_explanation,
     "prediction": _to_prediction,
     "reported": _to_reported,

@@ -1,0 +1,1 @@
+"""The training job that styles of synchronisation are compared on: network, data, rounding bounds, check of every step."""

@@ -1,0 +1,62 @@
+"""`local-sgd`: every rank makes steps of its own, and all weights are averaged after so many (Stich, ICLR 2019)."""
+
+from collections.abc import Sequence
+
+from collbench.learning.seat import Seat
+from collbench.learning.trail import Averaged, Copied, Kept, Name, Origin, Part, Stepped, rate_of, share_of
+from collbench.styles import Style, Train
+
+
+def _prepare(seat: Seat) -> Train:
+    job, add = seat.job, seat.adding("ring-flags")
+    own, common = seat.memory(job.steps), seat.memory(-(-job.steps // job.every))
+    rate, share = rate_of(job, 1), share_of(seat.ranks)
+
+    def train() -> Sequence[Kept]:
+        weights, change = seat.first(), seat.first()
+        own.begin()
+        common.begin()
+        for step in range(job.steps):
+            seat.learn(weights, step, change)
+            weights -= rate * change
+            own.keep(weights)
+            if averages(seat, step):
+                seat.sent[:] = weights
+                add()
+                weights[:] = share * seat.received
+                common.keep(weights)
+        apart = [_apart(seat, step, *own[step]) for step in range(len(own))]
+        steps = [step for step in range(job.steps) if averages(seat, step)]
+        return [*apart, *(_together(seat, step, *common[place]) for place, step in enumerate(steps))]
+
+    return train
+
+
+def averages(seat: Seat, step: int) -> bool:
+    """Whether weights are averaged after that step; after the last one in any case."""
+    return (step + 1) % seat.job.every == 0 or step + 1 == seat.job.steps
+
+
+def _apart(seat: Seat, step: int, *held: object) -> Kept:
+    """A rank's own step, on what all share or on what its last one left."""
+    before: Name = (seat.rank, step)
+    if step == 0 or averages(seat, step - 1):
+        before = step * seat.ranks
+    return Kept((seat.rank, step + 1), *held, Stepped(before, (Part(seat.rank, step, before),), 1))  # type: ignore[arg-type]
+
+
+def _together(seat: Seat, step: int, *held: object) -> Kept:
+    name = (step + 1) * seat.ranks
+    if seat.rank:  # numbers below 0: what it shares
+        return Kept((seat.rank, -1 - step), *held, Copied(name))  # type: ignore[arg-type]
+    origin: Origin = Averaged(tuple((rank, step + 1) for rank in range(seat.ranks)))
+    return Kept(name, *held, origin)  # type: ignore[arg-type]
+
+
+STYLE = Style(
+    name="local-sgd",
+    summary="own steps, and weights averaged after every K of them (--every)",
+    prepare=_prepare,
+    uses=("ring-flags",),
+    order=4,
+)

@@ -1,0 +1,52 @@
+"""`ring`: after every step the gradients of all ranks are added round a ring, and each rank makes the same step.
+
+Synchronous stochastic gradient descent with the all-reduce of Patarasuk & Yuan (2009), as the rung `ring-flags`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from collbench.learning.seat import Seat
+from collbench.learning.trail import Copied, Kept, Name, Origin, Part, Stepped, rate_of
+from collbench.styles import Style, Train
+
+
+def every_step(seat: Seat, add: Callable[[], None]) -> Train:
+    """Training whose gradients are added by `add` after every step."""
+    job, ranks = seat.job, seat.ranks
+    memory = seat.memory(job.steps)
+    rate = rate_of(job, ranks)
+
+    def train() -> Sequence[Kept]:
+        weights = seat.first()
+        memory.begin()
+        for step in range(job.steps):
+            seat.learn(weights, step, seat.sent)
+            add()
+            weights -= rate * seat.received
+            memory.keep(weights)
+        return [_kept(seat, step, *memory[step]) for step in range(len(memory))]
+
+    return train
+
+
+def _kept(seat: Seat, step: int, *held: object) -> Kept:
+    """Rank 0's weights are all gradients' doing, the other ranks' are the same."""
+    before, after = step * seat.ranks, (step + 1) * seat.ranks
+    name: Name = after if seat.rank == 0 else (seat.rank, step + 1)
+    parts = tuple(Part(rank, step, before) for rank in range(seat.ranks))
+    origin: Origin = Stepped(before, parts, seat.ranks) if seat.rank == 0 else Copied(after)
+    return Kept(name, *held, origin)  # type: ignore[arg-type]
+
+
+def by(implementation: str) -> Callable[[Seat], Train]:
+    """Such training with that implementation's all-reduce."""
+    return lambda seat: every_step(seat, seat.adding(implementation))
+
+
+STYLE = Style(
+    name="ring",
+    summary="gradients added round a ring (ring-flags) after every step",
+    prepare=by("ring-flags"),
+    uses=("ring-flags",),
+    order=1,
+)
