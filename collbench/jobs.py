@@ -18,14 +18,14 @@ class Job:
 
     seed: int = 1  # of the data, the first weights and the order of the samples
     steps: int = 200  # of each rank, if all make as many
-    rate: float = 0.5  # of learning: what a step of all ranks together subtracts is that times their mean gradient
-    inputs: int = 32
-    hidden: int = 96  # units between the two layers
+    rate: float = 0.4  # of learning: what a step of all ranks together subtracts is that times their mean gradient
+    inputs: int = 16
+    hidden: int = 128  # units between the two layers
     outputs: int = 8
-    samples: int = 768  # to learn from, of every rank
-    batch: int = 384  # samples of a step of one rank
+    samples: int = 384  # to learn from, of every rank
+    batch: int = 192  # samples of a step of one rank
     every: int = 8  # steps between two averages, where weights are averaged and not gradients
-    staleness: int = 400  # steps that a rank may be ahead of the slowest, where nobody waits otherwise
+    staleness: int = 256  # steps that a rank may be ahead of the slowest, where nobody waits otherwise
     group: int = 2  # ranks that reduce among themselves first, where there are groups
     slow: tuple[tuple[int, float], ...] = ()  # ranks that compute so many times as much, on purpose
 

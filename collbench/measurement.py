@@ -12,8 +12,8 @@ from collbench.note import NO_NOTE, Note
 from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
 from collbench.step_times import StepTimes
-from collbench.trained import Trained
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
+from collbench.trained import Trained
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The training job that styles of synchronisation are compared on: network, data, rounding bounds, check of every step."""
+"""The job that styles of synchronisation train on: network, data, rounding bounds, and the check of every step."""

@@ -1,6 +1,6 @@
-"""What a job learns from: samples of every rank, samples held out, the first weights and the order of batches, by seed."""
+"""What a job learns from, by seed: samples of every rank, samples held out, the first weights, the order of batches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -13,8 +13,9 @@ Samples = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Inputs and what is wanted of them, a row for each."""
 
 HELD_OUT = 1024  # samples that nobody learns from: the loss is that on these
-_NOISE = 0.1  # standard deviation of what is added to every output that is learnt from
-_TEACHER = 3.0  # how much larger the teacher's outputs are than a fresh network's
+_NOISE = 0.3  # standard deviation of what is added to every output that is learnt from
+_UNITS = 4  # of the teacher, so that a few hundred samples tell what it is
+_GAIN = 3.0  # how much larger its outputs are than a fresh network's
 _WEIGHTS, _UNSEEN, _LESSONS = range(3)  # what random numbers are drawn for
 
 
@@ -30,11 +31,11 @@ class Data:
         return _network(self.job, np.random.default_rng((self.job.seed, _WEIGHTS, 0)), 1.0)
 
     @cached_property
-    def _teacher(self) -> NDArray[np.float32]:
-        draws = np.random.default_rng((self.job.seed, _WEIGHTS, 1))
-        teacher = _network(self.job, draws, _TEACHER)
-        parts(self.job, teacher)[1][:] = draws.normal(size=self.job.hidden)
-        return teacher
+    def _teacher(self) -> tuple[Job, NDArray[np.float32]]:
+        draws, job = np.random.default_rng((self.job.seed, _WEIGHTS, 1)), replace(self.job, hidden=_UNITS)
+        weights = _network(job, draws, _GAIN)
+        parts(job, weights)[1][:] = draws.normal(size=_UNITS) / 2
+        return job, weights
 
     @cached_property
     def held_out(self) -> Samples:
@@ -49,7 +50,7 @@ class Data:
         return self._answered(inputs, _NOISE, draws)
 
     def _answered(self, inputs: NDArray[np.float32], noise: float, draws: np.random.Generator) -> Samples:
-        answers = outputs(self.job, self._teacher, inputs)
+        answers = outputs(*self._teacher, inputs)
         return inputs, (answers + noise * draws.normal(size=answers.shape)).astype(np.float32)
 
 

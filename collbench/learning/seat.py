@@ -33,6 +33,7 @@ class Seat:
         )
         self.operations: list[Prepared] = []
         self.closing = ExitStack()
+        self.begun = 0.0  # seconds on this machine's clock
         self.computed = 0.0  # seconds
         self._lessons = lessons(self.job, self.rank)
         self._spare = np.empty(self.job.weights, np.float32)
@@ -80,6 +81,10 @@ class Seat:
             self._said = ended
             self._alive()
 
+    def begin(self) -> None:
+        """The clock starts."""
+        self.begun = time.perf_counter()
+
     def memory(self, most: int) -> "Memory":
         """Room for the weights of so many updates."""
         return Memory(most, self.job.weights)
@@ -92,16 +97,11 @@ class Memory:
         self._rows = np.zeros((most, weights), np.float32)
         self._rows.fill(0)
         self._moments: list[float] = []
-        self._begun = 0.0
-
-    def begin(self) -> None:
-        """The clock starts."""
-        self._begun = time.perf_counter()
 
     def keep(self, weights: Weights) -> None:
         """As they are now."""
         self._rows[len(self._moments)] = weights
-        self._moments.append(time.perf_counter() - self._begun)
+        self._moments.append(time.perf_counter())
 
     def __getitem__(self, place: int) -> tuple[float, Weights]:
         return self._moments[place], self._rows[place]

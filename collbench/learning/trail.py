@@ -49,7 +49,9 @@ class Stepped:
 
     def off(self, job: Job, after: Weights, known: Known) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """In float32: the gradients are added, multiplied by a number, and subtracted."""
-        made = [bounded_gradient(job, known[part.read], lessons(job, part.rank).batch(part.step)) for part in self.parts]
+        made = [
+            bounded_gradient(job, known[part.read], lessons(job, part.rank).batch(part.step)) for part in self.parts
+        ]
         total, off = sum(value for value, _ in made), sum(bound for _, bound in made)
         size = sum(np.abs(value) + bound for value, bound in made)
         rate = float(rate_of(job, self.over))
@@ -86,7 +88,7 @@ class Kept:
     """Weights as they were after an update, when, and by what."""
 
     name: Name
-    moment: float  # seconds after the start
+    moment: float  # seconds on its machine's clock
     weights: Weights
     origin: Origin
 
@@ -121,7 +123,9 @@ def _flaw(job: Job, rank: int, kept: Kept, known: Known) -> Unlearned | None:
         return None
     index = int(np.argmax(beyond))
     got, expected = float(kept.weights[index]), float(wanted[index])
-    return Unlearned(rank, str(kept.name), index, f"{got:.8g}", f"{expected:.8g}", float(bound[index]), int(beyond.sum()))
+    return Unlearned(
+        rank, str(kept.name), index, f"{got:.8g}", f"{expected:.8g}", float(bound[index]), int(beyond.sum())
+    )
 
 
 def shared(trails: Sequence[Sequence[Kept]]) -> list[Kept]:

@@ -32,6 +32,7 @@ class _Run:
 
     case: Case
     trails: Sequence[Sequence[Kept]]
+    begun: tuple[float, ...]  # by rank, as the moments of its trail
     computing: tuple[float, ...]
     flaw: Flaw | None
     note: Note
@@ -83,12 +84,11 @@ def _run(case: Case, style: Style, platform: Platform, sampling: Sampling, alive
             for operation in seat.operations:
                 if operation.refuse:
                     operation.refuse()
-        told = team.exchange((trail, seat.computed))
+        trails, begun, computing = zip(*team.exchange((trail, seat.begun, seat.computed)), strict=True)
         alive()
-        trails, computing = zip(*told, strict=True)
         flaw = platform.overrun(case) or _checked(case, style, platform, trails)
         note = Note.of(*(operation.library for operation in seat.operations))
-    return _Run(case, trails, computing, flaw, note)
+    return _Run(case, trails, begun, computing, flaw, note)
 
 
 def _checked(case: Case, style: Style, platform: Platform, trails: Sequence[Sequence[Kept]]) -> Flaw | None:
@@ -112,8 +112,8 @@ def _trained(case: Case, run: _Run, style: Style, platform: Platform) -> Trained
         case=case,
         implementation=style.name,
         platform=platform.name,
-        points=() if run.flaw else tuple(_points(case, common, platform)),
-        seconds=max(kept.moment for trail in run.trails for kept in trail),
+        points=() if run.flaw else tuple(_points(case, run, platform)),
+        seconds=max(kept.moment - begun for trail, begun in zip(run.trails, run.begun, strict=True) for kept in trail),
         steps=tuple(steps[rank] for rank in range(case.ranks)),
         computing=run.computing,
         age=float(np.mean(ages)) if ages else 0.0,
@@ -129,9 +129,14 @@ def _parts(trails: Sequence[Sequence[Kept]]) -> Iterator[tuple[Stepped, Part]]:
             yield from ((kept.origin, part) for part in kept.origin.parts)
 
 
-def _points(case: Case, common: Sequence[Kept], platform: Platform) -> Iterator[Point]:
-    """*Collective*: losses of the first weights, and of others spread evenly to the last; the ranks share the work."""
+def _points(case: Case, run: _Run, platform: Platform) -> Iterator[Point]:
+    """*Collective*: losses of the first weights, and of others spread evenly to the last; the ranks share the work.
+
+    Ranks that change the weights in turn have one clock, and the first of them begins.
+    """
     assert case.job
+    common = shared(run.trails)
+    start = min(begun for begun, trail in zip(run.begun, run.trails, strict=True) if shared([trail]))
     job, (rank,) = case.job, platform.local
     places = sorted(set(np.linspace(-1, len(common) - 1, POINTS + 1).round().astype(int).tolist()))
     with platform.team.agreeing():
@@ -141,6 +146,6 @@ def _points(case: Case, common: Sequence[Kept], platform: Platform) -> Iterator[
         }
     losses = {place: value for part in platform.team.exchange(own) for place, value in part.items()}
     for place in places:
-        batches, seconds = (common[place].name, common[place].moment) if place >= 0 else (0, 0.0)
+        batches, seconds = (common[place].name, common[place].moment - start) if place >= 0 else (0, 0.0)
         assert isinstance(batches, int)
         yield Point(batches, seconds, losses[place])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from itertools import pairwise
 from typing import Any
 
 from collbench.jobs import Job
@@ -17,7 +18,9 @@ def to_job(record: Mapping[str, Any]) -> Job:
     """The job of a case; KeyError, TypeError or ValueError if it is none."""
     counts = {name: whole(record, name) for name in _COUNTS}
     rate, slow = duration(record, "rate"), tuple((int(rank), float(factor)) for rank, factor in record["slow"])
-    if min(counts.values()) < 0 or not all(math.isfinite(number) and number > 0 for number in (rate, *dict(slow).values())):
+    if min(counts.values()) < 0 or not all(
+        math.isfinite(number) and number > 0 for number in (rate, *dict(slow).values())
+    ):
         raise ValueError("a job's counts are not below 0, its rate and its ranks' factors are above")
     return Job(**counts, rate=rate, slow=slow)
 
@@ -39,7 +42,7 @@ def trained_fields(result: Trained) -> dict[str, Any]:
 def trained_values(record: Mapping[str, Any]) -> dict[str, Any]:
     """The same by the names of a Trained; ValueError for what cannot be."""
     points = tuple(map(_point, record["points"]))
-    if any(after.seconds < before.seconds or after.batches < before.batches for before, after in zip(points, points[1:], strict=False)):
+    if any(after.seconds < before.seconds or after.batches < before.batches for before, after in pairwise(points)):
         raise ValueError("the points of a training run go backwards")
     if not all(type(steps) is int and steps >= 0 for steps in record["steps"]):
         raise ValueError("the steps of ranks are whole numbers, none below 0")

@@ -1,10 +1,10 @@
-"""`asynchronous`: weights that every rank reads and changes when it is ready, unless it is too far ahead of the slowest.
+"""`asynchronous`: weights that every rank reads and changes when ready, unless it is too far ahead of the slowest.
 
 Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et al., OSDI 2014): the weights lie in the
 memory of rank 0, which all ranks of a machine load and store under one lock.  A rank that is to begin its step c waits
 until all others have made their step c - 1 - s, and one that is to hand its step c in until all others have begun their
-step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest rank
-never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/monitor.py).
+step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest
+rank never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/monitor.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ def _prepare(seat: Seat) -> Train:
         weights, change = seat.first(), seat.first()
         made: list[tuple[int, int]] = []  # batches in the weights that were read, and in those that were left
         server.open()
-        memory.begin()
+        seat.begin()
         while (read := server.read(len(made), weights)) is not None:
             seat.learn(weights, len(made), change)
             np.multiply(change, rate, out=change)

@@ -1,4 +1,4 @@
-"""`hierarchical`: ranks in groups; gradients are added within each, then among the groups' first ranks, and handed back."""
+"""`hierarchical`: gradients are added in groups of ranks, then among the first ranks of all groups, and handed back."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from collbench.styles.ring import every_step
 
 
 def _prepare(seat: Seat) -> Train:
-    """By MPI's communicators: one for each group, one for all first ranks, one for the rest, which it has no use for."""
+    """By MPI's communicators: one for each group, one for all first ranks, one for the rest that nobody uses."""
     world = seat.platform.comm
     group = world.Split(seat.rank // seat.job.group, seat.rank)
     seat.closing.callback(group.Free)

@@ -14,8 +14,7 @@ def _prepare(seat: Seat) -> Train:
 
     def train() -> Sequence[Kept]:
         weights, change = seat.first(), seat.first()
-        own.begin()
-        common.begin()
+        seat.begin()
         for step in range(job.steps):
             seat.learn(weights, step, change)
             weights -= rate * change

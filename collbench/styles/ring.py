@@ -18,7 +18,7 @@ def every_step(seat: Seat, add: Callable[[], None]) -> Train:
 
     def train() -> Sequence[Kept]:
         weights = seat.first()
-        memory.begin()
+        seat.begin()
         for step in range(job.steps):
             seat.learn(weights, step, seat.sent)
             add()
