@@ -16,7 +16,7 @@ class Job:
     What only one style of synchronisation needs (`every`, `staleness`, `group`) stands here too: the case says all.
     """
 
-    seed: int = 1  # of the data, the first weights and the order of the samples
+    seed: int = 1  # of the first weights and the order of the samples; the samples are the same for all
     steps: int = 200  # of each rank, if all make as many
     rate: float = 0.4  # of learning: what a step of all ranks together subtracts is that times their mean gradient
     inputs: int = 16

@@ -1,8 +1,8 @@
 """Which style of synchronisation reaches a loss first, in seconds and in steps, and how sure that is over seeds.
 
-A seed is one draw of data, first weights and order, the same for all styles, so styles are compared seed by seed: the
-logarithms of ratios are taken to vary as a normal distribution does, and an interval is Student's.  Without two seeds
-there is none, and no verdict.
+A seed is one draw of first weights and order of samples, the same for all styles, so they are compared seed by seed:
+the logarithms of ratios are taken to vary as a normal distribution does, and an interval is Student's.  Without two
+seeds there is none, and no verdict.
 """
 
 import math
@@ -13,9 +13,11 @@ from statistics import fmean, stdev
 
 from collbench.measurement import Result
 from collbench.stats import student
+from collbench.styles import styles
 from collbench.trained import Point, Trained
 
 DOUBT = 0.05  # that an interval does not cover
+LEVEL = 0.01  # apart: what surely differs by less is as good as the same
 _LEARNT = 0.5  # of its first loss: a run that never gets that low has learnt nothing that another could be compared by
 _ROOM = 1.1  # the target over the least loss of the run that gets least low, so that one lucky point is not it
 
@@ -30,8 +32,13 @@ class Estimate:
 
     @property
     def above(self) -> bool:
-        """Whether it is surely above 1."""
-        return self.low > 1
+        """Whether it is surely above 1, and by more than what is as good as the same."""
+        return self.low > 1 and not self.level
+
+    @property
+    def level(self) -> bool:
+        """Whether it surely is as good as 1."""
+        return self.low > 1 / (1 + LEVEL) and self.high < 1 + LEVEL
 
     @property
     def decided(self) -> bool:
@@ -120,8 +127,9 @@ class Race:
 
         The doubt is divided by their number (Bonferroni), as many could beat one by chance.
         """
-        first, *others = self.ranked(part) or [None]
-        ratios = {other.name: self.ratio(other, first, part, DOUBT / len(others)) for other in others if first}
+        ranked = self.ranked(part)
+        others = ranked[1:]
+        ratios = {other.name: self.ratio(other, ranked[0], part, DOUBT / len(others)) for other in others}
         return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
@@ -134,7 +142,9 @@ def race(results: Sequence[Result], target: float | None = None) -> Race | None:
     chosen = _common_loss(runs) if target is None else target
     if chosen is None:
         return None
-    return Race(chosen, tuple(Entry(name, by_seed, chosen) for name, by_seed in runs.items()))
+    order = [name for name in styles() if name in runs]
+    names = [*order, *(name for name in runs if name not in order)]  # files of other releases may have other styles
+    return Race(chosen, tuple(Entry(name, runs[name], chosen) for name in names))
 
 
 def _common_loss(runs: Mapping[str, Mapping[int, Trained]]) -> float | None:

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Callable, Iterator
 
-from collbench.analysis.race import Entry, Estimate, Part, Race
+from collbench.analysis.race import LEVEL, Entry, Estimate, Part, Race
 from collbench.measurement import Result, Skipped, Untimed
 from collbench.trained import Trained
 from collbench.units import format_seconds
 
 LEGEND = (
     "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
-    "age: of a gradient, in updates between reading the weights and changing them, the mean; loss: on samples held out\n"
+    "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"
     "check: every update is held against NumPy's gradient in float64, within a bound on rounding that is proved"
 )
 _RUN = "{seed:>5}  {style:<17} {time:>9} {rate:>11} {steps:>11} {age:>5} {loss:>9}  {check}"
@@ -79,20 +79,20 @@ def verdict(race: Race) -> Iterator[str]:
 
 
 def _first(race: Race, part: Part, what: str) -> str:
-    first, second, *_ = race.ranked(part)
+    first, *others = race.ranked(part)
     behind = race.behind(part)
-    tied = [name for name, ratio in behind.items() if not ratio.above]
-    if not tied:
-        word = "needs" if what == "time" else "need"
+    level = [name for name, ratio in behind.items() if ratio.level]
+    open_ = [name for name, ratio in behind.items() if not ratio.above and not ratio.level]
+    if open_:
         return (
-            f"{first.name} reaches loss {race.target:g} first; {second.name}, the next, {word} "
-            f"{times(behind[second.name])} the {what}"
+            f"inconclusive which is first to loss {race.target:g}: {first.name} has the lowest mean, "
+            f"but {_listed(open_)} cannot be told from it ({open_[0]}: {times(behind[open_[0]])})"
         )
-    closest = behind[tied[0]]
-    return (
-        f"inconclusive which is first to loss {race.target:g}: {first.name} has the lowest mean, "
-        f"but {_listed(tied)} cannot be told from it ({tied[0]}: {times(closest)})"
-    )
+    later = next((entry.name for entry in others if entry.name not in level), "")
+    rest = f"; {later}, the next, needs {times(behind[later])} the {what}" if later else ""
+    if level:
+        return f"{_listed([first.name, *level])} reach loss {race.target:g} first, level within {LEVEL:.0%}{rest}"
+    return f"{first.name} reaches loss {race.target:g} first{rest}"
 
 
 def _traded(race: Race) -> Iterator[str]:

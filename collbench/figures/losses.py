@@ -30,40 +30,47 @@ Along = Callable[[Trained, Point], float]
 """Where a point of a run stands on the x axis."""
 
 
-def draw(race: Race, folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write the picture, and say which files."""
-    return save(figure(race), folder, NAME, formats)
+def draw(race: Race, folder: Path, formats: Sequence[str] = ("png",), end: str = "") -> list[Path]:
+    """Write the picture, and say which files; `end` of their name tells it from others in the folder."""
+    return save(figure(race), folder, NAME + end, formats)
 
 
 def figure(race: Race) -> "Figure":
-    """Both panels, one beside the other, with one loss axis."""
+    """Loss in time and in steps, and below where the target is reached, with intervals."""
     with style():
         from matplotlib.figure import Figure
 
-        drawn = Figure(figsize=(SCREEN.width(2), 5.4), layout="constrained")
-        left, right = drawn.subplots(1, 2, sharey=True)
-        _panel(left, race, lambda run, point: point.seconds, Entry.seconds)
-        _panel(right, race, lambda run, point: point.batches / run.case.ranks, Entry.steps)
-        left.set_ylabel("loss on samples held out")
-        left.set_xlabel("wall time")
-        left.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
-        right.set_xlabel("steps (samples seen, over ranks and batch)")
-        _titles(drawn, left, right, race)
-        handles = [_line(left, entry) for entry in race.entries]
+        height = 4.6 + 0.24 * len(race.entries)
+        drawn = Figure(figsize=(SCREEN.width(2), height), layout="constrained")
+        panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(race.entries)))
+        _column(panels[:, 0], race, lambda run, point: point.seconds, Entry.seconds)
+        _column(panels[:, 1], race, lambda run, point: point.batches / run.case.ranks, Entry.steps)
+        _texts(drawn, panels, race)
+        handles = [_line(entry) for entry in race.entries]
         drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return drawn
 
 
-def _panel(axes: "Axes", race: Race, along: Along, part: Callable[[Entry, int], float]) -> None:
+def _column(panels: "Sequence[Axes]", race: Race, along: Along, part: Callable[[Entry, int], float]) -> None:
+    """A panel of curves above one of intervals."""
+    above, below = panels
     for entry in race.entries:
-        _curve(axes, entry, along)
-    axes.set_yscale("log")
-    axes.axhline(race.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
-    for entry in race.arrived:
-        color, _ = _look(entry.name)
-        _mark(axes, race.target, entry.over(lambda seed, entry=entry: part(entry, seed)), color)  # type: ignore[misc]
-    axes.set_xlim(left=0)
-    axes.margins(y=0.04)
+        _curve(above, entry, along)
+    above.set_yscale("log")
+    above.set_ylim(top=_top(race))
+    above.axhline(race.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
+    above.set_xlim(left=0)
+    for row, entry in enumerate(race.entries):
+        if entry.arrived:
+            _mark(below, row, entry.over(lambda seed, entry=entry: part(entry, seed)), _look(entry.name)[0])  # type: ignore[misc]
+    below.set_ylim(len(race.entries) - 0.4, -0.6)
+    below.grid(visible=True, axis="x")
+
+
+def _top(race: Race) -> float:
+    """The highest loss after the first few steps, whose fall would take all the room."""
+    runs = [run for entry in race.entries for run in entry.runs.values()]
+    return 1.15 * max(point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
 
 
 def _curve(axes: "Axes", entry: Entry, along: Along) -> None:
@@ -88,33 +95,39 @@ def _track(run: Trained, along: Along) -> tuple[list[float], list[float]]:
     return [along(run, point) for point in sound], [point.loss for point in sound]
 
 
-def _mark(axes: "Axes", target: float, reached: Estimate, color: str) -> None:
+def _mark(axes: "Axes", row: int, reached: Estimate, color: str) -> None:
     """Where the target is reached, with the interval."""
     if math.isfinite(reached.high):
-        axes.plot(
-            [reached.low, reached.high], [target, target], color=color, linewidth=4, alpha=0.55, solid_capstyle="butt"
-        )
-    axes.plot([reached.value], [target], "o", color=color, markersize=6, markeredgecolor="white", zorder=5)
+        axes.plot([reached.low, reached.high], [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
+    axes.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")
 
 
-def _titles(drawn: "Figure", left: "Axes", right: "Axes", race: Race) -> None:
+def _texts(drawn: "Figure", panels: Any, race: Race) -> None:
     case = next(iter(race.entries[0].runs.values())).case
     seeds = max(len(entry.runs) for entry in race.entries)
-    words = case.job.words if case.job else ()
-    drawn.suptitle(
-        f"{case.ranks} ranks, {', '.join(words)}; {seeds} seed{'s' if seeds > 1 else ''}",
-        x=0.01,
-        ha="left",
-        fontsize=SCREEN.title,
-    )
-    left.set_title(f"in time; dots: where loss {race.target:g} is reached")
-    right.set_title("in steps; styles that wait for all after each share a line")
+    words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), f"{seeds} seed{'s' if seeds > 1 else ''}")
+    drawn.suptitle(", ".join(words), x=0.01, ha="left", fontsize=SCREEN.title)
+    (left, right), (below, _) = panels
+    left.set_title("Loss in time")
+    right.set_title("Loss in steps; those that add all gradients after each are on one line")
+    left.set_ylabel("loss on samples held out")
+    left.yaxis.set_major_formatter(_plain)
+    left.yaxis.set_minor_formatter(lambda value, position: _plain(value) if f"{value:.0e}"[0] in "25" else "")
+    below.set_yticks(range(len(race.entries)), [entry.name for entry in race.entries])
+    below.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
+    below.set_ylabel(f"{race.target:g} reached")
+    for axes, name in zip(panels[1], ("wall time", "steps (samples seen over ranks and batch)"), strict=True):
+        axes.set_xlabel(name)
 
 
-def _line(axes: "Axes", entry: Entry) -> Any:
-    color, dashes = _look(entry.name)
+def _plain(value: float, position: int = 0) -> str:
+    return f"{value:g}"
+
+
+def _line(entry: Entry) -> Any:
     from matplotlib.lines import Line2D
 
+    color, dashes = _look(entry.name)
     return Line2D([], [], color=color, linestyle=dashes, linewidth=2, label=entry.name)
 
 

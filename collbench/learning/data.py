@@ -1,4 +1,4 @@
-"""What a job learns from, by seed: samples of every rank, samples held out, the first weights, the order of batches."""
+"""What a job learns from: samples of every rank and samples held out, and by seed the first weights."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -16,7 +16,7 @@ HELD_OUT = 1024  # samples that nobody learns from: the loss is that on these
 _NOISE = 0.3  # standard deviation of what is added to every output that is learnt from
 _UNITS = 4  # of the teacher, so that a few hundred samples tell what it is
 _GAIN = 3.0  # how much larger its outputs are than a fresh network's
-_WEIGHTS, _UNSEEN, _LESSONS = range(3)  # what random numbers are drawn for
+_WEIGHTS, _TEACHER, _UNSEEN, _LESSONS, _ORDER = range(5)  # what random numbers are drawn for
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Data:
     @cached_property
     def first(self) -> NDArray[np.float32]:
         """The weights that all ranks begin with."""
-        return _network(self.job, np.random.default_rng((self.job.seed, _WEIGHTS, 0)), 1.0)
+        return _network(self.job, np.random.default_rng((_WEIGHTS, self.job.seed)), 1.0)
 
     @cached_property
     def _teacher(self) -> tuple[Job, NDArray[np.float32]]:
-        draws, job = np.random.default_rng((self.job.seed, _WEIGHTS, 1)), replace(self.job, hidden=_UNITS)
+        draws, job = np.random.default_rng(_TEACHER), replace(self.job, hidden=_UNITS)
         weights = _network(job, draws, _GAIN)
         parts(job, weights)[1][:] = draws.normal(size=_UNITS) / 2
         return job, weights
@@ -40,12 +40,12 @@ class Data:
     @cached_property
     def held_out(self) -> Samples:
         """Without noise."""
-        inputs = np.random.default_rng((self.job.seed, _UNSEEN)).normal(size=(HELD_OUT, self.job.inputs))
+        inputs = np.random.default_rng(_UNSEEN).normal(size=(HELD_OUT, self.job.inputs))
         return self._answered(inputs.astype(np.float32), 0.0, np.random.default_rng(0))
 
     def of_rank(self, rank: int) -> Samples:
         """What a rank learns from."""
-        draws = np.random.default_rng((self.job.seed, _LESSONS, rank))
+        draws = np.random.default_rng((_LESSONS, rank))
         inputs = draws.normal(size=(self.job.samples, self.job.inputs)).astype(np.float32)
         return self._answered(inputs, _NOISE, draws)
 
@@ -55,10 +55,11 @@ class Data:
 
 
 class Lessons:
-    """The batches of one rank: its samples from the first to the last, again and again."""
+    """The batches of one rank: its samples in the seed's order, again and again."""
 
     def __init__(self, job: Job, rank: int) -> None:
-        inputs, wanted = Data(job).of_rank(rank)
+        order = np.random.default_rng((_ORDER, job.seed, rank)).permutation(job.samples)
+        inputs, wanted = (part[order] for part in Data(job).of_rank(rank))
         self._job = job
         self._inputs, self._wanted = np.concatenate([inputs, inputs]), np.concatenate([wanted, wanted])
 

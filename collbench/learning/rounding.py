@@ -2,9 +2,9 @@
 
 Running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, 2002, chapters 3.1 and
 3.3): a sum of n products, added in any order, fused or not, is off by at most gamma(n) times the sum of magnitudes,
-and an operation by u times its result.  Errors of what goes in are carried on by the magnitudes of what they meet; softsign
-changes by no more than its argument, and its derivative by no more than twice that.  What float64 rounds itself, and the
-float32 of the bound, are in SLACK; what underflows is in FLOOR.
+and an operation by u times its result.  Errors of what goes in are carried on by the magnitudes of what they meet;
+softsign changes by no more than its argument, and its derivative by no more than twice that.  What float64 rounds
+itself, and the float32 of the bound, are in SLACK; what underflows is in FLOOR.
 """
 
 from functools import cached_property

@@ -9,12 +9,15 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.implementations import implementations
-from collbench.jobs import ITEM, Job
+from collbench.jobs import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient
 from collbench.learning.trail import Weights
 from collbench.platforms.layout import buffers, view
 from collbench.platforms.roles import Platform, Prepared
+
+Held = tuple[float, Weights]
+"""When weights were kept, and they."""
 
 _SIGN_OF_LIFE = 0.5  # seconds between two
 
@@ -103,13 +106,8 @@ class Memory:
         self._rows[len(self._moments)] = weights
         self._moments.append(time.perf_counter())
 
-    def __getitem__(self, place: int) -> tuple[float, Weights]:
+    def __getitem__(self, place: int) -> Held:
         return self._moments[place], self._rows[place]
 
     def __len__(self) -> int:
         return len(self._moments)
-
-    @property
-    def nbytes(self) -> int:
-        """Of all rows."""
-        return self._rows.size * ITEM

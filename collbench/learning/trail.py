@@ -68,8 +68,8 @@ class Averaged:
     def off(self, job: Job, after: Weights, known: Known) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """In float32: all are added, then multiplied by what float32 has for one over their number."""
         made = [known[name].astype(np.float64) for name in self.of]
-        size = sum(np.abs(weights) for weights in made) / len(made)
-        return sum(made) / len(made), SLACK * gamma(len(made) + 1) * size + FLOOR
+        size = np.mean(np.abs(made), axis=0)
+        return np.mean(made, axis=0), SLACK * gamma(len(made) + 1) * size + FLOOR
 
 
 @dataclass(frozen=True)

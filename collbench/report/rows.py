@@ -13,6 +13,7 @@ from collbench.measurement import Explanation, Failed, Prediction, Reported, Res
 from collbench.observed import Observed, Timed
 from collbench.report.sanitize import Sound, plain
 from collbench.tracks import PARTS
+from collbench.trained import Trained
 from collbench.units import format_rate, format_seconds, format_size
 
 ROOM = 640_000
@@ -107,6 +108,8 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
         return "plain", (format_seconds(result.seconds),), _explained(result)
     if result.wrong:
         return "bad", (), f"WRONG: {plain(result.wrong)}"
+    if isinstance(result, Trained):
+        return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
 
 

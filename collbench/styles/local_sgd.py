@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from collbench.learning.seat import Seat
+from collbench.learning.seat import Held, Seat
 from collbench.learning.trail import Averaged, Copied, Kept, Name, Origin, Part, Stepped, rate_of, share_of
 from collbench.styles import Style, Train
 
@@ -24,9 +24,9 @@ def _prepare(seat: Seat) -> Train:
                 add()
                 weights[:] = share * seat.received
                 common.keep(weights)
-        apart = [_apart(seat, step, *own[step]) for step in range(len(own))]
+        apart = [_apart(seat, step, own[step]) for step in range(len(own))]
         steps = [step for step in range(job.steps) if averages(seat, step)]
-        return [*apart, *(_together(seat, step, *common[place]) for place, step in enumerate(steps))]
+        return [*apart, *(_together(seat, step, common[place]) for place, step in enumerate(steps))]
 
     return train
 
@@ -36,20 +36,20 @@ def averages(seat: Seat, step: int) -> bool:
     return (step + 1) % seat.job.every == 0 or step + 1 == seat.job.steps
 
 
-def _apart(seat: Seat, step: int, *held: object) -> Kept:
+def _apart(seat: Seat, step: int, held: Held) -> Kept:
     """A rank's own step, on what all share or on what its last one left."""
     before: Name = (seat.rank, step)
     if step == 0 or averages(seat, step - 1):
         before = step * seat.ranks
-    return Kept((seat.rank, step + 1), *held, Stepped(before, (Part(seat.rank, step, before),), 1))  # type: ignore[arg-type]
+    return Kept((seat.rank, step + 1), *held, Stepped(before, (Part(seat.rank, step, before),), 1))
 
 
-def _together(seat: Seat, step: int, *held: object) -> Kept:
+def _together(seat: Seat, step: int, held: Held) -> Kept:
     name = (step + 1) * seat.ranks
     if seat.rank:  # numbers below 0: what it shares
-        return Kept((seat.rank, -1 - step), *held, Copied(name))  # type: ignore[arg-type]
+        return Kept((seat.rank, -1 - step), *held, Copied(name))
     origin: Origin = Averaged(tuple((rank, step + 1) for rank in range(seat.ranks)))
-    return Kept(name, *held, origin)  # type: ignore[arg-type]
+    return Kept(name, *held, origin)
 
 
 STYLE = Style(

@@ -5,7 +5,7 @@ Synchronous stochastic gradient descent with the all-reduce of Patarasuk & Yuan 
 
 from collections.abc import Callable, Sequence
 
-from collbench.learning.seat import Seat
+from collbench.learning.seat import Held, Seat
 from collbench.learning.trail import Copied, Kept, Name, Origin, Part, Stepped, rate_of
 from collbench.styles import Style, Train
 
@@ -24,18 +24,18 @@ def every_step(seat: Seat, add: Callable[[], None]) -> Train:
             add()
             weights -= rate * seat.received
             memory.keep(weights)
-        return [_kept(seat, step, *memory[step]) for step in range(len(memory))]
+        return [_kept(seat, step, memory[step]) for step in range(len(memory))]
 
     return train
 
 
-def _kept(seat: Seat, step: int, *held: object) -> Kept:
+def _kept(seat: Seat, step: int, held: Held) -> Kept:
     """Rank 0's weights are all gradients' doing, the other ranks' are the same."""
     before, after = step * seat.ranks, (step + 1) * seat.ranks
     name: Name = after if seat.rank == 0 else (seat.rank, step + 1)
     parts = tuple(Part(rank, step, before) for rank in range(seat.ranks))
     origin: Origin = Stepped(before, parts, seat.ranks) if seat.rank == 0 else Copied(after)
-    return Kept(name, *held, origin)  # type: ignore[arg-type]
+    return Kept(name, *held, origin)
 
 
 def by(implementation: str) -> Callable[[Seat], Train]:

@@ -2,8 +2,8 @@
 
 POSIX's own, by ctypes: a robust mutex and a condition variable on the monotonic clock, both process-shared.  Memory
 order is theirs to keep: what a process stored before it unlocked, the next one that locks sees, on any hardware
-(POSIX.1-2017, Base Definitions, 4.12 Memory Synchronization; pthread_mutex_lock, pthread_cond_timedwait).  The wait is in the kernel
-(futex(2)), so ranks that outnumber the cores take no core from the one they wait for.
+(POSIX.1-2017, Base Definitions, 4.12 Memory Synchronization; pthread_mutex_lock, pthread_cond_timedwait).  The wait is
+in the kernel (futex(2)), so ranks that outnumber the cores take no core from the one they wait for.
 """
 
 import ctypes
