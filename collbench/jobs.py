@@ -17,7 +17,7 @@ class Job:
     """
 
     seed: int = 1  # of the first weights and the order of the samples; the samples are the same for all
-    steps: int = 200  # of each rank, if all make as many
+    steps: int = 120  # of each rank, if all make as many
     rate: float = 0.4  # of learning: what a step of all ranks together subtracts is that times their mean gradient
     inputs: int = 16
     hidden: int = 128  # units between the two layers
