@@ -9,12 +9,14 @@ from typing import Any
 
 from collbench.cases import Sweep
 from collbench.cli._options import make_sweep
-from collbench.errors import UsageError
+from collbench.errors import PlatformError, UsageError
 from collbench.jobs import Job
+from collbench.platforms import find_platform
 from collbench.styles import choose
 
 FACTOR = 4.0  # by which a slow rank is slower, if nobody says
 _MOST_SEEDS, _MOST_STEPS, _MOST_FACTOR = 1000, 10_000, 1000.0
+_COPIES = 4  # of the weights of all updates on every rank: its own, all ranks', and those on their way
 _LIMITS = (("seeds", 1, _MOST_SEEDS), ("steps", 1, _MOST_STEPS), ("every", 1, _MOST_STEPS), ("group", 1, _MOST_STEPS))
 
 
@@ -33,6 +35,7 @@ def make_styles(options: Mapping[str, Any], launched: tuple[int, int] | None) ->
         {**options, "impl": "ladder", "op": "allreduce", "minbytes": size, "maxbytes": size}, launched
     )
     job = replace(job, slow=_slow(options["slow_rank"], sweep.ranks))
+    _refuse_too_long(job, platform, sweep.ranks)
     seeds = range(1, options["seeds"] + 1)
     return platform, replace(sweep, implementations=names, jobs=tuple(replace(job, seed=seed) for seed in seeds))
 
@@ -48,6 +51,14 @@ def _refuse(options: Mapping[str, Any]) -> None:
     for name in ("rate", "target"):
         if options[name] is not None and not 0 < options[name] < math.inf:
             raise UsageError(f"--{name} {options[name]} is not possible; give a number above 0")
+
+
+def _refuse_too_long(job: Job, platform: str, ranks: int) -> None:
+    """UsageError if the weights of all updates, which every rank keeps until they are checked, do not fit."""
+    try:
+        find_platform(platform).refuse_too_large(_COPIES * job.nbytes * job.steps * ranks, ranks)
+    except PlatformError as error:
+        raise UsageError(f"--steps {job.steps}: all weights are kept to be checked; {error}; lower --steps") from None
 
 
 def _slow(words: tuple[str, ...], ranks: int) -> tuple[tuple[int, float], ...]:

@@ -64,6 +64,7 @@ def test_other_commands_read_its_runs(here: Command, tmp_path: Path) -> None:
         (("--group", "0"), "--group 0 is out of range"),
         (("--seeds", "0"), "--seeds 0 is out of range"),
         (("--steps", "100000"), "--steps 100000 is out of range"),
+        (("--steps", "10000", "--ranks", "100"), "all weights are kept to be checked"),
         (("--rate", "0"), "--rate 0.0 is not possible; give a number above 0"),
         (("--target", "nan"), "--target nan is not possible"),
         (("--timeout", "0"), "is no time"),

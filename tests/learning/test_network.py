@@ -1,4 +1,4 @@
-"""The network's gradient is the derivative of its loss, and its rounding stays within a bound that sees what is wrong."""
+"""The network's gradient is the derivative of its loss, and its rounding stays within a bound that sees mistakes."""
 
 from dataclasses import replace
 

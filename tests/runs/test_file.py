@@ -134,7 +134,7 @@ def test_a_training_run_that_cannot_be_is_left_out(field: str, value: object, re
     assert again.points[0].loss == float("inf")
     for job in ({"rate": 0.0}, {"steps": -1}, {"seed": 1.5}, {"slow": [[1, -2.0]]}):
         line = to_line(one)
-        with pytest.raises(ValueError, match="job|whole number"):
+        with pytest.raises(ValueError, match=r"job|whole number"):
             to_result(line | {"job": line["job"] | job})
 
 

@@ -3,7 +3,7 @@
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ MANY = 4 * (os.cpu_count() or 1)  # processes: more than cores
 
 
 @pytest.fixture
-def memory() -> Iterator[mmap.mmap]:
+def memory() -> mmap.mmap:
     """Memory that children share."""
-    yield mmap.mmap(-1, 4096)
+    return mmap.mmap(-1, 4096)
 
 
 def at(memory: mmap.mmap) -> tuple[Monitor, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
@@ -67,7 +67,6 @@ def test_processes_take_turns_by_waiting_for_each_other(memory: mmap.mmap) -> No
                 assert monitor.until(lambda turn=turn: bool(numbers[0] == turn * MANY + own), 60)  # type: ignore[misc]
                 numbers[0] += 1
                 monitor.wake()
-        numbers[1 + own % 7] += 0
 
     children = [in_a_child(lambda own=own: take_turns(own)) for own in range(MANY)]  # type: ignore[misc]
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * MANY
