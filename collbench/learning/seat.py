@@ -23,7 +23,7 @@ _SIGN_OF_LIFE = 0.5  # seconds between two
 
 
 class Seat:
-    """The place of the one rank that this process holds; `with` it, and what was made for it is given back."""
+    """The place of the one rank that this process holds."""
 
     def __init__(self, case: Case, platform: Platform, patience: float, alive: Callable[[], None]) -> None:
         assert case.job
@@ -36,18 +36,15 @@ class Seat:
         )
         self.operations: list[Prepared] = []
         self.closing = ExitStack()
-        self.begun = 0.0  # seconds on this machine's clock
+        self.begun: list[float] = []  # whenever training went on: seconds on this machine's clock
         self.computed = 0.0  # seconds
         self._lessons = lessons(self.job, self.rank)
         self._spare = np.empty(self.job.weights, np.float32)
         self._alive, self._said = alive, 0.0
 
-    def __enter__(self) -> "Seat":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if exception[0] is None:  # else the others may not come to it
-            self.closing.close()
+    def close(self) -> None:
+        """*Collective*: give back what was made for it."""
+        self.closing.close()
 
     def first(self) -> Weights:
         """The weights to begin with, to change."""
@@ -85,8 +82,8 @@ class Seat:
             self._alive()
 
     def begin(self) -> None:
-        """The clock starts."""
-        self.begun = time.perf_counter()
+        """Training goes on."""
+        self.begun.append(time.perf_counter())
 
     def memory(self, most: int) -> "Memory":
         """Room for the weights of so many updates."""

@@ -13,8 +13,15 @@ from collbench.learning.seat import Seat
 from collbench.learning.trail import Kept
 from collbench.platforms.layout import Needs
 
-Train = Callable[[], Sequence[Kept]]
-"""*Collective*: train from the first weights on, and say what was done to them."""
+
+@dataclass(frozen=True)
+class Training:
+    """Training that goes on for a while whenever it is told to, as styles take turns."""
+
+    go: Callable[[int], None]
+    """*Collective*: until the ranks together have made so many times their number of steps, from the first on."""
+    trail: Callable[[], Sequence[Kept]]
+    """What this rank has done to the weights."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Style:
 
     name: str
     summary: str  # one line
-    prepare: Callable[[Seat], Train]
+    prepare: Callable[[Seat], Training]
     """*Collective*; Unsupported where that cannot be."""
     order: int  # place in tables
     platforms: tuple[str, ...] = ("cpu",)

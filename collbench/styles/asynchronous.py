@@ -7,7 +7,7 @@ step c - s; so with s = 0 all compute on the same weights, and the sum is that o
 rank never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/monitor.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from collbench.learning.seat import Memory, Seat
 from collbench.learning.trail import Kept, Part, Stepped, Weights, rate_of
 from collbench.platforms.cpu import monitor
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
-from collbench.styles import Style, Train
+from collbench.styles import Style, Training
 
 NAME = "asynchronous"
 _COUNTS = LINE + 2 * MAX_RANKS * 8  # bytes: the total, then what each rank has begun and made
@@ -28,7 +28,7 @@ class _Server:
     """The shared weights, and how far every rank is."""
 
     def __init__(self, seat: Seat) -> None:
-        self._seat, self._last = seat, seat.job.steps * seat.ranks
+        self._seat, self.last = seat, 0  # batches after which nobody begins or changes anything
         behind_flags = WINDOW_HEAD + seat.platform.layout.fifos[NAME]
         start = -(-(seat.platform.address(Region.WINDOW, 0) + behind_flags) // LINE) * LINE
         self._monitor = monitor.Monitor(start)
@@ -47,7 +47,7 @@ class _Server:
         self._seat.platform.team.meet()
 
     def read(self, step: int, weights: Weights) -> int | None:
-        """The weights for a step of this rank, and how many batches went into them; None if all is done."""
+        """The weights for a step of this rank, and how many batches went into them; None if enough have."""
         with self._monitor.held():
             self._until(lambda: bool(self._made.min() >= step - self._seat.job.staleness))
             if self._over():
@@ -71,7 +71,7 @@ class _Server:
             return int(self._total[0])
 
     def _over(self) -> bool:
-        return bool(self._total[0] >= self._last)
+        return bool(self._total[0] >= self.last)
 
     def _until(self, met: Callable[[], bool]) -> None:
         patience = self._seat.patience
@@ -79,25 +79,24 @@ class _Server:
             raise CaseFailed(f"rank {self._seat.rank} waited {patience:g} s in vain for the slowest rank")
 
 
-def _prepare(seat: Seat) -> Train:
-    server, job = _Server(seat), seat.job
-    memory = seat.memory(job.steps * seat.ranks)
-    rate = rate_of(job, seat.ranks)
+def _prepare(seat: Seat) -> Training:
+    server = _Server(seat)
+    memory = seat.memory(seat.job.steps * seat.ranks)
+    weights, change = seat.first(), seat.first()
+    rate = rate_of(seat.job, seat.ranks)
+    made: list[tuple[int, int]] = []  # batches in the weights that were read, and in those that were left
+    server.open()
 
-    def train() -> Sequence[Kept]:
-        weights, change = seat.first(), seat.first()
-        made: list[tuple[int, int]] = []  # batches in the weights that were read, and in those that were left
-        server.open()
-        seat.begin()
+    def go(until: int) -> None:
+        server.last = until * seat.ranks
         while (read := server.read(len(made), weights)) is not None:
             seat.learn(weights, len(made), change)
             np.multiply(change, rate, out=change)
             if (after := server.change(len(made), change, memory)) is None:
-                break
+                break  # it comes too late, and is made again when training goes on
             made.append((read, after))
-        return [_kept(seat, step, *made[step], memory) for step in range(len(made))]
 
-    return train
+    return Training(go, lambda: [_kept(seat, step, *made[step], memory) for step in range(len(made))])
 
 
 def _kept(seat: Seat, step: int, read: int, after: int, memory: Memory) -> Kept:

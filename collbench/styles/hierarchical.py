@@ -3,11 +3,11 @@
 import numpy as np
 
 from collbench.learning.seat import Seat
-from collbench.styles import Style, Train
+from collbench.styles import Style, Training
 from collbench.styles.ring import every_step
 
 
-def _prepare(seat: Seat) -> Train:
+def _prepare(seat: Seat) -> Training:
     """By MPI's communicators: one for each group, one for all first ranks, one for the rest that nobody uses."""
     world = seat.platform.comm
     group = world.Split(seat.rank // seat.job.group, seat.rank)

@@ -4,31 +4,32 @@ from collections.abc import Sequence
 
 from collbench.learning.seat import Held, Seat
 from collbench.learning.trail import Averaged, Copied, Kept, Name, Origin, Part, Stepped, rate_of, share_of
-from collbench.styles import Style, Train
+from collbench.styles import Style, Training
 
 
-def _prepare(seat: Seat) -> Train:
+def _prepare(seat: Seat) -> Training:
     job, add = seat.job, seat.adding("ring-flags")
     own, common = seat.memory(job.steps), seat.memory(-(-job.steps // job.every))
+    weights, change = seat.first(), seat.first()
     rate, share = rate_of(job, 1), share_of(seat.ranks)
 
-    def train() -> Sequence[Kept]:
-        weights, change = seat.first(), seat.first()
-        seat.begin()
-        for step in range(job.steps):
+    def go(until: int) -> None:
+        for step in range(len(own), until):
             seat.learn(weights, step, change)
-            weights -= rate * change
+            weights[:] -= rate * change
             own.keep(weights)
             if averages(seat, step):
                 seat.sent[:] = weights
                 add()
                 weights[:] = share * seat.received
                 common.keep(weights)
-        apart = [_apart(seat, step, own[step]) for step in range(len(own))]
-        steps = [step for step in range(job.steps) if averages(seat, step)]
+
+    def trail() -> Sequence[Kept]:
+        steps = [step for step in range(len(own)) if averages(seat, step)]
+        apart = (_apart(seat, step, own[step]) for step in range(len(own)))
         return [*apart, *(_together(seat, step, common[place]) for place, step in enumerate(steps))]
 
-    return train
+    return Training(go, trail)
 
 
 def averages(seat: Seat, step: int) -> bool:

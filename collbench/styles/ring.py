@@ -3,30 +3,26 @@
 Synchronous stochastic gradient descent with the all-reduce of Patarasuk & Yuan (2009), as the rung `ring-flags`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from collbench.learning.seat import Held, Seat
 from collbench.learning.trail import Copied, Kept, Name, Origin, Part, Stepped, rate_of
-from collbench.styles import Style, Train
+from collbench.styles import Style, Training
 
 
-def every_step(seat: Seat, add: Callable[[], None]) -> Train:
+def every_step(seat: Seat, add: Callable[[], None]) -> Training:
     """Training whose gradients are added by `add` after every step."""
-    job, ranks = seat.job, seat.ranks
-    memory = seat.memory(job.steps)
-    rate = rate_of(job, ranks)
+    weights, memory = seat.first(), seat.memory(seat.job.steps)
+    rate = rate_of(seat.job, seat.ranks)
 
-    def train() -> Sequence[Kept]:
-        weights = seat.first()
-        seat.begin()
-        for step in range(job.steps):
+    def go(until: int) -> None:
+        for step in range(len(memory), until):
             seat.learn(weights, step, seat.sent)
             add()
-            weights -= rate * seat.received
+            weights[:] -= rate * seat.received
             memory.keep(weights)
-        return [_kept(seat, step, memory[step]) for step in range(len(memory))]
 
-    return train
+    return Training(go, lambda: [_kept(seat, step, memory[step]) for step in range(len(memory))])
 
 
 def _kept(seat: Seat, step: int, held: Held) -> Kept:
@@ -38,7 +34,7 @@ def _kept(seat: Seat, step: int, held: Held) -> Kept:
     return Kept(name, *held, origin)
 
 
-def by(implementation: str) -> Callable[[Seat], Train]:
+def by(implementation: str) -> Callable[[Seat], Training]:
     """Such training with that implementation's all-reduce."""
     return lambda seat: every_step(seat, seat.adding(implementation))
 
