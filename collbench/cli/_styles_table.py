@@ -84,10 +84,12 @@ def _first(race: Race, part: Part, what: str) -> str:
     level = [name for name, ratio in behind.items() if ratio.level]
     open_ = [name for name, ratio in behind.items() if not ratio.above and not ratio.level]
     if open_:
-        return (
+        words = (
             f"inconclusive which is first to loss {race.target:g}: {first.name} has the lowest mean, "
             f"but {_listed(open_)} cannot be told from it ({open_[0]}: {times(behind[open_[0]])})"
         )
+        surely = [f"{name}, {times(ratio)} the {what}" for name, ratio in behind.items() if ratio.above]
+        return f"{words}; surely behind it: {'; '.join(surely)}" if surely else words
     later = next((entry.name for entry in others if entry.name not in level), "")
     rest = f"; {later}, the next, needs {times(behind[later])} the {what}" if later else ""
     if level:
