@@ -168,6 +168,36 @@ def test_a_wrong_average_is_wrong(here: Command, tmp_path: Path) -> None:
     }, done.stdout
 
 
+NO_LOCK = """
+    from contextlib import nullcontext
+    import time
+    from collbench.learning import seat
+    from collbench.platforms.cpu.monitor import Monitor
+    Monitor.held = lambda self: nullcontext()
+    Monitor.until = lambda self, met, patience: met() or time.sleep(1e-3) or self.until(met, patience)
+    keep = seat.Memory.keep
+    seat.Memory.keep = lambda self, weights: time.sleep(2e-3) or keep(self, weights)
+"""
+NO_BOUND = """
+    from collbench.platforms.cpu.monitor import Monitor
+    Monitor.until = lambda self, met, patience: True
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(NO_LOCK, "rank"), (NO_BOUND, "too old")], ids=["without its lock", "without its bound"]
+)
+def test_asynchronous_training_is_wrong(here: Command, tmp_path: Path, code: str, words: str) -> None:
+    """Where two change the weights at once, and where a rank runs away from a slow one."""
+    (tmp_path / "sitecustomize.py").write_text(f"import os\nif 'COLLBENCH_LINK' in os.environ:{code}")
+    paths = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
+    options = ("--seeds", "1", "--steps", "40", "--staleness", "2", "--slow-rank", "1:5", "--out", "out")
+    done = here("styles", "--on", "cpu", "--ranks", "2", "--style", "asynchronous", *options, PYTHONPATH=paths)
+    (result,) = read(tmp_path / "out").results
+    assert words in result.wrong, done.stdout
+    assert done.returncode == 1
+
+
 def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     """The others are measured by fresh ranks; a style that waits without MPI notices too."""
     words = ("--on", "cpu", "--ranks", "2", "--seeds", "2", "--steps", "150", "--style", "ring,asynchronous")
