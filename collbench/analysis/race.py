@@ -132,6 +132,13 @@ class Race:
         ratios = {other.name: self.ratio(other, ranked[0], part, DOUBT / len(others)) for other in others}
         return {name: ratio for name, ratio in ratios.items() if ratio}
 
+    def frugal(self) -> tuple[Entry, list[Entry]]:
+        """The quickest of those that need the fewest steps, or as few, and all that are not level with it in steps."""
+        few = self.behind(Entry.steps)
+        fewest = self.ranked(Entry.steps)[0].name
+        level = [entry for entry in self.ranked(Entry.seconds) if entry.name == fewest or few[entry.name].level]
+        return level[0], [entry for entry in self.ranked(Entry.seconds) if entry not in level]
+
 
 def race(results: Sequence[Result], target: float | None = None) -> Race | None:
     """The race of a run; without a target, to the lowest loss that all who learn get to.  None if nobody learns."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 
-from collbench.analysis.race import LEVEL, Entry, Estimate, Part, Race
+from collbench.analysis.race import DOUBT, LEVEL, Entry, Estimate, Part, Race
 from collbench.measurement import Result, Skipped, Untimed
 from collbench.trained import Trained
 from collbench.units import format_seconds
@@ -98,15 +98,22 @@ def _first(race: Race, part: Part, what: str) -> str:
 
 
 def _traded(race: Race) -> Iterator[str]:
-    """What the first in time pays in steps, against the one that needs the fewest."""
-    quick, frugal = race.ranked(SECONDS)[0], race.ranked(STEPS)[0]
-    ratio = race.ratio(quick, frugal, STEPS)
-    if quick is frugal or not ratio:
-        return
-    if ratio.decided:
-        yield f"{quick.name} needs {times(ratio)} the steps of {frugal.name}"
-    else:
-        yield f"whether {quick.name} needs more steps than {frugal.name} is inconclusive: {times(ratio)}"
+    """What the others win or lose against the quickest of those that need the fewest steps, in time and in steps."""
+    base, others = race.frugal()
+    for other in others:
+        doubt = DOUBT / len(others)
+        seconds, steps = (race.ratio(other, base, part, doubt) for part in (SECONDS, STEPS))
+        if seconds and steps:
+            told = f"{_standing(seconds)} in time, {times(seconds)}; {_standing(steps)} in steps, {times(steps)}"
+            yield f"{other.name} against {base.name}: {told}"
+
+
+def _standing(ratio: Estimate) -> str:
+    if ratio.level:
+        return "level"
+    if not ratio.decided:
+        return "inconclusive"
+    return "behind" if ratio.above else "ahead"
 
 
 def times(ratio: Estimate) -> str:

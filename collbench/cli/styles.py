@@ -17,7 +17,7 @@ _OPTIONS = [
     click.Option(
         ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="Rank that computes FACTOR times as much; 4."
     ),
-    click.Option(["--seeds"], type=int, default=5, help="Runs of every style, each from other first weights."),
+    click.Option(["--seeds"], type=int, default=8, help="Runs of every style, each from other first weights."),
     click.Option(["--steps"], type=int, default=120, help="Steps of a rank, if all make as many."),
     click.Option(["--every"], type=int, default=8, metavar="K", help="local-sgd: steps between two averages."),
     click.Option(

@@ -112,7 +112,7 @@ def _texts(drawn: "Figure", panels: Any, race: Race) -> None:
     right.set_title("Loss in steps; those that add all gradients after each are on one line")
     left.set_ylabel("loss on samples held out")
     left.yaxis.set_major_formatter(_plain)
-    left.yaxis.set_minor_formatter(lambda value, position: _plain(value) if f"{value:.0e}"[0] in "25" else "")
+    left.yaxis.set_minor_formatter(lambda value, position: _plain(value) if f"{value:.0e}"[0] in "235" else "")
     below.set_yticks(range(len(race.entries)), [entry.name for entry in race.entries])
     below.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
     below.set_ylabel(f"{race.target:g} reached")
