@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
 from collbench.errors import UsageError
+from collbench.jobs import Job
 from collbench.steps import Step
 from collbench.wires import GRADES, Wire
 
@@ -28,6 +30,7 @@ class Case:
     ranks: int
     in_place: bool
     step: Step | None = None  # what ranks compute meanwhile; None for the collective alone
+    job: Job | None = None  # what ranks train, where the collective adds their gradients
 
     @property
     def kind(self) -> "Case":
@@ -47,14 +50,14 @@ class Case:
         words += [f"root {self.root}"] if self.collective.rooted else []
         words += ["in place"] if self.in_place else []
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
-        return ", ".join([*words, *(self.step.words if self.step else ())])
+        return ", ".join([*words, *(part for more in (self.step, self.job) if more for part in more.words)])
 
     def buckets(self) -> list[tuple[int, "Case"]]:
         """What a step hands over at once, in order: bytes behind the start of the buffers, and the collective there.
 
         Only collectives whose whole array is one block can be cut.
         """
-        alone = replace(self, step=None)
+        alone = replace(self, step=None, job=None)
         if not self.step or not self.step.bucket or self.collective.sharded:
             return [(0, alone)]
         whole = max(1, self.step.bucket // BUCKET_UNIT) * BUCKET_UNIT
@@ -175,6 +178,7 @@ class Sweep:
     sampling: Sampling = Sampling()
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
+    jobs: tuple[Job | None, ...] = (None,)  # what they train
 
     def cases(self) -> Iterator[Case]:
         """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped."""
@@ -191,8 +195,8 @@ class Sweep:
             nbytes = max(case.block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
-                for step in self.steps:
-                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, self.in_place, step)
+                for step, job in product(self.steps, self.jobs):
+                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, self.in_place, step, job)
 
 
 def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:

@@ -94,12 +94,32 @@ class Disagreement:
         return f"rank {self.rank} holds other bits than rank 0, though both are within the bound"
 
 
-_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed | Disagreement]] = {
+@dataclass(frozen=True)
+class Unlearned:
+    """The first weight of an update of a training run that is not what its gradients make of it."""
+
+    rank: int  # that made the update
+    update: str  # of which weights
+    index: int
+    got: str  # empty where there is nothing to hold against anything
+    expected: str
+    bound: float  # how far rounding alone may take them apart
+    wrong: int
+
+    def __str__(self) -> str:
+        if not self.got:
+            return f"rank {self.rank}, update {self.update}: {self.expected}"
+        where = f"rank {self.rank}, update {self.update}, weight {self.index}"
+        return f"{where}: got {self.got}, expected {self.expected} within {self.bound:.1g}; {self.wrong} weights wrong"
+
+
+_KINDS: dict[str, type[Mismatch | Overrun | Implausible | Miscomputed | Disagreement | Unlearned]] = {
     "mismatch": Mismatch,
     "overrun": Overrun,
     "implausible": Implausible,
     "miscomputed": Miscomputed,
     "disagreement": Disagreement,
+    "unlearned": Unlearned,
 }
 _PLAIN = ("rank", "index", "chunk", "got", "expected", "wrong")
 

@@ -13,6 +13,7 @@ from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
+from collbench.trained import Trained
 from collbench.wires import Study
 
 
@@ -167,7 +168,7 @@ class Explanation(CaseResult):
 Sampled = Measurement | StepTimes
 """What was sampled here, in rounds that can be joined."""
 
-Result = Measurement | StepTimes | StepPrediction | Reported | Skipped | Failed | Explanation | Prediction
+Result = Measurement | StepTimes | StepPrediction | Trained | Reported | Skipped | Failed | Explanation | Prediction
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:

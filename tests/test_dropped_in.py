@@ -104,6 +104,13 @@ def write(selection):
 
 FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
 '''
+STYLE = '''"""`two-shots`: the ring's arithmetic by another rung."""
+
+from collbench.styles import Style
+from collbench.styles.ring import by
+
+STYLE = Style("two-shots", "gradients added by two-shot", by("two-shot"), order=9, uses=("two-shot",))
+'''
 PRESET = """name = "Tomorrow's box"
 
 [gpu]
@@ -151,6 +158,7 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "implementations" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "formats" / "stopwatch.py", FORMAT)
+    put(package / "styles" / "two_shots.py", STYLE)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "architectures.py"
@@ -191,6 +199,15 @@ def test_a_command_is_a_file(collbench: Collbench) -> None:
     """In --help with the first line of its docstring, and called by its name."""
     assert "Say how many collectives there are." in row(collbench("--help"), "count")
     assert collbench("count") == "10 collectives\n"
+
+
+def test_a_style_of_synchronisation_is_a_file(collbench: Collbench) -> None:
+    """Raced like the others, and its updates checked."""
+    table = collbench(
+        *("styles", "--on", "cpu", "--ranks", "2", "--style", "ring,two-shots", "--steps", "4", "--seeds", "1")
+    )
+    assert re.search(r"1  two-shots .* ok", table)
+    assert "unknown style 'x'; choose from: all, library" in collbench("styles", "--style", "x", status=2)
 
 
 def test_a_collective_is_a_record_and_an_implementation_a_file(collbench: Collbench, listed: str) -> None:

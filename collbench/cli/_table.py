@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from collbench.analysis.bound import in_words
-from collbench.cli import _explain_table
+from collbench.cli import _explain_table, _styles_table
 from collbench.cli._step_table import scaling_row
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
 from collbench.observed import Observed, Timed
 from collbench.stats import percentile
 from collbench.step_times import StepRow
+from collbench.trained import Trained
 from collbench.units import format_rate, format_seconds, format_size
 
 PAIRED_LEGEND = (
@@ -152,6 +153,8 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return f"{size:>9}  {result.label:<{width}} {_reason(result)}"
     if isinstance(result, Explanation):
         return _explain_table.row(result)
+    if isinstance(result, Trained):
+        return _styles_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
     if isinstance(result, StepRow):

@@ -113,15 +113,18 @@ def _wanted(style_name: str, views: str, machine: str | None) -> "Wanted":
 def _draw(
     runs: "Sequence[Run]", folder: Path, formats: Sequence[str], wanted: "Wanted", say: Callable[[str], None]
 ) -> list[Path]:
-    """Curves of what has a time, timelines of what is explained."""
-    from collbench.figures import curves, timeline
+    """Curves of what has a time, timelines of what is explained, losses of what was trained."""
+    from collbench.analysis.race import race
+    from collbench.figures import curves, losses, timeline
     from collbench.measurement import Explanation
 
     names = wanted.implementations
     explained = [result for run in runs for result in run.results if isinstance(result, Explanation)]
     explained = [result for result in explained if not names or result.implementation in names]
+    races = {f"-{place}" if place > 1 else "": race(run.results) for place, run in enumerate(runs, 1)}
     try:
-        return curves.draw(runs, folder, formats, wanted, say) + timeline.draw(explained, folder, formats)
+        trained = [path for end, told in races.items() if told for path in losses.draw(told, folder, formats, end)]
+        return curves.draw(runs, folder, formats, wanted, say) + timeline.draw(explained, folder, formats) + trained
     except OSError as error:
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error

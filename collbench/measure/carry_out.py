@@ -1,25 +1,37 @@
-"""What the ranks do with a case: measure its collective, measure its steps, or find out where its time goes."""
+"""What the ranks do with a case: measure its collective or its steps, train on it, or find out where its time goes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from collbench.cases import Case, Sampling
-from collbench.implementations import Implementation
+from collbench import implementations, styles
+from collbench.cases import Case, Sampling, Sweep
 from collbench.measure.runner import Progress, measure
+from collbench.measure.schooling import train
 from collbench.measure.stepping import measure_steps
 from collbench.measure.tracing import explain
 from collbench.measurement import Result
+from collbench.platforms.layout import Needs
 from collbench.platforms.roles import Platform
+
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """What the implementations of a sweep want of memory; where there are jobs, the styles of training."""
+    if jobs := list(filter(None, sweep.jobs)):
+        return styles.needs(sweep.implementations, jobs, sweep.ranks, platform)
+    return implementations.needs(sweep.implementations, sweep.ranks, platform)
 
 
 def carry_out(
     case: Case,
-    chosen: Sequence[Implementation],
+    names: Sequence[str],
     platform: Platform,
     sampling: Sampling,
     progress: Progress,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each implementation; CaseFailed when the platform must be opened anew."""
+    if case.job:
+        return train(case, names, platform, sampling, progress)
+    chosen = [implementations.implementations()[name] for name in names]
     if sampling.traced:
         return explain(case, chosen, platform, sampling, progress)
     way = measure_steps if case.step else measure

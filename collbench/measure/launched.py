@@ -14,10 +14,9 @@ from typing import Self
 
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
-from collbench.implementations import implementations, needs
 from collbench.launcher import launched
 from collbench.measure import cleanup
-from collbench.measure.carry_out import carry_out
+from collbench.measure.carry_out import carry_out, needs
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.supervisor import seconds_for
@@ -102,7 +101,7 @@ class Joined:
 
     def __enter__(self) -> Self:
         WATCHDOG.feed(self._limit)
-        wanted = needs(self._sweep.implementations, self._sweep.ranks, self._name)
+        wanted = needs(self._sweep, self._name)
         if find_platform(self._name).process_per_rank:
             kernels.prove_compiler(self._world)
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
@@ -129,7 +128,6 @@ class Joined:
         assert self._platform
         WATCHDOG.phase = Phase.MEASURING
         for case in self._sweep.cases():
-            chosen = [implementations()[name] for name in self._sweep.implementations]
             limit = seconds_for(case, self._sweep.sampling)
 
             def begin(name: str, case: Case = case, limit: float = limit) -> None:
@@ -138,7 +136,7 @@ class Joined:
 
             begin(self._sweep.implementations[0])
             try:
-                yield from carry_out(case, chosen, self._platform, self._sweep.sampling, begin)
+                yield from carry_out(case, self._sweep.implementations, self._platform, self._sweep.sampling, begin)
             except CaseFailed as reason:
                 assert self._current
                 yield self.failed(f"{reason}; the run ends here")

@@ -18,9 +18,8 @@ from typing import Any, NoReturn
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed, CollbenchError
-from collbench.implementations import implementations, needs
 from collbench.measure import cleanup, link
-from collbench.measure.carry_out import carry_out
+from collbench.measure.carry_out import carry_out, needs
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Alone, Processes, Team
@@ -66,7 +65,7 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     first = _next(world, channel)
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
-    wanted = needs(sweep.implementations, sweep.ranks, os.environ[PLATFORM])
+    wanted = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, Processes):  # whose kernels are compiled
         kernels.prove_compiler(world)
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
@@ -92,9 +91,8 @@ def _greeting(world: Team, platform: Platform, named: Collection[str]) -> dict[s
 def _measure(order: dict[str, Any], platform: Platform, channel: link.Channel | None, page: link.Page) -> None:
     case = to_case(order)
     sampling = Sampling(**order["sampling"])
-    chosen = [implementations()[name] for name in order["implementations"]]
     turn = page.turn if channel else lambda name: None
-    for result in carry_out(case, chosen, platform, sampling, turn, order["launches"]):
+    for result in carry_out(case, order["implementations"], platform, sampling, turn, order["launches"]):
         _send(channel, {"result": to_line(result)})
     _send(channel, {"done": True})
 

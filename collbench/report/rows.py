@@ -14,6 +14,7 @@ from collbench.observed import Observed, Timed
 from collbench.report.sanitize import Sound, plain
 from collbench.step_times import StepPrediction, StepRow
 from collbench.tracks import PARTS
+from collbench.trained import Trained
 from collbench.units import format_rate, format_seconds, format_size
 
 ROOM = 640_000
@@ -110,6 +111,8 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
         return "bad", (), f"WRONG: {plain(result.wrong)}"
     if isinstance(result, StepRow):
         return "ok", (format_seconds(result.typical),), _stepped(result)
+    if isinstance(result, Trained):
+        return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
 
 

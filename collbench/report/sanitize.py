@@ -13,6 +13,7 @@ from collbench.observed import Timed
 from collbench.runs.bounds import oddity
 from collbench.runs.file import NAME, Run
 from collbench.runs.header import Header
+from collbench.trained import Trained
 from collbench.units import visible
 
 SHOWN = 100  # rows that are none
@@ -80,7 +81,7 @@ def _shown(result: Result) -> Result:
     for name in ("reason", "statistic", "algorithm", "protocol"):
         if hasattr(result, name):
             changed[name] = plain(getattr(result, name))
-    if isinstance(result, Timed | Explanation):
+    if isinstance(result, Timed | Explanation | Trained):
         changed["note"] = _note(result.note)
     return replace(result, **changed)
 

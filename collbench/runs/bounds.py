@@ -7,6 +7,7 @@ from collbench.clean import text
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import PARTS
+from collbench.trained import Trained
 
 LARGEST = 2**62  # bytes of a message
 MOST = 2**30  # ranks
@@ -50,6 +51,8 @@ def _times(result: Result) -> Iterable[float]:
         return (result.low, result.typical, result.high)
     if isinstance(result, Reported):
         return result.times if any(result.times) else ()
+    if isinstance(result, Trained):
+        return (result.seconds,) if result.points else ()
     if isinstance(result, Prediction):
         return result.low, result.seconds, result.high
     return (result.seconds, result.traced) if isinstance(result, Explanation) else ()

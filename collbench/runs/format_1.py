@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from collbench.note import Note, Sharing
-from collbench.runs.records import note_fields
+from collbench.runs.note_records import note_fields
 
 _SHARED = re.compile(r"(\d{1,9}) (ranks|processes) share (\d{1,9}) GPUs?")
 _CORES = re.compile(r"(oversubscribed)?(?:, )?(?:--spin (\w+))?")

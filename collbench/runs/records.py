@@ -1,7 +1,7 @@
 """Cases, sweeps and results as they stand in a run file, and on the wire between supervisor and workers."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -19,11 +19,14 @@ from collbench.measurement import (
     Skipped,
     Untimed,
 )
-from collbench.note import Note, Sharing
 from collbench.runs.fields import duration, durations, whole
-from collbench.runs.step_records import activity_fields, series_fields, to_activity, to_series, to_step
+from collbench.runs.job_records import job_fields, to_job, trained_fields, trained_values
+from collbench.runs.note_records import note_fields, to_note
+from collbench.runs.step_records import to_step
+from collbench.runs.step_rows import predicted_step_fields, step_fields, to_step_prediction, to_step_times
 from collbench.runs.track_records import to_track, track_fields
 from collbench.step_times import StepPrediction, StepTimes
+from collbench.trained import Trained
 from collbench.wires import Lost, Study
 
 Common = tuple[Case, str, str]  # case, implementation, platform
@@ -40,6 +43,7 @@ def case_fields(case: Case) -> dict[str, Any]:
         "ranks": case.ranks,
         "in_place": case.in_place,
         **({"step": asdict(case.step)} if case.step else {}),
+        **({"job": job_fields(case.job)} if case.job else {}),
     }
 
 
@@ -54,6 +58,7 @@ def to_case(fields: dict[str, Any]) -> Case:
         ranks=whole(fields, "ranks"),
         in_place=bool(fields["in_place"]),
         step=to_step(fields["step"]) if fields.get("step") else None,
+        job=to_job(fields["job"]) if fields.get("job") else None,
     )
 
 
@@ -71,6 +76,7 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         "sampling": asdict(sweep.sampling),
         "spin": sweep.spin,
         **({"steps": [asdict(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
+        **({"jobs": [job_fields(job) if job else None for job in sweep.jobs]} if any(sweep.jobs) else {}),
     }
 
 
@@ -84,6 +90,7 @@ def to_sweep(fields: dict[str, Any]) -> Sweep:
         "implementations": tuple(fields["implementations"]),
         "sampling": Sampling(**fields["sampling"]),
         "steps": tuple(to_step(step) if step else None for step in fields.get("steps", [None])),
+        "jobs": tuple(to_job(job) if job else None for job in fields.get("jobs", [None])),
     }
     return Sweep(**(fields | named))
 
@@ -103,13 +110,15 @@ def to_line(result: Result) -> dict[str, Any]:
     if isinstance(result, Prediction):
         return fields | {name: getattr(result, name) for name in _PREDICTED} | note_fields(result.note)
     if isinstance(result, StepPrediction):
-        return fields | _predicted_step_fields(result)
+        return fields | predicted_step_fields(result)
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
     fields |= {"check": "wrong"} | flaw_fields(result.mismatch) if result.mismatch else {"check": "ok"}
     fields |= note_fields(result.note)
     if isinstance(result, StepTimes):
-        return fields | _step_fields(result)
+        return fields | step_fields(result)
+    if isinstance(result, Trained):
+        return fields | trained_fields(result)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
@@ -124,39 +133,9 @@ def to_result(fields: dict[str, Any]) -> Result | None:
     return reader((to_case(fields), str(fields["implementation"]), str(fields["platform"])), fields) if reader else None
 
 
-def _step_fields(result: StepTimes) -> dict[str, Any]:
-    series = [series_fields(series) for series in result.series]
-    fields = {"series": series, "clock": result.clock} | ({"library": result.library} if result.library else {})
-    if result.activities:
-        fields["activities"] = [activity_fields(activity) for activity in result.activities]
-    return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
-
-
-def _to_step_times(common: Common, fields: dict[str, Any]) -> StepTimes:
-    return StepTimes(
-        *common,
-        series=tuple(to_series(series, common[0].ranks) for series in fields["series"]),
-        mismatch=to_flaw(fields) if fields["check"] == "wrong" else None,
-        note=_to_note(fields),
-        library=str(fields.get("library", "")),
-        rounds=tuple(int(field) for field in fields.get("rounds", ())),
-        activities=tuple(to_activity(activity) for activity in fields.get("activities", ())),
-        clock=duration(fields, "clock"),
-    )
-
-
-def _predicted_step_fields(result: StepPrediction) -> dict[str, Any]:
-    named = {name: getattr(result, name) for name in ("low", "high", "algorithm", "protocol")}
-    return {"parts": list(result.parts)} | named | note_fields(result.note)
-
-
-def _to_step_prediction(common: Common, fields: dict[str, Any]) -> StepPrediction:
-    case, implementation, platform = common
-    computing, waiting, exposed = durations(fields, "parts")
-    low, high = (duration(fields, name) for name in ("low", "high"))
-    way, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
-    parts = computing, waiting, exposed
-    return StepPrediction(case, implementation, parts, low, high, way, protocol, platform, note=_to_note(fields))
+def _to_trained(common: Common, fields: dict[str, Any]) -> Trained:
+    flaw = to_flaw(fields) if fields["check"] == "wrong" else None
+    return Trained(*common, **trained_values(fields), mismatch=flaw, note=to_note(fields))
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
@@ -166,7 +145,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         launches=whole(fields, "launches"),
         seconds=durations(fields, "seconds"),
         mismatch=to_flaw(fields) if wrong else None,
-        note=_to_note(fields),
+        note=to_note(fields),
         estimate=None if estimate is None else duration(fields, "estimate"),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
@@ -182,23 +161,6 @@ def _to_study(fields: dict[str, Any]) -> Study:
     return Study(whole(fields, "rounds"), whole(fields, "elements"), plain, fed)
 
 
-def note_fields(note: Note) -> dict[str, Any]:
-    """The facts of a note, those that there are."""
-    facts = asdict(note) | {"remarks": list(note.remarks)}
-    return {name: value for name, value in facts.items() if value}
-
-
-def _to_note(fields: Mapping[str, Any]) -> Note:
-    shared = fields.get("shared")
-    return Note(
-        shared=Sharing(int(shared["ranks"]), int(shared["gpus"]), bool(shared["processes"])) if shared else None,
-        oversubscribed=bool(fields.get("oversubscribed")),
-        spin=str(fields.get("spin", "")),
-        picked=str(fields.get("picked", "")),
-        remarks=tuple(str(remark) for remark in fields.get("remarks", ())),
-    )
-
-
 _PREDICTED = ("seconds", "low", "high", "algorithm", "protocol")
 
 
@@ -206,7 +168,7 @@ def _to_prediction(common: Common, fields: dict[str, Any]) -> Prediction:
     case, implementation, platform = common
     seconds, low, high = (duration(fields, name) for name in ("seconds", "low", "high"))
     algorithm, protocol = (str(fields.get(name, "")) for name in ("algorithm", "protocol"))
-    return Prediction(case, implementation, seconds, low, high, algorithm, protocol, platform, note=_to_note(fields))
+    return Prediction(case, implementation, seconds, low, high, algorithm, protocol, platform, note=to_note(fields))
 
 
 def _reported_fields(result: Reported) -> dict[str, Any]:
@@ -223,7 +185,7 @@ def _to_reported(common: Common, fields: dict[str, Any]) -> Reported:
         wrong_elements=None if fields["wrong"] is None else whole(fields, "wrong"),
         samples=durations({"samples": []} | fields, "samples"),
         printed=dict(fields.get("printed", {})),
-        note=_to_note(fields),
+        note=to_note(fields),
     )
 
 
@@ -238,17 +200,22 @@ def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
         seconds=duration(fields, "seconds"),
         traced=duration(fields, "traced"),
         tracks=tuple(to_track(track) for track in fields["tracks"]),
-        note=_to_note(fields),
+        note=to_note(fields),
     )
 
 
-_KINDS: dict[type, str] = {StepTimes: "steps", StepPrediction: "predicted-steps"}  # others are called as their class is
+_KINDS: dict[type, str] = {
+    StepTimes: "steps",
+    StepPrediction: "predicted-steps",
+    Trained: "training",
+}  # others are called as their class is
 _READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
     "skipped": lambda common, fields: Skipped(*common, reason=str(fields["reason"])),
     "failed": lambda common, fields: Failed(*common, reason=str(fields["reason"])),
     "measurement": _to_measurement,
-    "steps": _to_step_times,
-    "predicted-steps": _to_step_prediction,
+    "steps": to_step_times,
+    "predicted-steps": to_step_prediction,
+    "training": _to_trained,
     "explanation": _to_explanation,
     "prediction": _to_prediction,
     "reported": _to_reported,

@@ -12,6 +12,7 @@ import pytest
 
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.flaws import Mismatch
+from collbench.jobs import Job
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped
 from collbench.note import Note, Sharing
 from collbench.observed import Timed
@@ -20,6 +21,7 @@ from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
 from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
+from collbench.trained import Point, Trained
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 
@@ -48,6 +50,17 @@ RESULTS: list[Result] = [
         note=Note.of("x"),
     ),
     Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note.of("NICs at 50%")),
+    Trained(
+        case(job=Job(seed=3, slow=((1, 4.0),))),
+        "asynchronous",
+        "cpu",
+        (Point(0, 0.0, 4.5), Point(7, 0.25, 0.5)),
+        0.3,
+        (5, 2),
+        (0.125, 0.25),
+        1.5,
+        note=Note(oversubscribed=True),
+    ),
     Explanation(
         case(),
         "ring-flags",
@@ -85,7 +98,7 @@ def test_every_fact_of_a_note_survives_the_file() -> None:
         Sharing(4, 1, processes=True), oversubscribed=True, spin="busy", picked="ring-ll", remarks=("a; b", "c")
     )
     for result in RESULTS:
-        if isinstance(result, Timed | Explanation):
+        if isinstance(result, Timed | Explanation | Trained):
             noted = replace(result, note=note)
             assert to_result(json.loads(json.dumps(to_line(noted)))) == noted
     assert to_line(measurement()).keys().isdisjoint(vars(note))
@@ -98,6 +111,37 @@ def test_a_wrong_result_keeps_where_it_is_wrong() -> None:
     fields = json.loads(json.dumps(to_line(wrong)))
     assert fields["check"] == "wrong"
     assert to_result(fields) == wrong
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("points", [[0, 0.0, 4.5], [7, -1.0, 0.5]], "go backwards"),
+        ("points", [[0.5, 0.0, 4.5]], "counts batches"),
+        ("points", [[1, "x", 4.5]], "no number"),
+        ("steps", [-1, 2], "none below 0"),
+        ("seconds", "1", "no number"),
+    ],
+)
+def test_a_training_run_that_cannot_be_is_left_out(field: str, value: object, reason: str) -> None:
+    """With the reason; a loss that was no number is read as infinite."""
+    (one,) = [result for result in RESULTS if isinstance(result, Trained)]
+    with pytest.raises(ValueError, match=reason):
+        to_result(to_line(one) | {field: value})
+    lost = replace(one, points=(Point(0, 0.0, float("nan")),))
+    again = to_result(json.loads(json.dumps(to_line(lost), allow_nan=False)))
+    assert isinstance(again, Trained)
+    assert again.points[0].loss == float("inf")
+    for job in ({"rate": 0.0}, {"steps": -1}, {"seed": 1.5}, {"slow": [[1, -2.0]]}):
+        line = to_line(one)
+        with pytest.raises(ValueError, match=r"job|whole number"):
+            to_result(line | {"job": line["job"] | job})
+
+
+def test_a_sweep_of_jobs_reads_back() -> None:
+    """As it goes to the ranks."""
+    jobs = replace(sweep(1024), jobs=(Job(seed=1), Job(seed=2, slow=((0, 2.0),))))
+    assert to_sweep(json.loads(json.dumps(sweep_fields(jobs)))) == jobs
 
 
 def test_what_a_library_expected_survives_the_file_where_there_is_any() -> None:

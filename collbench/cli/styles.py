@@ -1,0 +1,95 @@
+"""Compare styles of synchronisation on a training job: ring, parameter server, groups, local SGD, asynchronous."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.cli._paths import FORMATS, PATH
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+
+if TYPE_CHECKING:
+    from collbench.measure.session import Session
+
+_OPTIONS = [
+    click.Option(["--style"], default="all", metavar="NAME[,NAME]|all", help="Styles to compare."),
+    HERE,
+    *shared("ranks"),
+    click.Option(
+        ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="Rank that computes FACTOR times as much; 4."
+    ),
+    click.Option(["--seeds"], type=int, default=8, help="Runs of every style, each from other first weights."),
+    click.Option(["--steps"], type=int, default=120, help="Steps of a rank, if all make as many."),
+    click.Option(["--every"], type=int, default=8, metavar="K", help="local-sgd: steps between two averages."),
+    click.Option(
+        ["--staleness"],
+        type=int,
+        default=256,
+        metavar="S",
+        help="asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
+    ),
+    click.Option(["--group"], type=int, default=2, metavar="G", help="hierarchical: ranks of a group."),
+    click.Option(["--rate"], type=float, default=0.4, help="Learning rate, for the mean of all ranks' gradients."),
+    click.Option(["--target"], type=float, help="Loss to race to; default: the lowest that all get to."),
+    *shared("timeout", "spin"),
+    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
+    click.Option(["--out"], type=PATH, help="Folder to make for run file and picture."),
+]
+
+
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Compare styles of synchronisation on a training job: ring, parameter server, groups, local SGD, asynchronous.
+
+    A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
+    """
+    from collbench import interrupts
+    from collbench.cli._options import new_folder
+    from collbench.cli._patience import started
+    from collbench.cli._styles_options import here, make_styles
+    from collbench.launcher import launched
+    from collbench.measure.session import Session, exit_status
+
+    joined = launched()
+    platform, sweep = make_styles(DEFAULTS | options, joined)
+    session = Session(platform, sweep, joined, options["out"] or new_folder(["styles"], here()))
+    try:
+        with started(session):
+            if session.leader:
+                click.echo(session.topology, err=True)
+            _show(session)
+    except KeyboardInterrupt as cause:
+        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
+        return interrupts.answered(cause)
+    if session.leader:
+        _close(session, options["target"], tuple(dict.fromkeys(options["formats"])))
+    return exit_status(session.results)
+
+
+def _show(session: "Session") -> None:
+    """The table of runs, row by row as they arrive."""
+    from collbench.cli._live_table import LiveTable
+    from collbench.cli._styles_table import heading, row
+
+    table = LiveTable(len(session.sweep.jobs) * len(session.sweep.implementations))
+    for result in session.run():
+        if session.leader:
+            table.show(result.case.title, heading(), [(result, row(result))])
+    table.close()
+
+
+def _close(session: "Session", target: float | None, formats: tuple[str, ...]) -> None:
+    """Who was first, what the columns mean, and where everything is."""
+    from collbench.analysis.race import race
+    from collbench.cli._styles_table import LEGEND, overall, verdict
+    from collbench.figures import losses
+
+    click.echo(f"\n{LEGEND}", err=True)
+    told = race(session.results, target)
+    if told:
+        click.echo("")
+        for line in (*overall(told), "", *verdict(told)):
+            click.echo(line)
+    assert session.path
+    click.echo(f"run file: {session.path}")
+    for picture in losses.draw(told, session.path.parent, formats) if told else ():
+        click.echo(f"plot: {picture}")

@@ -1,0 +1,129 @@
+"""Which style is first: from made-up runs, with an interval, or inconclusive."""
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from collbench.analysis.race import Entry, estimate, race, round_up
+from collbench.cli._styles_table import overall, verdict
+from collbench.figures import losses
+from collbench.flaws import Unlearned
+from collbench.jobs import Job
+from collbench.trained import Point, Trained
+from tests.conftest import case
+
+NOISE = (1.0, 1.05, 0.97, 1.02)
+
+
+def run(style: str, seed: int, step: float, progress: float = 1.0, floor: float = 0.1) -> Trained:
+    """A run whose loss halves with every 10 / progress steps down to a floor, and whose steps take so many seconds."""
+    points = [Point(2 * n, n * step, max(floor, 4 * 0.5 ** (n * progress / 10))) for n in range(0, 101, 2)]
+    job = Job(seed=seed, steps=100, slow=((1, 4.0),))
+    return Trained(case(job=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+
+
+def runs(
+    style: str, step: float, progress: float = 1.0, noise: tuple[float, ...] = NOISE, floor: float = 0.1
+) -> list[Trained]:
+    return [run(style, seed, step * factor, progress, floor) for seed, factor in enumerate(noise, 1)]
+
+
+def told(*results: Trained, target: float | None = None) -> tuple[list[str], list[str]]:
+    """Verdict and table."""
+    found = race(results, target)
+    assert found
+    return list(verdict(found)), list(overall(found))
+
+
+def test_the_first_in_time_may_be_behind_in_steps() -> None:
+    """Twice as quick a step, a quarter more of them."""
+    lines, table = told(*runs("ring", 4e-3), *runs("asynchronous", 2e-3, 0.8))
+    assert lines[0].startswith("in time: asynchronous reaches loss 0.11 first; ring, the next, needs 1.6")
+    assert lines[1].startswith("in steps: ring reaches loss 0.11 first; asynchronous, the next, needs 1.2")
+    assert re.fullmatch(
+        r"asynchronous against ring: ahead in time, 0\.63x \(.*\); behind in steps, 1\.25x \(.*\)", lines[2]
+    )
+    assert table[1].startswith("asynchronous")
+    assert "1.60x" in table[2]
+
+
+def test_what_noise_may_have_made_is_inconclusive() -> None:
+    """Seeds that disagree on who is first."""
+    lines, _ = told(*runs("ring", 2e-3), *runs("asynchronous", 1.9e-3, noise=(0.7, 1.5, 0.8, 1.3)))
+    assert lines[0].startswith("in time: inconclusive which is first to loss 0.11: ")
+
+
+def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
+    """As all are that add all gradients after every step."""
+    lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 3e-3, 0.9))
+    assert lines[1].startswith(
+        "in steps: library and ring reach loss 0.11 first, level within 1%; local-sgd, the next,"
+    )
+
+
+def test_pairs_of_the_same_seed_are_compared() -> None:
+    """So seeds of which all styles take long hide nothing."""
+    noise = (1.0, 3.0, 0.3, 8.0)
+    lines, _ = told(*runs("ring", 2e-3, noise=noise), *runs("asynchronous", 1e-3, noise=noise))
+    assert lines[0].startswith(
+        "in time: asynchronous reaches loss 0.11 first; ring, the next, needs 2.00x (2.00 .. 2.00)"
+    )
+
+
+def test_one_seed_has_no_interval_and_no_verdict() -> None:
+    """However clear it looks."""
+    lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
+    assert "inconclusive" in lines[0]
+    assert "one seed: no interval" in lines[0]
+    assert ".." not in "".join(table[:2])
+
+
+def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
+    """Nor does one that is wrong."""
+    bad = [replace(run("library", 1, 1e-3), points=(), mismatch=Unlearned(0, "2", 0, "1", "2", 0.1, 1))]
+    lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)
+    assert lines == ["asynchronous does not reach loss 0.11 with 4 of 4 seeds"]
+    assert not any(line.startswith("library") for line in table)
+    assert race([run("ring", 1, 1e-3, floor=3.0)]) is None
+    assert race([]) is None
+
+
+def test_a_given_target_is_taken() -> None:
+    """Between two points on a line."""
+    found = race(runs("ring", 2e-3, noise=(1.0,)), 1.5)
+    assert found
+    (entry,) = found.entries
+    assert entry.steps(1) == pytest.approx(14.3, abs=0.5)
+    assert entry.seconds(1) == pytest.approx(2e-3 * 14.2, rel=0.03)
+
+
+def test_an_estimate_is_a_geometric_mean_with_student_s_interval() -> None:
+    """Of 1 and 4: the mean is 2, the interval one of two values."""
+    told = estimate([1.0, 4.0])
+    assert told.value == pytest.approx(2)
+    off = 12.706 * math.log(4) / math.sqrt(2) / math.sqrt(2)
+    assert told.high == pytest.approx(2 * math.exp(off), rel=1e-3)
+    assert told.low * told.high == pytest.approx(4)
+    assert estimate([3.0]).low == 0
+
+
+def test_targets_have_two_digits() -> None:
+    """Rounded up, so that all still reach them."""
+    assert [round_up(value) for value in (0.1101, 0.12, 3.41e-5, 99.1)] == [0.12, 0.12, 3.5e-5, 100.0]
+
+
+def test_the_picture_has_both_axes_a_target_and_a_row_for_every_style() -> None:
+    """One that did not arrive has an empty row."""
+    found = race([*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0)])
+    assert found
+    drawn = losses.figure(found)
+    time, steps, below, _ = drawn.axes
+    assert [axes.get_xlabel() for axes in drawn.axes[2:]] == ["wall time", "steps (samples seen over ranks and batch)"]
+    assert time.get_yscale() == "log"
+    assert [line.get_ydata()[0] for line in time.lines if line.get_linestyle() == ":"] == [0.11]
+    assert [label.get_text() for label in below.get_yticklabels()] == ["ring", "asynchronous"]
+    assert {line.get_ydata()[0] for line in below.lines} == {0}
+    assert max(steps.lines[0].get_xdata()) == 100
+    assert Entry("x", {}, 1.0).arrived is False
