@@ -15,6 +15,7 @@ LEGEND = (
 )
 _RUN = "{seed:>5}  {style:<17} {time:>9} {rate:>11} {steps:>11} {age:>5} {loss:>9}  {check}"
 _OVERALL = "{style:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}"
+_KNOWN = 20.0  # times a mean, from which on the ends of an interval tell nobody anything
 SECONDS: Part = Entry.seconds
 STEPS: Part = Entry.steps
 
@@ -120,12 +121,16 @@ def times(ratio: Estimate) -> str:
     """A ratio with its interval: `1.9x (1.6 .. 2.3)`."""
     if not math.isfinite(ratio.high):
         return f"{ratio.value:.2f}x (one seed: no interval)"
+    if ratio.high > _KNOWN * ratio.value:
+        return f"{ratio.value:.2f}x (hardly known)"
     return f"{ratio.value:.2f}x ({ratio.low:.2f} .. {ratio.high:.2f})"
 
 
 def _shown(estimate: Estimate, text: Callable[[float], str]) -> str:
     if not math.isfinite(estimate.high):
         return text(estimate.value)
+    if estimate.high > _KNOWN * estimate.value:
+        return f"{text(estimate.value)} (hardly known)"
     return f"{text(estimate.value)} ({text(estimate.low)} .. {text(estimate.high)})"
 
 

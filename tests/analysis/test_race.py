@@ -55,6 +55,13 @@ def test_what_noise_may_have_made_is_inconclusive() -> None:
     assert lines[0].startswith("in time: inconclusive which is first to loss 0.11: ")
 
 
+def test_an_interval_without_use_is_not_spelt_out() -> None:
+    """Of two seeds that contradict each other."""
+    lines, table = told(*runs("ring", 2e-3, noise=(1.0, 1.0)), *runs("asynchronous", 2e-3, noise=(0.2, 4.0)))
+    assert "(hardly known)" in lines[0]
+    assert "(hardly known)" in "".join(table)
+
+
 def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
     """As all are that add all gradients after every step."""
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 3e-3, 0.9))
