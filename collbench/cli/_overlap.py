@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from collbench.cli._options import default_folder, make_cases, make_sweep
+import click
+
+from collbench.cli._options import default_folder, left_aside, make_cases, make_sweep
 from collbench.cli._predict import find_system
 from collbench.cli._scaling import of_sweep, usual
 from collbench.cli._step_options import check_matrix, one_step, parse_buckets, parse_slow, parse_work
@@ -28,6 +30,8 @@ def make_session(options: Mapping[str, Any]) -> Session:
     if system := find_system(options["on"]) if options["on"] not in ("auto", *platforms()) else None:
         return _predicted(system, options)
     platform = on_auto() if options["on"] == "auto" else find_platform(options["on"]).name
+    if remark := left_aside(options["on"], platform):
+        click.echo(remark, err=True)
     words = of_sweep(options, "8M") | {"on": platform, "ranks": options["ranks"]}
     _, sweep = make_sweep(words | {"impl": options["impl"] or usual(platform)}, None)
     if sweep.ranks < 2:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import click
+
 from collbench.cases import Sweep
-from collbench.cli._options import default_folder, make_cases, make_sweep
+from collbench.cli._options import default_folder, left_aside, make_cases, make_sweep
 from collbench.cli._predict import find_system
 from collbench.cli._step_options import check_matrix, one_step, parse_ranks, parse_slow, parse_work
 from collbench.cli._sweep_options import DEFAULTS
@@ -40,6 +42,8 @@ def make_session(options: Mapping[str, Any]) -> Session:
 
 def _measured(options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
     platform = on_auto() if options["on"] == "auto" else find_platform(options["on"]).name
+    if remark := left_aside(options["on"], platform):
+        click.echo(remark, err=True)
     ranks = parse_ranks(options["ranks"] or "1,2")
     slow = parse_slow(options["slow_rank"], ranks[-1])
     work = parse_work(options["compute"] or "10ms")
