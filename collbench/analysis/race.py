@@ -133,11 +133,14 @@ class Race:
         return {name: ratio for name, ratio in ratios.items() if ratio}
 
     def frugal(self) -> tuple[Entry, list[Entry]]:
-        """The quickest of those that need the fewest steps, or as few, and all that are not level with it in steps."""
-        few = self.behind(Entry.steps)
-        fewest = self.ranked(Entry.steps)[0].name
-        level = [entry for entry in self.ranked(Entry.seconds) if entry.name == fewest or few[entry.name].level]
-        return level[0], [entry for entry in self.ranked(Entry.seconds) if entry not in level]
+        """The quickest of the most that are level in steps, of as many those with the fewest; and all that are not."""
+
+        def level(one: Entry) -> list[Entry]:
+            ratios = [(other, self.ratio(other, one, Entry.steps)) for other in self.ranked(Entry.seconds)]
+            return [other for other, ratio in ratios if other is one or (ratio and ratio.level)]
+
+        group = max(map(level, self.ranked(Entry.steps)), key=len)
+        return group[0], [entry for entry in self.ranked(Entry.seconds) if entry not in group]
 
 
 def race(results: Sequence[Result], target: float | None = None) -> Race | None:

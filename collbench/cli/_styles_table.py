@@ -99,7 +99,7 @@ def _first(race: Race, part: Part, what: str) -> str:
 
 
 def _traded(race: Race) -> Iterator[str]:
-    """What the others win or lose against the quickest of those that need the fewest steps, in time and in steps."""
+    """What the others win or lose, in time and in steps, against the quickest of those that are level in steps."""
     base, others = race.frugal()
     for other in others:
         doubt = DOUBT / len(others)
