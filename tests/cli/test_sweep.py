@@ -194,7 +194,7 @@ def test_the_header_has_what_a_reader_needs_and_no_secrets(whole: Whole) -> None
         (["--op", "alreduce"], "unknown collective 'alreduce'; choose from: allreduce"),
         (["-d", "float8"], "unknown dtype 'float8'; choose from: float"),
         (["-o", "mean"], "unknown reduction 'mean'; choose from: sum"),
-        (["--impl", "fastest"], "unknown implementation 'fastest'; choose from: all, library, ladder, mpi"),
+        (["--impl", "fastest"], "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         (["--impl", "nccl"], "nccl does not run on cpu; choose from"),
         (["-b", "0"], "-b 0 is no message"),
         (["-b", "x"], "'x' is not a size"),
