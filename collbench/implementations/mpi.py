@@ -207,7 +207,9 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
 
 
 def _pending(case: Case, arguments: Arguments, division: list[calls.Call]) -> Pending | None:
-    """The non-blocking form, MPI_Iallreduce and the like; None where the library has none for blocks so large."""
+    """The non-blocking form, MPI_Iallreduce and the like; None where the library has none, or C is not called so."""
+    if len(arguments) >= calls.MOST_ARGUMENTS:
+        return None
     name = _CALLS[case.collective.name][0].removeprefix("MPI_").lower()
     request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
     try:

@@ -106,11 +106,11 @@ import os, pathlib, signal
 if os.environ.get("PMI_RANK") == "1":
     from collbench.measure import stepping
     sample = stepping._sample
-    def die(contestants, platform, sampling, progress):
+    def die(contestants, sampling, progress):
         if sampling.steps and not pathlib.Path({str(killed)!r}).exists():
             pathlib.Path({str(killed)!r}).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        sample(contestants, platform, sampling, progress)
+        sample(contestants, sampling, progress)
     stepping._sample = die
 """)
     done = here(*QUICK, PYTHONPATH=f"{tmp_path}:{ROOT}")

@@ -14,7 +14,10 @@ from collbench.platforms import kernels
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
 
-_CALL = np.dtype([("function", np.uint64), ("count", np.uint64), ("arguments", np.uint64, 12), ("errors", np.uint64)])
+MOST_ARGUMENTS = 12  # of a function
+_CALL = np.dtype(
+    [("function", np.uint64), ("count", np.uint64), ("arguments", np.uint64, MOST_ARGUMENTS), ("errors", np.uint64)]
+)
 _FILE = "host/library.cpp"
 
 

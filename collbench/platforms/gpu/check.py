@@ -1,7 +1,6 @@
 """Inputs and verdicts on the GPUs: the kernels of kernels/check.cu, enqueued on every rank's stream."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,8 +54,8 @@ class Checker:
         return {rank: self._digest(rank) for rank in ranks}
 
     def _digest(self, rank: int) -> int:
-        verdict: Any = self._queues[rank].fetch(self._memory.verdicts(rank), np.zeros(1, checking.VERDICT))
-        return int(verdict["digest"][0])
+        verdicts = self._queues[rank].fetch(self._memory.verdicts(rank), np.zeros(1, checking.VERDICT))
+        return int(verdicts.view(checking.VERDICT)["digest"][0])
 
     def overrun(self, case: Case) -> Overrun | None:
         """What was written beside the local ranks' buffers: lowest rank, first guard."""

@@ -35,8 +35,10 @@ int cuGetErrorString(int, const char** text) { *text = WORDS; return 0; }
 _STEP = ("--impl", "mpi", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16", "--budget", "0.01")
 QUICK = {  # a command that takes --on auto, and how to make it short
     "explain": ("-b", "64", "--impl", "mpi", "--out", "out"),
+    "jitter": ("--impl", "mpi", "--compute", "100us", "--steps", "40", "--budget", "0.2", "--out", "out"),
     "overlap": (*_STEP, "--buckets", "4K", "--out", "out"),
     "scale": (*_STEP, "--out", "out"),
+    "styles": ("--style", "library", "--steps", "8", "--seeds", "1", "--out", "out"),
     "sweep": ("-e", "64", "--impl", "mpi", "-n", "3", "--no-plot"),
     "topo": (),
     "verify": ("--op", "allreduce", "--impl", "mpi", "-d", "float", "-o", "sum"),
