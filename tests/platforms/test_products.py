@@ -1,5 +1,8 @@
 """Chains of matrix products: every one of them counts, and none can be left out, made twice or made wrong unseen."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 from collbench.platforms.cpu.products import CpuProducts
 from collbench.platforms.processes import Alone
 from collbench.platforms.products import Chain
+from tests.conftest import of_a_user
 
 
 @given(st.integers(1, 40), st.integers(0, 3), st.integers(0, 200))
@@ -77,3 +81,17 @@ def test_a_chain_can_start_anew() -> None:
 def test_ranks_have_different_matrices() -> None:
     """So that one cannot pass for another."""
     assert not np.array_equal(Chain(16, 0).after(3), Chain(16, 1).after(3))
+
+
+def test_a_rank_multiplies_with_one_thread_whatever_the_environment_says() -> None:
+    """An outside launcher's ranks have the user's, where a BLAS takes all cores."""
+    script = (
+        "import threadpoolctl\n"
+        "from collbench.platforms.cpu.products import CpuProducts\n"
+        "from collbench.platforms.processes import Alone\n"
+        "CpuProducts(Alone(), 0, 8)\n"
+        "print({one['num_threads'] for one in threadpoolctl.threadpool_info() if one['user_api'] == 'blas'})"
+    )
+    variables = of_a_user() | {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{1}"

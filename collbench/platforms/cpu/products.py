@@ -13,6 +13,9 @@ class CpuProducts:
     """The matrices of this process's rank."""
 
     def __init__(self, team: Team, rank: int, size: int) -> None:
+        import threadpoolctl  # only whoever computes needs it
+
+        threadpoolctl.threadpool_limits(1, "blas")  # ranks of an outside launcher have what its user set, or nothing
         self._team, self._chain = team, Chain(size, rank)
         self._factor = self._chain.factor
         self._last, self._next = np.empty((2, size, size), np.float32)
