@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collbench.analysis.overlap import best, overlaps
+from collbench.analysis.overlap import best, overlaps, verdict
 from collbench.analysis.scaling.points import curves
 from collbench.analysis.scaling.verdict import lines
-from collbench.cli._overlap_table import verdict
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from collbench.runs.file import Run

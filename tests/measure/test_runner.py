@@ -73,10 +73,10 @@ class ToyPlatform:
     def singly(self, prepared: Prepared) -> Prepared | None:
         return None
 
-    def fill(self, case: Any, seed: int) -> None:
+    def fill(self, case: Any, seed: int, wire: Any = None) -> None:
         self.log.append(("fill", seed))
 
-    def check(self, case: Any, seed: int) -> Mismatch | None:
+    def check(self, case: Any, seed: int, wire: Any = None) -> Mismatch | None:
         self.log.append(("check", seed))
         return MISMATCH if self.wrong(self.running, seed) else None
 

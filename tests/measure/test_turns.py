@@ -59,7 +59,7 @@ class Acted:
 
 def asked_for() -> Sweep:
     """Two cases by two implementations."""
-    return replace(sweep(64, 1024), implementations=NAMES)
+    return replace(sweep(1024, 64), implementations=NAMES)
 
 
 def sides(*ranks: Acted) -> list[Side]:

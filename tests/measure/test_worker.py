@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from collbench import implementations
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
 from collbench.measure import link, worker
@@ -108,7 +109,7 @@ def test_one_process_serves_orders_as_they_are_given(monkeypatch: pytest.MonkeyP
     """Each order says how to sample it and how long samples last; no core is taken; named variables are told."""
     platform = Opened({"a": constant(1e-3)})
     monkeypatch.setattr(worker, "open_platform", lambda *ignored: platform)
-    monkeypatch.setattr(worker, "implementations", lambda: {way.name: way for way in ways(platform)})
+    monkeypatch.setattr(implementations, "implementations", lambda: {way.name: way for way in ways(platform)})
     monkeypatch.setattr(worker, "needs", lambda *ignored: Needs())
     monkeypatch.setenv(worker.PLATFORM, "toy")
     monkeypatch.setenv("MINE", "1")
