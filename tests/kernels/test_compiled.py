@@ -268,10 +268,11 @@ def test_a_log_or_a_hesitation_spills_nothing_and_orders_nothing(
     file: str, more: tuple[str, ...], option: str, clocks: set[str]
 ) -> None:
     """Such kernels have the same accesses between ranks, and clocks."""
+    bounds = {name: int(threads) for threads, name in BOUNDS.findall(kernels.source(file))}
     plain, other = compiled(file, more), compiled(file, (*more, option))
     for name, taken in other.resources.items():
         assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), name
-        assert taken.registers * 512 <= REGISTERS, name
+        assert taken.registers * bounds[name] <= REGISTERS, name
         strong = [
             [word for word in memory_instructions(program)[name] if "STRONG" in word] for program in (plain, other)
         ]
