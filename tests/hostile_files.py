@@ -287,6 +287,8 @@ COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
         "topo": ((FILE,), (FILE, "--json"), (FILE, "-o", "system.svg")),
         "predict": ((FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
         "sweep": (("--on", FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
+        "scale": (("--on", FILE, "--ranks", "1,2", "--out", "predicted"),),
+        "overlap": (("--on", FILE, "--ranks", "2", "--out", "predicted"),),
         "diagnose": ((GOOD, "--as", FILE),),
         "plot": ((GOOD, "--view", "bound", "--as", FILE, "-o", "figures"),),
         "report": ((GOOD, "--as", FILE, "-o", "report.html"),),
