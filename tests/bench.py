@@ -49,7 +49,8 @@ from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
-from collbench.measure.series import series
+from collbench.measure.clocks import Clocks
+from collbench.measure.series import take
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.processes import Processes
@@ -79,7 +80,9 @@ def bare(steps):
         operation.launch(1)
     return max(world.exchange((time.perf_counter() - start) / steps))
 
-ways = {"bare": bare, "steps": lambda steps: series(parts, harness, steps).seconds}
+clocks = Clocks(world)
+clocks.read()
+ways = {"bare": bare, "steps": lambda steps: clocks.series(take(parts, harness, range(steps))[0]).seconds}
 times = {name: [] for name in ways}
 for turn in range(201):
     for name in list(ways)[:: 1 if turn % 2 else -1]:

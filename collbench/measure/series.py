@@ -1,25 +1,18 @@
-"""Steps back to back, and when every rank had computed and was done, on one clock."""
+"""Steps back to back, and when every rank had computed and was done."""
 
 from collections.abc import Iterable
 from itertools import chain
 
-from collbench.measure.clocks import Clocks, Taken
+from collbench.measure.clocks import Taken
 from collbench.schedules import Parts, StepOf
-from collbench.step_times import Series
-
-
-def series(parts: Parts, step: StepOf, steps: int) -> Series:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks.
-
-    CaseFailed if a library or a kernel says that it failed.
-    """
-    clocks = Clocks(parts.platform.team)
-    clocks.read()
-    return clocks.series(take(parts, step, range(steps))[0])
 
 
 def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> tuple[Taken, float]:
-    """*Collective*: the same by the ranks' own clocks, and the seconds by which devices may be off their processes."""
+    """*Collective*: so many steps from a meeting on, and the moments of all ranks by their own clocks.
+
+    With the seconds by which devices' may be off those of their processes.  CaseFailed if a library or a kernel says
+    that it failed.
+    """
     platform = parts.platform
     platform.synchronize()
     origins = platform.set_clocks()
