@@ -10,7 +10,7 @@ import click
 from collbench.cli._options import default_folder, left_aside, make_cases, make_sweep
 from collbench.cli._predict import find_system
 from collbench.cli._scaling import of_sweep, usual
-from collbench.cli._step_options import check_matrix, one_step, parse_buckets, parse_slow, parse_work
+from collbench.cli._step_options import check_matrix, one_step, parse_buckets, parse_slow, parse_work, predicted_work
 from collbench.errors import UsageError
 from collbench.implementations import choose
 from collbench.launcher import launched
@@ -45,14 +45,7 @@ def make_session(options: Mapping[str, Any]) -> Session:
 
 
 def _predicted(system: System, options: Mapping[str, Any]) -> Session:
-    work = parse_work(options["compute"] or "100ms")
-    if work.flops:
-        raise UsageError(
-            f"--compute {options['compute']} says nothing on a described system, whose FLOP/s nobody wrote down; "
-            "give a time, such as 100ms"
-        )
-    if options["slow_rank"]:
-        raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
+    work = predicted_work(options)
     ranks = system.ranks if options["ranks"] is None else options["ranks"]
     if ranks < 2:
         raise UsageError(f"--ranks {ranks} has nothing to communicate; give at least 2")

@@ -11,7 +11,7 @@ import click
 from collbench.cases import Sweep
 from collbench.cli._options import default_folder, left_aside, make_cases, make_sweep
 from collbench.cli._predict import find_system
-from collbench.cli._step_options import check_matrix, one_step, parse_ranks, parse_slow, parse_work
+from collbench.cli._step_options import check_matrix, one_step, parse_ranks, parse_slow, parse_work, predicted_work
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import UsageError
 from collbench.implementations import choose, libraries, needs
@@ -80,16 +80,7 @@ def _refuse_too_large(sweep: Sweep, ranks: tuple[int, ...], platform: str) -> No
 def _predicted(system: System, options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
     asked = parse_ranks(options["ranks"] or _all_of(system))
     ranks = tuple(dict.fromkeys((1, *asked)))  # one alone costs nothing here, and is what all others are held against
-    work = parse_work(options["compute"] or "100ms")
-    if work.flops:
-        raise UsageError(
-            f"--compute {options['compute']} says nothing on a described system, whose FLOP/s nobody wrote down; "
-            "give a time, such as 100ms"
-        )
-    if options["slow_rank"]:
-        raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
-    if not 0 <= options["noise"] <= 100:
-        raise UsageError(f"--noise {options['noise']:g} is no spread; give per cent from 0 to 100")
+    work = predicted_work(options)
     names = choose(options["impl"] or "nccl", system.platform)
     words = of_sweep(options, "1G")
     sweep = make_cases(words, ranks[-1], names, parse_size(words["maxbytes"]))

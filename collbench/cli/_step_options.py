@@ -1,7 +1,8 @@
 """What commands about steps take: how much is computed, on how many ranks, and which of them are slow on purpose."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from collbench.cases import BUCKET_UNIT
 from collbench.errors import UsageError
@@ -35,6 +36,21 @@ def parse_work(text: str) -> Work:
     raise UsageError(
         f"--compute {text} is no amount of computing; give one above 0 with a unit ({units}), such as 10ms"
     )
+
+
+def predicted_work(options: Mapping[str, Any]) -> Work:
+    """Of a rank on a described system; UsageError for what nobody can say there."""
+    work = parse_work(options["compute"] or "100ms")
+    if work.flops:
+        raise UsageError(
+            f"--compute {options['compute']} says nothing on a described system, whose FLOP/s nobody wrote down; "
+            "give a time, such as 100ms"
+        )
+    if options["slow_rank"]:
+        raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
+    if not 0 <= options["noise"] <= 100:
+        raise UsageError(f"--noise {options['noise']:g} is no spread; give per cent from 0 to 100")
+    return work
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:

@@ -86,6 +86,8 @@ def test_a_rank_that_is_killed_costs_a_row(here: Command, tmp_path: Path) -> Non
         (["--slow-rank", "5"], "choose from 0 to 1"),
         (["--compute", "0ms"], "such as 10ms"),
         (["--on", "dgx-h100", "--compute", "1GFLOP"], "give a time"),
+        (["--on", "dgx-h100", "--noise", "-1"], "no spread"),
+        (["--on", "dgx-h100", "--slow-rank", "1"], "leave it out"),
     ],
 )
 def test_what_cannot_be_is_one_line_with_the_choices(

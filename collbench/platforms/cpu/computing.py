@@ -2,11 +2,18 @@
 
 import copy
 from contextlib import AbstractContextManager, nullcontext
-from typing import Self
+from typing import Protocol, Self
 
 from collbench.errors import CaseFailed
 from collbench.platforms.cpu.products import CpuProducts
 from collbench.platforms.processes import Team
+
+
+class Waiting(Protocol):
+    """What a platform must have besides."""
+
+    def gave_up(self) -> bool:
+        """Whether a kernel of this rank waited in vain."""
 
 
 class CpuComputing:
@@ -15,10 +22,6 @@ class CpuComputing:
     rank: int
     team: Team
     _offset = 0  # bytes behind the case's buffers
-
-    def gave_up(self) -> bool:
-        """Whether a kernel of this rank waited in vain."""
-        raise NotImplementedError
 
     def products(self, size: int) -> CpuProducts:
         """Of this process's rank."""
@@ -44,7 +47,7 @@ class CpuComputing:
         """There is nothing that would have to be translated."""
         return nullcontext()
 
-    def refuse_given_up(self) -> None:
+    def refuse_given_up(self: Waiting) -> None:
         """CaseFailed if a kernel of this rank waited in vain."""
         if self.gave_up():
             raise CaseFailed("a rank waited in vain for another's flag")

@@ -29,10 +29,6 @@ class GpuComputing:
     _stopwatch: Stopwatch
     _products: dict[int, GpuProducts]  # by size; the last one that was asked for
 
-    def address(self, region: Region, rank: int) -> int:
-        """Where a region starts."""
-        raise NotImplementedError
-
     def products(self, size: int) -> GpuProducts:
         """Of this process's ranks; PlatformError, with what to install, where there is no room or no cuBLAS.
 
@@ -77,5 +73,5 @@ class GpuComputing:
     def refuse_given_up(self) -> None:
         """A kernel that gives up leaves a one in the first word of its rank's window."""
         for rank, queue in self._queues.items():
-            if queue.fetch(self.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
+            if queue.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
                 raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
