@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collbench.analysis.scaling.points import WEAK, Curve, Point
+from collbench.analysis.scaling.points import Curve, Point, share_of
 
 _FACTOR = 4  # times the batch, or micro-batches between two synchronisations
 
@@ -68,8 +68,8 @@ REMEDIES = (
 def parts(curve: Curve, point: Point) -> Parts:
     """Of a point of the curve; alone, a rank computes its share of what one of the base does."""
     row = point.row
-    share = 1.0 if curve.mode == WEAK else 1 / curve.relative(point)
-    return Parts(curve.base.row.typical * share, row.computing(), row.waiting(), row.exposed())
+    alone = curve.base.row.typical * share_of(curve.base.row, row)
+    return Parts(alone, row.computing(), row.waiting(), row.exposed())
 
 
 def remedies(curve: Curve, point: Point) -> list[tuple[Remedy, float]]:

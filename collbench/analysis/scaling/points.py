@@ -94,7 +94,7 @@ def _of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
             continue
         own = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         mode = _mode(base, own[-1])
-        more = (_point(base, row, mode) for row in own)
+        more = (_point(base, row) for row in own)
         yield Curve(own[0].label, mode, (Point(base, Estimate(1.0, 1.0, 1.0)), *more))
 
 
@@ -105,13 +105,16 @@ def _mode(base: StepRow, row: StepRow) -> str:
     return WEAK if (first.products, first.seconds) == (last.products, last.seconds) else STRONG
 
 
-def _share(base: StepRow, row: StepRow, mode: str) -> float:
-    """The work of a rank over that of a rank in the base, so that efficiencies are of work a second."""
-    return base.case.ranks / row.case.ranks if mode == STRONG else 1.0
+def share_of(base: StepRow, row: StepRow) -> float:
+    """The work of a rank over that of a rank in the base: products are whole, so that not every number divides them."""
+    first, own = base.case.step, row.case.step
+    assert first
+    assert own
+    return own.products / first.products if first.products else own.seconds / first.seconds
 
 
-def _point(base: StepRow, row: StepRow, mode: str) -> Point:
-    share = _share(base, row, mode)
+def _point(base: StepRow, row: StepRow) -> Point:
+    share = share_of(base, row)
     if isinstance(base, StepTimes) and isinstance(row, StepTimes):
         ratios = [share * first / own for first, own in zip(by_round(base), by_round(row), strict=False)]
         return Point(row, estimated(ratios), tuple(ratios))

@@ -36,6 +36,12 @@ def test_strong_efficiency_counts_what_ranks_share() -> None:
     assert curve.last.efficiency.value == pytest.approx(0.75)
 
 
+def test_products_that_ranks_cannot_share_evenly_are_counted_as_they_are() -> None:
+    """Of 25 products two ranks make 12 each: half the time would be 96 % of the work."""
+    (curve,) = curves([row(1, *[2.0] * 8, products=25), row(2, *[1.0] * 8, products=12)])
+    assert curve.last.efficiency.value == pytest.approx(24 / 25)
+
+
 def test_every_implementation_and_mode_has_a_curve() -> None:
     """All over the one rank alone of its own mode, which communicates by nobody's way."""
     weak = [row(1, *[1.0] * 8), row(2, *[2.0] * 8), row(2, *[1.5] * 8, name="auto")]
