@@ -33,9 +33,9 @@ STRETCH = 128  # bytes: what a stretch holds at most
 _FEWEST = 2  # stretches of a part: its start and its end
 _CALL_BITS = 48
 _OFTEN, _LONG = 8, 8  # of so many lateness draws one is so many times as long
-_HALT = 0.5  # of an operation's time that a halt lasts
+_HALT = 1  # of an operation's time that a halt lasts
 _EARLY = 0.5, 4  # so many are early, by that power of a lot: on a busy machine operations seem longer than they are
-_HALTS = 2e-5, 1e-3  # seconds: at least, since nothing is interrupted more finely, and at most
+_HALTS = 2e-5, 5e-3  # seconds: at least, since nothing is interrupted more finely, and at most, past a slice of a core
 
 HESITATES = "-DHESITATES"
 """The compiler's option for kernels that lose time once in a call, at the end of a phase drawn by lot (trace.cuh)."""
