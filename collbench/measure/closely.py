@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+from collbench.platforms.products import at
 from collbench.platforms.roles import Platform
 from collbench.schedules import Recorder, StepOf
 from collbench.step_times import Activity
@@ -31,7 +32,7 @@ def activities(step: StepOf, platform: Platform) -> tuple[Activity, ...]:
 
 
 def _own(recorder: Recorder) -> list[tuple[int, str, int, float, float]]:
-    return [(rank, what, bucket, begun(), ended()) for rank, what, bucket, begun, ended in recorder.noted]
+    return [(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in recorder.noted]
 
 
 def _length(step: tuple[tuple[int, str, int, float, float], ...]) -> float:

@@ -1,9 +1,12 @@
 """Steps back to back, and when every rank had computed and was done."""
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 from collbench.measure.clocks import Taken
+from collbench.platforms.products import at
 from collbench.schedules import Parts, StepOf
 
 
@@ -21,7 +24,8 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> tuple[Taken, fl
         begun = parts.moments()
         for rank in platform.local:
             parts.products.take_over(rank)  # nobody computes before that moment
-        moments = [step(None) for _ in steps]
+        with _uncollected():
+            moments = [step(None) for _ in steps]
     platform.synchronize()
     with platform.team.agreeing(), platform.stepping():
         for operation in parts.operations:
@@ -29,9 +33,21 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> tuple[Taken, fl
                 operation.refuse()
         platform.refuse_given_up()
     own = [
-        (begun[place](), [one[place][0]() for one in moments], [one[place][1]() for one in moments])
+        (at(begun[place]), [at(had[place]) for had, _ in moments], [at(were[place]) for _, were in moments])
         for place, _ in enumerate(platform.local)
     ]
     told = platform.team.exchange((origins, own))
     everyone = list(chain.from_iterable(ranks for _, ranks in told))
     return everyone, max(error for error, _ in told)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without Python's collector of garbage, which would look through what is kept of every step."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

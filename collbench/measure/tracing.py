@@ -15,7 +15,7 @@ from collbench.implementations import Implementation
 from collbench.measure.runner import SEEDS, Progress, calibrate, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
-from collbench.platforms.products import Moment
+from collbench.platforms.products import Moment, at
 from collbench.platforms.roles import Logging, Platform, Prepared
 from collbench.tracks import PHASES, WAITED, Span, Track
 
@@ -115,7 +115,7 @@ class _Watcher:
     def tracks(self) -> Iterator[Track]:
         """What was noted; a rank that does nothing waits, for others or for the host."""
         for rank in self.platform.local:
-            own = [(phase, begun(), ended()) for holder, phase, begun, ended in self.noted if holder == rank]
+            own = [(phase, at(begun), at(ended)) for holder, phase, begun, ended in self.noted if holder == rank]
             spans = list(_with_gaps(own))
             yield Track(rank, 0, own[0][1], own[-1][2] - own[0][1], _sums(spans), tuple(spans))
 

@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from collbench.flaws import Miscomputed
 
 Matrix = NDArray[np.float32]
-Moment = Callable[[], float]
-"""When something was reached on a rank's queue, in seconds of a clock that all ranks share; asked once it was."""
+Moment = float | Callable[[], float]
+"""When something was reached on a rank's queue, in seconds of a clock that all ranks share; `at` tells once it was.
+
+Where it is known at once it is that number: a call for it would cost more than a clock, and so would its memory.
+"""
 
 _LARGEST = 8  # magnitude of an element; TF32 and all wider formats hold it
 
@@ -43,6 +46,11 @@ class Products(Protocol):
 
     def check(self) -> Miscomputed | None:
         """*Collective*: the first wrong element over all ranks, or None if every product was made."""
+
+
+def at(moment: Moment) -> float:
+    """Seconds, once the queue has got there."""
+    return moment if isinstance(moment, float) else moment()
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,8 @@ class Logging(Protocol):
 class Computing(Protocol):
     """What ranks compute in steps, and how that is ordered with what they communicate."""
 
+    queued: bool  # without queues whatever is called is done when it returns, and a process holds one rank
+
     def products(self, size: int) -> Products:
         """Square matrices of that many rows on every local rank, and their products."""
 

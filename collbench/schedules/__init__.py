@@ -13,8 +13,8 @@ from collbench.platforms.products import Moment, Products
 from collbench.platforms.roles import Platform, Prepared
 from collbench.step_times import COMMUNICATED, COMPUTED
 
-Moments = list[tuple[Moment, Moment]]
-"""When a rank had computed and when it was done, of every local rank."""
+Moments = tuple[list[Moment], list[Moment]]
+"""When local ranks had computed, and when they were done, in their order."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Parts:
 
     def moments(self) -> list[Moment]:
         """Of the queues of the local ranks' collectives."""
-        return [self.platform.moment(rank) for rank in self.platform.local]
+        return list(map(self.platform.moment, self.platform.local))
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,25 @@ class Schedule:
     remark: Callable[[int], str] = lambda ranks: ""  # what a reader must know where there are so many ranks
 
 
-def send(parts: Parts, bucket: int, recorder: Recorder | None) -> None:
-    """One bucket, once all local ranks' queues have handed it over."""
-    begun = parts.moments() if recorder else []
-    parts.platform.gather_queues()
-    parts.operations[bucket].launch(1)
-    parts.platform.spread_queues()
-    if recorder:
-        for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
-            recorder.communicated(rank, bucket, start, end)
+Send = Callable[[int, Recorder | None], None]
+"""Sends one bucket."""
 
 
-def send_all(parts: Parts, recorder: Recorder | None) -> None:
-    """All buckets, one after the other."""
-    for bucket, _ in enumerate(parts.operations):
-        send(parts, bucket, recorder)
+def sender(parts: Parts) -> Send:
+    """What sends a bucket once all local ranks' queues have handed it over; looked up once, as steps may be short."""
+    gather, spread = parts.platform.gather_queues, parts.platform.spread_queues
+    launches = [operation.launch for operation in parts.operations]
+
+    def send(bucket: int, recorder: Recorder | None) -> None:
+        begun = parts.moments() if recorder else []
+        gather()
+        launches[bucket](1)
+        spread()
+        if recorder:
+            for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
+                recorder.communicated(rank, bucket, start, end)
+
+    return send
 
 
 @cache

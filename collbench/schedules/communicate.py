@@ -1,14 +1,17 @@
 """`communicate`: the communicating of a step alone, bucket by bucket: the other side of what overlap can reach."""
 
-from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, send_all
+from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, sender
 from collbench.steps import COMMUNICATE
 
 
 def _prepare(parts: Parts) -> StepOf:
+    send, buckets = sender(parts), range(len(parts.operations))
+
     def step(recorder: Recorder | None) -> Moments:
         begun = parts.moments()
-        send_all(parts, recorder)
-        return list(zip(begun, parts.moments(), strict=True))
+        for bucket in buckets:
+            send(bucket, recorder)
+        return begun, parts.moments()
 
     return step
 

@@ -16,7 +16,7 @@ def _prepare(parts: Parts) -> StepOf:
             computed.append(products.moment(rank))
             if recorder:
                 recorder.computed(rank, 0, begun, computed[-1])
-        return list(zip(computed, computed, strict=True))
+        return computed, computed
 
     return step
 

@@ -36,7 +36,7 @@ def prepare(parts: Parts, compute: Compute) -> StepOf:
             one.finish()
             if recorder:
                 recorder.communicated(rank, bucket, sent[bucket], products.moment(rank))
-        return [(sent[-1], products.moment(rank))]
+        return [sent[-1]], [products.moment(rank)]
 
     return step
 

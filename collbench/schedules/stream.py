@@ -5,13 +5,13 @@ The host enqueues everything and waits for nothing, so rungs that it drives itse
 
 from collbench.errors import Unsupported
 from collbench.platforms.products import Moment
-from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, send
+from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, sender
 
 
 def _prepare(parts: Parts) -> StepOf:
     if any(operation.host_driven for operation in parts.operations):
         raise Unsupported("the host drives it, and cannot enqueue what is to be computed meanwhile")
-    products, work = parts.products, parts.shares
+    products, work, send = parts.products, parts.shares, sender(parts)
 
     def step(recorder: Recorder | None) -> Moments:
         computed: dict[int, Moment] = {}
@@ -23,11 +23,11 @@ def _prepare(parts: Parts) -> StepOf:
                 if recorder and begun:
                     recorder.computed(rank, bucket, begun, computed[rank])
                 products.hand_over(rank)
-            send(parts, bucket, recorder)
+            send(bucket, recorder)
         done = parts.moments()
         for rank, _ in work:
             products.take_over(rank)
-        return list(zip(computed.values(), done, strict=True))
+        return list(computed.values()), done
 
     return step
 

@@ -54,15 +54,11 @@ def _prepare(parts: Parts) -> StepOf:
             sent = parts.platform.moment(rank)
             operation.launch(1)
             if recorder:
-                recorder.computed(rank, bucket, _at(begun), _at(computed))
+                recorder.computed(rank, bucket, begun, computed)
                 recorder.communicated(rank, bucket, sent, parts.platform.moment(rank))
-        return [(_at(computed), parts.platform.moment(rank))]
+        return [computed], [parts.platform.moment(rank)]
 
     return step
-
-
-def _at(moment: float) -> Callable[[], float]:
-    return lambda: moment
 
 
 def remark(ranks: int) -> str:

@@ -23,6 +23,8 @@ class CpuComputing:
     team: Team
     _offset = 0  # bytes behind the case's buffers
 
+    queued = False
+
     def products(self, size: int) -> CpuProducts:
         """Of this process's rank."""
         return CpuProducts(self.team, self.rank, size)

@@ -217,8 +217,7 @@ class CpuPlatform(CpuComputing, Judge):
 
     def moment(self, rank: int) -> Moment:
         """Now, since everything before is done; processes of one machine share this clock."""
-        now = time.perf_counter()
-        return lambda: now
+        return time.perf_counter()
 
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""

@@ -29,6 +29,8 @@ class GpuComputing:
     _stopwatch: Stopwatch
     _products: dict[int, GpuProducts]  # by size; the last one that was asked for
 
+    queued = True
+
     def products(self, size: int) -> GpuProducts:
         """Of this process's ranks; PlatformError, with what to install, where there is no room or no cuBLAS.
 
