@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - a program of its own, which prints
-"""The numbers of docs/lesson.md, from the committed runs; `python -m tests.lesson` writes them anew.
+"""The numbers of the lessons, from the committed runs; `python -m tests.lesson` writes them anew.
 
-In the lesson a number is a link to the run that it comes from, whose title says what it is, such as
+In a lesson a number is a link to the run that it comes from, whose title says what it is, such as
 [7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of
 
     A / B at SIZE           how many times as long A took
@@ -9,8 +9,8 @@ In the lesson a number is a link to the run that it comes from, whose title says
     busbw of A at SIZE      in GB/s
     PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
 
-The tables between the marks of BLOCKS are computed: one from the textbooks' closed forms, one from the run that has
-several MPI libraries.
+or of steps (tests/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
+forms, or from runs.
 """
 
 import re
@@ -24,10 +24,11 @@ from collbench.measurement import Explanation, Measurement
 from collbench.runs.file import read
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size
+from tests import lesson_scaling
 from tests.conftest import ROOT
 from tests.model import closed_forms as forms
 
-LESSON = ROOT / "docs" / "lesson.md"
+LESSONS = ROOT / "docs" / "lesson.md", ROOT / "docs" / "lesson-scaling.md"
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
 RANKS, GPUS = 64, 8  # in all, and of a node
@@ -59,6 +60,8 @@ def results(folder: Path) -> Results:
 
 def value(folder: Path, title: str) -> str:
     """What a title says; KeyError if the run has no such thing."""
+    if of_steps := lesson_scaling.value(folder, title):
+        return of_steps
     words, _, size = title.rpartition(" at ")
     measured, nbytes = results(folder), parse_size(size)
     if " / " in words:
@@ -118,18 +121,19 @@ def _fastest(measured: Results, size: int, wanted: Callable[[str], bool]) -> tup
     return name, times[name]
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"textbook": textbook, "libraries": several_libraries}
+BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
 BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
 
 
-def rewritten(text: str) -> str:
-    """The lesson with every number as the runs have it."""
+def rewritten(text: str, root: Path = ROOT) -> str:
+    """A lesson with every number as the runs of a checkout have it."""
     text = BLOCK.sub(lambda match: match[1] + BLOCKS[match[2]]() + match[3], text)
     return NUMBER.sub(
-        lambda match: f'[{value((LESSON.parent / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
+        lambda match: f'[{value((root / "docs" / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
     )
 
 
 if __name__ == "__main__":
-    LESSON.write_text(rewritten(LESSON.read_text()))
-    print(f"{len(NUMBER.findall(LESSON.read_text()))} numbers in {LESSON.relative_to(ROOT)}")
+    for lesson in LESSONS:
+        lesson.write_text(rewritten(lesson.read_text()))
+        print(f"{len(NUMBER.findall(lesson.read_text()))} numbers in {lesson.relative_to(ROOT)}")
