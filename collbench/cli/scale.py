@@ -47,47 +47,35 @@ _OPTIONS = [
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
-    from collbench import interrupts
-    from collbench.cli._patience import started
+    from collbench.cli._carried_out import carried_out
     from collbench.cli._scaling import make_session
-    from collbench.measure.session import exit_status
 
     session = make_session(options)
-    try:
-        with started(session):
-            click.echo(session.topology, err=True)
-            _show(session, options["mode"])
-    except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
-        return interrupts.answered(cause)
-    _close(session, options["threshold"] / 100, tuple(dict.fromkeys(options["formats"])))
-    return exit_status(session.results)
+    threshold = options["threshold"] / 100
+    return carried_out(session, lambda: _show(session), lambda: _close(session, threshold, options["formats"]))
 
 
-def _show(session: "Session", mode: str) -> None:
+def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.analysis.scaling.points import curves
     from collbench.cli._live_table import LiveTable
     from collbench.cli._step_table import heading, scaling_row
-    from collbench.measure.scaled import MODES
 
     table = LiveTable()
-    passes, before = 0, 0
     for result in session.run():
         places = ((curve, point) for curve in curves(session.results) for point in curve.more if point.row is result)
         curve, point = next(places, (None, None))
-        passes += result.case.ranks < before
-        before = result.case.ranks
-        title = _title(result, list(MODES)[passes] if mode == "both" else mode)
-        table.show(title, heading(), [(result, scaling_row(result, curve, point))])
+        table.show(_title(result), heading(), [(result, scaling_row(result, curve, point))])
 
 
-def _title(result: "Result", mode: str) -> str:
-    """What is carried out, above its rows; in both modes the first rows have the work of one rank alone."""
+def _title(result: "Result") -> str:
+    """What is carried out, above its rows."""
     from collbench.measure.scaled import MODES
     from collbench.units import format_size
 
     case = result.case
+    assert case.step
+    mode = case.step.mode
     return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
 
 
@@ -95,16 +83,12 @@ def _close(session: "Session", threshold: float, formats: tuple[str, ...]) -> No
     """The verdicts, what the columns mean, and where everything is."""
     from collbench.analysis.scaling.points import curves
     from collbench.analysis.scaling.verdict import lines
+    from collbench.cli._carried_out import say_where
     from collbench.cli._step_table import LEGEND, PREDICTED
-    from collbench.figures.scaling import draw
 
-    own = curves(session.results)
-    for curve in own:
+    for curve in curves(session.results):
         click.echo()
         for line in lines(curve, threshold):
             click.echo(line)
     click.echo(f"\n{PREDICTED if session.modelled else LEGEND}", err=True)
-    assert session.path
-    click.echo(f"run file: {session.path}")
-    for picture in draw(own, session.topology, session.path.parent, formats):
-        click.echo(f"plot: {picture}")
+    say_where(session, formats)
