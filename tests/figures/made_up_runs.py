@@ -46,11 +46,11 @@ def overlapped() -> list[Result]:
     return rows
 
 
-def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600) -> list[Result]:
+def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) -> list[Result]:
     """Rank 1 computes so many times as long as the others."""
     computing = quiet(np.random.default_rng(1), ranks, steps)
     computing[1] *= slow
-    made = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
+    made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
     row = StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
     return [row, replace(row, implementation="auto")]
 
