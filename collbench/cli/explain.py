@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
@@ -16,8 +15,7 @@ _OPTIONS = [
     *shared("ranks", minbytes="64K"),
     click.Option(["-e", "--maxbytes"], metavar="SIZE", help="Largest message; default: the smallest, so one."),
     *shared("datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", stepfactor=16.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file, pictures and trace."),
+    *writes("run file, pictures and trace"),
 ]
 
 

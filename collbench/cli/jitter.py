@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
@@ -30,8 +29,7 @@ _OPTIONS = [
         help="Have that rank compute FACTOR times as much, by default 2; may be given several times.",
     ),
     *shared("datatype", "timeout", "spin", budget=20.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and pictures."),
+    *writes("run file and pictures"),
 ]
 
 

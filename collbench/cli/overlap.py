@@ -4,33 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import shared
-from collbench.platforms import platforms
+from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
 
 _OPTIONS = [
-    click.Option(
-        ["--on"],
-        default="auto",
-        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-        help="Where the ranks live; on a described system nothing runs, a model predicts.",
-    ),
+    ANYWHERE,
     *shared("ranks"),
-    click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto."),
+    USUAL,
     click.Option(["--compute"], metavar="TIME|FLOP", help="Of a rank in a step: 10ms, 2GFLOP; default 10ms, or 100ms."),
     click.Option(["--gradients"], metavar="SIZE", help="Bytes to all-reduce in a step; default 8M, predicted 1G."),
     click.Option(["--buckets"], metavar="SIZE[,SIZE]", help="Sizes to hand over at once; default: a 16th, a 4th, all."),
-    click.Option(["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."),
-    click.Option(
-        ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
-    ),
-    click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent."),
+    MATRIX,
+    SLOW,
+    NOISE,
     *shared("datatype", "timeout", "spin", budget=10.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file, pictures and trace."),
+    *writes("run file, pictures and trace"),
 ]
 
 

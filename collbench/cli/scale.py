@@ -4,21 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import shared
-from collbench.platforms import platforms
+from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
     from collbench.measurement import Result
 
 _OPTIONS = [
-    click.Option(
-        ["--on"],
-        default="auto",
-        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-        help="Where the ranks live; on a described system nothing runs, a model predicts.",
-    ),
+    ANYWHERE,
     click.Option(
         ["-g", "--ranks"],
         metavar="N,N|N..N",
@@ -27,20 +20,17 @@ _OPTIONS = [
     click.Option(
         ["--mode"], type=click.Choice(["weak", "strong", "both"]), default="weak", help="What stays the same."
     ),
-    click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto."),
+    USUAL,
     click.Option(
         ["--compute"], metavar="TIME|FLOP", help="Of one rank in a step: 10ms, 2GFLOP; default 10ms, or 100ms."
     ),
     click.Option(["--gradients"], metavar="SIZE", help="Bytes to all-reduce in a step; default 4M, predicted 1G."),
-    click.Option(["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."),
-    click.Option(
-        ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
-    ),
+    MATRIX,
+    SLOW,
     click.Option(["--threshold"], type=float, default=75.0, help="Per cent of efficiency from which on it is healthy."),
-    click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent."),
+    NOISE,
     *shared("datatype", "timeout", "spin", budget=2.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and plot."),
+    *writes("run file and plot"),
 ]
 
 

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
@@ -31,8 +30,7 @@ _OPTIONS = [
     click.Option(["--rate"], type=float, default=0.4, help="Learning rate, for the mean of all ranks' gradients."),
     click.Option(["--target"], type=float, help="Loss to race to; default: the lowest that all get to."),
     *shared("timeout", "spin"),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and picture."),
+    *writes("run file and picture"),
 ]
 
 
