@@ -44,11 +44,7 @@ def _measured(options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
     _, sweep = make_sweep(of_sweep(options, "4M") | words, None)
     _refuse_too_large(replace(sweep, steps=(Step(1, size),)), ranks, platform)
     scaling = Scaling(replace(sweep, steps=(one_step(work, platform, size, slow),)), ranks, modes)
-    return Session(Scaled(platform, scaling), scaling.sweep, None, options["out"] or _folder(sweep))
-
-
-def _folder(sweep: Sweep, where: str = "") -> Any:
-    return default_folder(sweep, f"scale{where}")
+    return Session(Scaled(platform, scaling), scaling.sweep, None, options["out"] or default_folder(sweep, "scale"))
 
 
 def _refuse_too_large(sweep: Sweep, ranks: tuple[int, ...], platform: str) -> None:
@@ -67,9 +63,8 @@ def _predicted(system: System, options: Mapping[str, Any], modes: tuple[str, ...
     step = Step(0, 0, slow=(), seconds=work.seconds)
     scaling = Scaling(replace(sweep, steps=(step,)), ranks, modes)
     on = ModelledScaling(system, scaling, options["noise"] / 100)
-    return Session(
-        on, scaling.sweep, None, options["out"] or _folder(sweep, f"-{place_name(system, ranks[-1])}"), modelled=True
-    )
+    folder = options["out"] or default_folder(sweep, f"scale-{place_name(system, ranks[-1])}")
+    return Session(on, scaling.sweep, None, folder, modelled=True)
 
 
 def _all_of(system: System) -> str:
