@@ -19,6 +19,7 @@ from collbench.trained import Point, Trained
 DOUBT = 0.05  # that an interval does not cover
 LEVEL = 0.01  # apart: what surely differs by less is as good as the same
 _LEARNT = 0.5  # of its first loss: a run that never gets that low has learnt nothing that another could be compared by
+_LARGEST = 700.0  # power of e that is a number
 _ROOM = 1.1  # the target over the least loss of the run that gets least low, so that one lucky point is not it
 
 
@@ -51,9 +52,14 @@ def estimate(values: Iterable[float], doubt: float = DOUBT) -> Estimate:
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
-        return Estimate(math.exp(mean), 0.0, math.inf)
+        return Estimate(_exp(mean), 0.0, math.inf)
     off = student(1 - doubt / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return Estimate(math.exp(mean), math.exp(mean - off), math.exp(mean + off))
+    return Estimate(_exp(mean), _exp(mean - off), _exp(mean + off))
+
+
+def _exp(power: float) -> float:
+    """Infinite where no number is as large."""
+    return math.exp(power) if power < _LARGEST else math.inf
 
 
 @dataclass(frozen=True)

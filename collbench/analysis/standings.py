@@ -69,7 +69,7 @@ def _first(race: Race, part: Part, what: str) -> str:
         )
         surely = [f"{name}, {times(ratio)} the {what}" for name, ratio in behind.items() if ratio.above]
         return f"{words}; surely behind it: {'; '.join(surely)}" if surely else words
-    later = next((entry.name for entry in others if entry.name not in level), "")
+    later = next((entry.name for entry in others if entry.name in behind and entry.name not in level), "")
     rest = f"; {later}, the next, needs {times(behind[later])} the {what}" if later else ""
     if level:
         return f"{_listed([first.name, *level])} reach loss {race.target:g} first, level within {LEVEL:.0%}{rest}"

@@ -147,3 +147,14 @@ def test_the_picture_has_both_axes_a_target_and_a_row_for_every_style() -> None:
     assert {line.get_ydata()[0] for line in below.lines} == {0}
     assert max(steps.lines[0].get_xdata()) == 100
     assert Entry("x", {}, 1.0).arrived is False
+
+
+def test_runs_that_cannot_be_reckoned_with_end_no_verdict() -> None:
+    """A run file may hold styles without a common seed, times beyond all bounds, and runs in which nobody learns."""
+    apart = [run(style, seed, 1e-3) for style, seeds in (("ring", (1, 2)), ("local-sgd", (3, 4))) for seed in seeds]
+    assert told(*apart)[0][0].startswith("in time: ring reaches loss")
+    far = [run("ring", 1, 1e-300), run("ring", 2, 1e300), *runs("asynchronous", 1e-3)]
+    assert len(told(*far)[1]) == 3
+    idle = replace(run("ring", 1, 1e-3), steps=(0, 0))
+    free = replace(run("ring", 1, 1e-3), points=(Point(0, 0.0, 4.0), Point(2, 0.1, 0.0)))
+    assert race([idle, free]) is None

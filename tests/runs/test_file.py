@@ -20,6 +20,7 @@ from collbench.runs import rescue
 from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
+from collbench.step_times import Series, StepTimes
 from collbench.steps import Step
 from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
 from collbench.trained import Point, Trained
@@ -403,3 +404,13 @@ def test_a_run_that_could_not_start_leaves_nothing(tmp_path: Path) -> None:
     """Neither file nor the folders made for it; what was there before stays."""
     Writer(tmp_path / "results" / "runs" / "one").discard()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_of_steps_are_as_many_as_their_series() -> None:
+    """Their means would be of nothing."""
+    one = Series((0.0, 0.0), ((1.0,), (1.0,)), ((2.0,), (2.0,)))
+    line = to_line(StepTimes(case(step=Step(3, 64)), "mpi", "cpu", (one, one), rounds=(1, 1)))
+    assert to_result(line)
+    for rounds in ([1], [2, 0], [1, 1, 1], [3, -1]):
+        with pytest.raises(ValueError, match="rounds"):
+            to_result(line | {"rounds": rounds})
