@@ -4,7 +4,7 @@ A network of two layers learns what another one, the teacher, makes of random in
 Work is counted, not timed: the same job is the same work on any machine.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ITEM = 4  # bytes of a weight: float32
 
@@ -28,6 +28,7 @@ class Job:
     staleness: int = 256  # steps that a rank may be ahead of the slowest, where nobody waits otherwise
     group: int = 2  # ranks that reduce among themselves first, where there are groups
     slow: tuple[tuple[int, float], ...] = ()  # ranks that compute so many times as much, on purpose
+    target: float = field(default=0.0, compare=False)  # loss to race to; 0: the lowest that all get to.  No work of it
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:

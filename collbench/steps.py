@@ -5,11 +5,13 @@ the same step is the same work on any machine and on any number of ranks.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collbench.units import format_seconds, format_size
 
 SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
+WEAK, STRONG = "weak", "strong"
+"""What stays the same on more ranks: the work of every rank, or that of all together."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Step:
     bucket: int = 0  # bytes of the array that are handed over at once; 0: all of it
     slow: tuple[tuple[int, float], ...] = ()  # ranks that compute so many times as much, on purpose
     seconds: float = 0.0  # of computing, where nothing is carried out and nobody counts products
+    mode: str = field(default="", compare=False)  # WEAK or STRONG in a scaling: the same work is the same step in both
 
     @property
     def flops(self) -> float:

@@ -145,3 +145,14 @@ def tree(tmp_path: Path) -> Tree:
         return tmp_path
 
     return write
+
+
+def drawn_again(here: Command, folder: Path) -> list[str]:
+    """The names of a run's pictures, which `collbench plot` has drawn from its run file and found equal to the byte."""
+    done = here("plot", str(folder), "-o", "again")
+    assert done.returncode == 0, done.stderr
+    again = [Path(line).name for line in done.stdout.splitlines()]
+    for name in again:
+        assert (folder.parent / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+    assert sorted(again) == sorted(path.name for path in folder.iterdir() if path.suffix == ".png")
+    return again

@@ -120,6 +120,24 @@ arch = "sm130"
 gpus = 4
 fabric = "mesh"
 """
+FIGURE = '''"""Only a title."""
+
+from collbench.figures.kinds import Kind, run_by_run
+from collbench.measurement import Measurement
+
+
+def figures(run, wanted):
+    shown = [row for row in run.results if isinstance(row, Measurement) and wanted.shows(row.implementation)]
+    if shown:
+        from matplotlib.figure import Figure
+
+        drawn = Figure()
+        drawn.suptitle(f"{len(shown)} rows")
+        yield "rows", drawn
+
+
+KIND = Kind(order=99, rows=(Measurement,), needs="rows", figures=run_by_run(figures))
+'''
 PLATFORM = '''"""The CPUs under another name."""
 
 from dataclasses import replace
@@ -159,6 +177,7 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "formats" / "stopwatch.py", FORMAT)
     put(package / "styles" / "two_shots.py", STYLE)
+    put(package / "figures" / "rows.py", FIGURE)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "architectures.py"
@@ -242,6 +261,15 @@ def test_a_format_is_a_file(collbench: Collbench) -> None:
     assert "allreduce, float, sum, 4 ranks" in printed
     assert "10.5 us" in printed
     assert collbench("export", "stopwatch", "--to", "stopwatch", "--impl", "nccl") == log
+
+
+def test_a_kind_of_figure_is_a_file(collbench: Collbench) -> None:
+    """Drawn by the command that measures, and again from the run file."""
+    words = ("--on", "cpu", "--impl", "mpi", "-b", "64", "-e", "64", "--ranks", "2", "-n", "7", "--out", "drawn")
+    assert "plot: drawn/rows.png\n" in collbench("sweep", *words)
+    assert collbench("plot", "drawn", "drawn", "--view", "latency", "-o", "again").endswith(
+        "again/rows.png\nagain/rows-2.png\n"
+    )
 
 
 def test_a_preset_is_a_file_and_an_architecture_a_record(collbench: Collbench, listed: str) -> None:

@@ -19,6 +19,7 @@ from collbench.trained import Point, Trained
 DOUBT = 0.05  # that an interval does not cover
 LEVEL = 0.01  # apart: what surely differs by less is as good as the same
 _LEARNT = 0.5  # of its first loss: a run that never gets that low has learnt nothing that another could be compared by
+_LARGEST = 700.0  # power of e that is a number
 _ROOM = 1.1  # the target over the least loss of the run that gets least low, so that one lucky point is not it
 
 
@@ -51,9 +52,14 @@ def estimate(values: Iterable[float], doubt: float = DOUBT) -> Estimate:
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
-        return Estimate(math.exp(mean), 0.0, math.inf)
+        return Estimate(_exp(mean), 0.0, math.inf)
     off = student(1 - doubt / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return Estimate(math.exp(mean), math.exp(mean - off), math.exp(mean + off))
+    return Estimate(_exp(mean), _exp(mean - off), _exp(mean + off))
+
+
+def _exp(power: float) -> float:
+    """Infinite where no number is as large."""
+    return math.exp(power) if power < _LARGEST else math.inf
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Entry:
     def goals(self) -> dict[int, Point]:
         """By seed; without those that never got so low."""
         reached = ((seed, run.reached(self.target)) for seed, run in self.runs.items())
-        return {seed: point for seed, point in reached if point and point.batches > 0}
+        return {seed: point for seed, point in reached if point and point.batches > 0 and point.seconds > 0}
 
     @property
     def arrived(self) -> bool:
@@ -143,13 +149,17 @@ class Race:
         return group[0], [entry for entry in self.ranked(Entry.seconds) if entry not in group]
 
 
-def race(results: Sequence[Result], target: float | None = None) -> Race | None:
-    """The race of a run; without a target, to the lowest loss that all who learn get to.  None if nobody learns."""
+def race(results: Sequence[Result]) -> Race | None:
+    """The race of a run to the target that was set, or to the lowest loss that all who learn get to.
+
+    None if nobody learns.
+    """
     runs: dict[str, dict[int, Trained]] = {}
     for result in results:
-        if isinstance(result, Trained) and result.right and result.case.job:
+        if isinstance(result, Trained) and result.right and result.case.job and _sound(result):
             runs.setdefault(result.implementation, {})[result.case.job.seed] = result
-    chosen = _common_loss(runs) if target is None else target
+    targets = (run.case.job.target for by_seed in runs.values() for run in by_seed.values() if run.case.job)
+    chosen = next(filter(None, targets), None) or _common_loss(runs)
     if chosen is None:
         return None
     order = [name for name in styles() if name in runs]
@@ -162,6 +172,11 @@ def _common_loss(runs: Mapping[str, Mapping[int, Trained]]) -> float | None:
     if not learners:
         return None
     return round_up(_ROOM * max(run.least for style in learners for run in style))
+
+
+def _sound(run: Trained) -> bool:
+    """Whether it can be reckoned with: a run file may say that nothing was learnt from, or that a loss is none."""
+    return run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
 
 
 def _learns(run: Trained) -> bool:

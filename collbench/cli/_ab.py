@@ -13,10 +13,10 @@ import click
 from collbench import interrupts
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
+from collbench.cli._carried_out import draw_plots
 from collbench.cli._live_table import LiveTable
 from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
 from collbench.cli._patience import started
-from collbench.cli._sweep_table import draw_plots
 from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows
 from collbench.errors import UsageError
 from collbench.launcher import launched

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from collbench.analysis.jitter import noise
-from collbench.analysis.jitter.accusation import Finding, Testimony, Verdict, verdict
-from collbench.analysis.jitter.lateness import Steps
+from collbench.analysis.jitter.accusation import Testimony, verdict
+from collbench.analysis.jitter.judgement import signed, verdicts
+from collbench.analysis.jitter.lateness import Steps, witnesses
 from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.jitter.tails import PERCENTS, Tail, tail
 from collbench.measurement import Result, Untimed
@@ -61,15 +62,14 @@ def _of_tail(known: Tail | None) -> str:
     return format_seconds(known.value) if known else "-"
 
 
-def sections(results: Sequence[StepTimes]) -> Iterator[str]:
+def sections(results: Sequence[Result]) -> Iterator[str]:
     """What is known of every row, and the verdict on all."""
-    rows = [(result, Steps.of(result.series)) for result in results]
-    for result, steps in rows:
+    for result, steps in witnesses(results):
         yield ""
         yield from _section(result, steps)
-    if rows:
+    for line in verdicts(results):
         yield ""
-        yield in_words(verdict([steps for _, steps in rows]), [steps for _, steps in rows])
+        yield line
 
 
 def _section(result: StepTimes, steps: Steps) -> Iterator[str]:
@@ -103,19 +103,13 @@ def _rank(steps: Steps, testimony: Testimony) -> str:
     return _RANK.format(
         rank=rank,
         last=f"{steps.last_share(rank):.0%}",
-        late=_signed(testimony.late * steps.typical),
-        interval=f"({' .. '.join(_signed(share * steps.typical) for share in testimony.interval)})",
+        late=signed(testimony.late * steps.typical),
+        interval=f"({' .. '.join(signed(share * steps.typical) for share in testimony.interval)})",
         p99=p99,
         p999=p999,
         computes=format_seconds(float(np.median(steps.computing[rank]))),
         costs=f"{steps.cost(rank):.1%}",
     )
-
-
-def _signed(seconds: float) -> str:
-    if not np.isfinite(seconds):
-        return "?"
-    return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"
 
 
 def _noise(steps: Steps) -> str:
@@ -138,35 +132,3 @@ def _larger(result: StepTimes, steps: Steps) -> Iterator[str]:
         remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
         remark = "at least: beyond the longest that was measured" if one.at_least else remark
         yield f"  {ranks:>7} {format_seconds(one.value + exposed):>9} {f'({low} .. {high})':<22} {remark}".rstrip()
-
-
-def in_words(found: Verdict, rows: Sequence[Steps]) -> str:
-    """The verdict, as a sentence."""
-    typical = float(np.median([steps.typical for steps in rows]))
-    if found.finding in (Finding.LATE, Finding.OFTEN):
-        accused = (one for one in found.testimonies if one.finding in (Finding.LATE, Finding.OFTEN))
-        return "; ".join(_accused(one, rows, typical) for one in accused)
-    unclear = found.ranks(Finding.UNCLEAR)
-    worst = max((one for one in found.testimonies if not unclear or one.rank in unclear), key=lambda one: one.late)
-    how = f"by {_interval(worst, typical)} in the median"
-    if found.finding is Finding.CLEAR:
-        return f"nobody is late as a rule: rank {worst.rank} the most, {how}"
-    more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
-    why = "measure longer with --steps, or with less else running"
-    return f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"
-
-
-def _interval(testimony: Testimony, typical: float) -> str:
-    low, high = (_signed(share * typical) for share in testimony.interval)
-    return f"{_signed(testimony.late * typical)} ({low} .. {high})"
-
-
-def _accused(testimony: Testimony, rows: Sequence[Steps], typical: float) -> str:
-    rank = testimony.rank
-    last = np.mean([steps.last_share(rank) for steps in rows])
-    cost = np.mean([steps.cost(rank) for steps in rows])
-    often = " now and then" if testimony.finding is Finding.OFTEN else ""
-    return (
-        f"rank {rank} is late{often}: last in {last:.0%} of the steps, by {_interval(testimony, typical)} "
-        f"in the median; the others wait for it for {cost:.0%} of the time"
-    )

@@ -34,7 +34,7 @@ def make_styles(options: Mapping[str, Any], launched: tuple[int, int] | None) ->
     platform, sweep = make_sweep(
         {**options, "impl": "ladder", "op": "allreduce", "minbytes": size, "maxbytes": size}, launched
     )
-    job = replace(job, slow=_slow(options["slow_rank"], sweep.ranks))
+    job = replace(job, slow=_slow(options["slow_rank"], sweep.ranks), target=options["target"] or 0.0)
     _refuse_too_long(job, platform, sweep.ranks)
     seeds = range(1, options["seeds"] + 1)
     return platform, replace(sweep, implementations=names, jobs=tuple(replace(job, seed=seed) for seed in seeds))

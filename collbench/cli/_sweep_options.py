@@ -1,4 +1,4 @@
-"""Options of `collbench sweep`, which has them all, for the commands that take some of them too."""
+"""Options that several commands take: those of `collbench sweep`, those of steps, and where pictures go."""
 
 from copy import copy
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from collbench.cli import sweep
+from collbench.cli._paths import FORMATS, PATH
 from collbench.platforms import platforms
 
 _OPTIONS = {str(param.name): param for param in sweep.command.params if isinstance(param, click.Option)}
@@ -19,6 +20,27 @@ HERE = click.Option(
     help="Where the ranks live.",
     show_default=True,
 )  # and not on a described system
+
+ANYWHERE = click.Option(
+    ["--on"],
+    default="auto",
+    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
+    help="Where the ranks live; on a described system nothing runs, a model predicts.",
+)
+USUAL = click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto.")
+MATRIX = click.Option(
+    ["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."
+)
+SLOW = click.Option(
+    ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
+)
+NOISE = click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent.")
+
+
+def writes(what: str) -> list[click.Parameter]:
+    """In which formats pictures are written, and the folder to make for all that is."""
+    formats = click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"])
+    return [formats, click.Option(["--out"], type=PATH, help=f"Folder to make for {what}.")]
 
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:

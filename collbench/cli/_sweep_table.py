@@ -2,46 +2,34 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
-from collbench import interrupts
 from collbench.analysis.bound import in_words, measured_bound
 from collbench.analysis.crossover import contests, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
 from collbench.analysis.wires import tradeoffs
+from collbench.cli._carried_out import carried_out, say_where
 from collbench.cli._live_table import LiveTable
-from collbench.cli._patience import started
 from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
 from collbench.cli._wires_table import WIRES_LEGEND, lines
-from collbench.errors import RunFileError, StorageError
 from collbench.implementations import implementations, is_library, libraries
 from collbench.labels import family
-from collbench.measure.session import Session, exit_status
+from collbench.measure.session import Session
 from collbench.measurement import Measurement, observed
-from collbench.runs.file import read
 from collbench.units import format_size
 
 
 def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool) -> int:
     """Run it to its end or until Ctrl-C, and print all of it; the exit status."""
-    try:
-        with started(session):
-            if session.leader:
-                for line in (session.topology, *remarks):
-                    click.echo(line, err=True)
-            _show(session, spread)
-    except KeyboardInterrupt as cause:
-        where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
-        click.echo(f"\ninterrupted: {where}", err=True)
-        return interrupts.answered(cause)
-    if session.leader:
+
+    def end() -> None:
         _fastest(session)
         _bounds(session)
         _wires(session)
         close(session, EXPECTED_LEGEND if session.modelled else LEGEND, plot)
-    return exit_status(session.results)
+
+    return carried_out(session, lambda: _show(session, spread), end, remarks)
 
 
 def _show(session: Session, spread: bool) -> None:
@@ -104,26 +92,4 @@ def close(session: Session, legend: str, plot: bool) -> None:
     click.echo(f"\n{legend}", err=True)
     if any(isinstance(result, Measurement) and result.estimate is not None for result in session.results):
         click.echo(ESTIMATE, err=True)
-    assert session.path
-    click.echo(f"run file: {session.path}")
-    if plot:
-        draw_plots(session.path)
-
-
-def draw_plots(path: Path) -> None:
-    """The plots of a run file, beside it; StorageError if they, or it, cannot be there any more."""
-    from collbench.figures.curves import draw
-    from collbench.figures.wires import draw as draw_wires
-
-    try:
-        run = read(path)
-        pictures = [*draw([run], path.parent), *draw_wires(run, path.parent)]
-    except (OSError, RunFileError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StorageError(f"cannot draw into {path.parent}: {reason}; {_kept(path)}") from None
-    for picture in pictures:
-        click.echo(f"plot: {picture}")
-
-
-def _kept(path: Path) -> str:
-    return f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
+    say_where(session, ("png",) if plot else ())

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
@@ -16,8 +15,7 @@ _OPTIONS = [
     *shared("ranks", minbytes="64K"),
     click.Option(["-e", "--maxbytes"], metavar="SIZE", help="Largest message; default: the smallest, so one."),
     *shared("datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", stepfactor=16.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file, pictures and trace."),
+    *writes("run file, pictures and trace"),
 ]
 
 
@@ -29,28 +27,17 @@ def command(**options: Any) -> int:
     """
     from dataclasses import replace
 
-    from collbench import interrupts
+    from collbench.cli._carried_out import carried_out
     from collbench.cli._options import default_folder, make_sweep
-    from collbench.cli._patience import started
     from collbench.launcher import launched
-    from collbench.measure.session import Session, exit_status
+    from collbench.measure.session import Session
 
     joined = launched()
     options["maxbytes"] = options["maxbytes"] or options["minbytes"]
     platform, sweep = make_sweep(DEFAULTS | options, joined)
     sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
-    try:
-        with started(session):
-            if session.leader:
-                click.echo(session.topology, err=True)
-            _show(session)
-    except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: what was found is in {session.path}", err=True)
-        return interrupts.answered(cause)
-    if session.leader:
-        _close(session, tuple(dict.fromkeys(options["formats"])))
-    return exit_status(session.results)
+    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
 
 
 def _show(session: "Session") -> None:
@@ -69,16 +56,14 @@ def _show(session: "Session") -> None:
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """What the columns mean, and where everything is."""
+    from collbench.cli._carried_out import say_where
     from collbench.cli._explain_table import LEGEND
-    from collbench.figures import perfetto, timeline
+    from collbench.figures import perfetto
     from collbench.measurement import Explanation
 
     click.echo(f"\n{LEGEND}", err=True)
-    assert session.path
-    click.echo(f"run file: {session.path}")
+    folder = say_where(session, formats)
     explained = [result for result in session.results if isinstance(result, Explanation)]
     if any(result.tracks for result in explained):
-        for picture in timeline.draw(explained, session.path.parent, formats):
-            click.echo(f"plot: {picture}")
-        perfetto.write(explained, session.path.parent / "trace.json")
-        click.echo(f"trace: {session.path.parent / 'trace.json'} (open it at ui.perfetto.dev)")
+        perfetto.write(explained, folder / "trace.json")
+        click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")

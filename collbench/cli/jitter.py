@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
 
 if TYPE_CHECKING:
-    from collbench.cases import Sweep
     from collbench.measure.session import Session
 
 _OPTIONS = [
@@ -31,8 +29,7 @@ _OPTIONS = [
         help="Have that rank compute FACTOR times as much, by default 2; may be given several times.",
     ),
     *shared("datatype", "timeout", "spin", budget=20.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and pictures."),
+    *writes("run file and pictures"),
 ]
 
 
@@ -43,36 +40,25 @@ def command(**options: Any) -> int:
     Ranks multiply matrices, then carry out a collective, and again: when each of them arrives and leaves is noted on
     one clock, since durations cannot tell a late rank from those that wait for it.
     """
-    from collbench import interrupts
+    from collbench.cli._carried_out import carried_out
     from collbench.cli._jitter_sweep import make_step_sweep
     from collbench.cli._options import default_folder
-    from collbench.cli._patience import started
     from collbench.launcher import launched
-    from collbench.measure.session import Session, exit_status
+    from collbench.measure.session import Session
 
     joined = launched()
     platform, sweep = make_step_sweep(DEFAULTS | options, joined)
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
-    try:
-        with started(session):
-            if session.leader:
-                click.echo(session.topology, err=True)
-            _show(session, sweep)
-    except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
-        return interrupts.answered(cause)
-    if session.leader:
-        _close(session, tuple(dict.fromkeys(options["formats"])))
-    return exit_status(session.results)
+    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
 
 
-def _show(session: "Session", sweep: "Sweep") -> None:
+def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.cli._jitter_table import heading, row
     from collbench.cli._live_table import LiveTable
     from collbench.units import format_size
 
-    table = LiveTable(len(sweep.implementations))
+    table = LiveTable(len(session.sweep.implementations))
     for result in session.run():
         if session.leader:
             case = f"{result.case.title}, {format_size(result.case.nbytes)}"
@@ -82,17 +68,10 @@ def _show(session: "Session", sweep: "Sweep") -> None:
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """Who was late, and where everything is."""
+    from collbench.cli._carried_out import say_where
     from collbench.cli._jitter_table import LEGEND, sections
-    from collbench.step_times import StepTimes
 
     click.echo(f"\n{LEGEND}", err=True)
-    timed = [result for result in session.results if isinstance(result, StepTimes) and result.right]
-    for line in sections(timed):
+    for line in sections(session.results):
         click.echo(line)
-    assert session.path
-    click.echo(f"run file: {session.path}")
-    if timed:
-        from collbench.figures import lateness
-
-        for picture in lateness.draw(timed, session.path.parent, formats):
-            click.echo(f"plot: {picture}")
+    say_where(session, formats)

@@ -4,54 +4,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import shared
-from collbench.platforms import platforms
+from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
 
 _OPTIONS = [
-    click.Option(
-        ["--on"],
-        default="auto",
-        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-        help="Where the ranks live; on a described system nothing runs, a model predicts.",
-    ),
+    ANYWHERE,
     *shared("ranks"),
-    click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto."),
+    USUAL,
     click.Option(["--compute"], metavar="TIME|FLOP", help="Of a rank in a step: 10ms, 2GFLOP; default 10ms, or 100ms."),
     click.Option(["--gradients"], metavar="SIZE", help="Bytes to all-reduce in a step; default 8M, predicted 1G."),
     click.Option(["--buckets"], metavar="SIZE[,SIZE]", help="Sizes to hand over at once; default: a 16th, a 4th, all."),
-    click.Option(["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."),
-    click.Option(
-        ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
-    ),
-    click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent."),
+    MATRIX,
+    SLOW,
+    NOISE,
     *shared("datatype", "timeout", "spin", budget=10.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file, pictures and trace."),
+    *writes("run file, pictures and trace"),
 ]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
-    from collbench import interrupts
+    from collbench.cli._carried_out import carried_out
     from collbench.cli._overlap import make_session
-    from collbench.cli._patience import started
-    from collbench.measure.session import exit_status
 
     session = make_session(options)
-    try:
-        with started(session):
-            click.echo(session.topology, err=True)
-            _show(session)
-    except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
-        return interrupts.answered(cause)
-    _close(session, tuple(dict.fromkeys(options["formats"])))
-    return exit_status(session.results)
+    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
 
 
 def _show(session: "Session") -> None:
@@ -73,22 +53,18 @@ def _show(session: "Session") -> None:
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """The verdicts, what the columns mean, and where everything is."""
-    from collbench.analysis.overlap import best_of_schedules, overlaps, verdicts
+    from collbench.analysis.overlap import verdicts
+    from collbench.cli._carried_out import say_where
     from collbench.cli._overlap_table import LEGEND, PREDICTED
     from collbench.figures import perfetto
-    from collbench.figures.overlap import draw
     from collbench.step_times import StepTimes
 
     click.echo()
     for line in verdicts(session.results):
         click.echo(line)
     click.echo(f"\n{PREDICTED if session.modelled else LEGEND}", err=True)
-    assert session.path
-    click.echo(f"run file: {session.path}")
-    found = overlaps(session.results)
-    for picture in draw(found, best_of_schedules(found), session.topology, session.path.parent, formats):
-        click.echo(f"plot: {picture}")
+    folder = say_where(session, formats)
     looked_at = [result for result in session.results if isinstance(result, StepTimes) and result.activities]
     if looked_at:
-        perfetto.write_steps(looked_at, session.path.parent / "trace.json")
-        click.echo(f"trace: {session.path.parent / 'trace.json'} (open it at ui.perfetto.dev)")
+        perfetto.write_steps(looked_at, folder / "trace.json")
+        click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")

@@ -1,6 +1,6 @@
-"""Draw run files against message size: bandwidth, time, speed-up, share of the bound; or timelines of explanations."""
+"""Draw run files: bandwidth, time, speed-up, share of the bound against message size; or steps, training, timelines."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from collbench.cli._paths import FORMATS, PATH, RUNS
 from collbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from collbench.figures.curves import Wanted
+    from collbench.figures.kinds import Wanted
     from collbench.runs.file import Run
 
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     default="screen",
     show_default=True,
     metavar="screen|paper|slide",
-    help="What the figures are for: sizes, fonts and lines; of timelines they stay as they are.",
+    help="What the figures are for: sizes, fonts and lines of those against message size.",
 )
 @click.option(
     "--view",
@@ -78,7 +78,11 @@ def command(
 
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
     laid over what was measured on as many GPUs, where only one such prediction is given.
+
+    Of runs of scale, overlap, jitter, styles and explain, and of narrow wires, the pictures are those that the command
+    drew; of the second run given their names end in -2.
     """
+    from collbench.figures.kinds import lacking
     from collbench.runs import file  # not above: --help needs none of it
 
     wanted = _wanted(style_name, views, machine)._replace(overlay=overlay, apart=apart)
@@ -86,9 +90,9 @@ def command(
     read = [file.read(path) for path in runs]
     wanted = wanted._replace(implementations=_implementations(names, read) if names else ())
     reasons: list[str] = []
-    figures = _draw(read, folder, tuple(dict.fromkeys(formats)), wanted, reasons.append)
+    figures = _draw(read, folder, tuple(dict.fromkeys(formats)), wanted, reasons)
     if not figures:
-        raise UsageError(f"nothing to plot: {'; '.join(reasons) or file.why_none(read)}")
+        raise UsageError(f"nothing to plot: {'; '.join(reasons) or lacking(read)}")
     for reason in reasons:
         click.echo(reason, err=True)
     for figure in figures:
@@ -97,7 +101,7 @@ def command(
 
 def _wanted(style_name: str, views: str, machine: str | None) -> "Wanted":
     """What to draw; UsageError for a style, a view or a system that there is not."""
-    from collbench.figures.curves import Wanted
+    from collbench.figures.kinds import Wanted
     from collbench.figures.styles import STYLES
     from collbench.figures.views import chosen
     from collbench.topology.files import load
@@ -111,20 +115,13 @@ def _wanted(style_name: str, views: str, machine: str | None) -> "Wanted":
 
 
 def _draw(
-    runs: "Sequence[Run]", folder: Path, formats: Sequence[str], wanted: "Wanted", say: Callable[[str], None]
+    runs: "Sequence[Run]", folder: Path, formats: Sequence[str], wanted: "Wanted", reasons: list[str]
 ) -> list[Path]:
-    """Curves of what has a time, timelines of what is explained, losses of what was trained."""
-    from collbench.analysis.race import race
-    from collbench.figures import curves, losses, timeline
-    from collbench.measurement import Explanation
+    """All that can be drawn of them, and why the rest cannot."""
+    from collbench.figures.kinds import draw
 
-    names = wanted.implementations
-    explained = [result for run in runs for result in run.results if isinstance(result, Explanation)]
-    explained = [result for result in explained if not names or result.implementation in names]
-    races = {f"-{place}" if place > 1 else "": race(run.results) for place, run in enumerate(runs, 1)}
     try:
-        trained = [path for end, told in races.items() if told for path in losses.draw(told, folder, formats, end)]
-        return curves.draw(runs, folder, formats, wanted, say) + timeline.draw(explained, folder, formats) + trained
+        return draw(runs, folder, formats, wanted, reasons.append)
     except OSError as error:
         what = f"cannot write figures to {folder}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
@@ -141,7 +138,9 @@ def _implementations(names: str, runs: "Sequence[Run]") -> Collection[str]:
     }
     chosen: list[str] = []
     for word in (word.strip() for word in names.split(",")):
-        if word not in there and not groups.get(word):
-            raise UsageError(f"no result of {word!r} in these runs; choose from: {', '.join([*groups, *there])}")
-        chosen += groups.get(word, [word])
+        meant = [*groups.get(word, ()), *([word] if word in there else ())]  # a style may be called as a group is
+        if not meant:
+            choices = dict.fromkeys([*groups, *there])
+            raise UsageError(f"no result of {word!r} in these runs; choose from: {', '.join(choices)}")
+        chosen += meant
     return chosen

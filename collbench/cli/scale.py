@@ -4,21 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import shared
-from collbench.platforms import platforms
+from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
     from collbench.measurement import Result
 
 _OPTIONS = [
-    click.Option(
-        ["--on"],
-        default="auto",
-        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-        help="Where the ranks live; on a described system nothing runs, a model predicts.",
-    ),
+    ANYWHERE,
     click.Option(
         ["-g", "--ranks"],
         metavar="N,N|N..N",
@@ -27,67 +20,52 @@ _OPTIONS = [
     click.Option(
         ["--mode"], type=click.Choice(["weak", "strong", "both"]), default="weak", help="What stays the same."
     ),
-    click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto."),
+    USUAL,
     click.Option(
         ["--compute"], metavar="TIME|FLOP", help="Of one rank in a step: 10ms, 2GFLOP; default 10ms, or 100ms."
     ),
     click.Option(["--gradients"], metavar="SIZE", help="Bytes to all-reduce in a step; default 4M, predicted 1G."),
-    click.Option(["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."),
-    click.Option(
-        ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
-    ),
+    MATRIX,
+    SLOW,
     click.Option(["--threshold"], type=float, default=75.0, help="Per cent of efficiency from which on it is healthy."),
-    click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent."),
+    NOISE,
     *shared("datatype", "timeout", "spin", budget=2.0),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and plot."),
+    *writes("run file and plot"),
 ]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
-    from collbench import interrupts
-    from collbench.cli._patience import started
+    from collbench.cli._carried_out import carried_out
     from collbench.cli._scaling import make_session
-    from collbench.measure.session import exit_status
 
     session = make_session(options)
-    try:
-        with started(session):
-            click.echo(session.topology, err=True)
-            _show(session, options["mode"])
-    except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
-        return interrupts.answered(cause)
-    _close(session, options["threshold"] / 100, tuple(dict.fromkeys(options["formats"])))
-    return exit_status(session.results)
+    threshold = options["threshold"] / 100
+    return carried_out(session, lambda: _show(session), lambda: _close(session, threshold, options["formats"]))
 
 
-def _show(session: "Session", mode: str) -> None:
+def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.analysis.scaling.points import curves
     from collbench.cli._live_table import LiveTable
     from collbench.cli._step_table import heading, scaling_row
-    from collbench.measure.scaled import MODES
 
     table = LiveTable()
-    passes, before = 0, 0
     for result in session.run():
         places = ((curve, point) for curve in curves(session.results) for point in curve.more if point.row is result)
         curve, point = next(places, (None, None))
-        passes += result.case.ranks < before
-        before = result.case.ranks
-        title = _title(result, list(MODES)[passes] if mode == "both" else mode)
-        table.show(title, heading(), [(result, scaling_row(result, curve, point))])
+        table.show(_title(result), heading(), [(result, scaling_row(result, curve, point))])
 
 
-def _title(result: "Result", mode: str) -> str:
-    """What is carried out, above its rows; in both modes the first rows have the work of one rank alone."""
+def _title(result: "Result") -> str:
+    """What is carried out, above its rows."""
     from collbench.measure.scaled import MODES
     from collbench.units import format_size
 
     case = result.case
+    assert case.step
+    mode = case.step.mode
     return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
 
 
@@ -95,16 +73,12 @@ def _close(session: "Session", threshold: float, formats: tuple[str, ...]) -> No
     """The verdicts, what the columns mean, and where everything is."""
     from collbench.analysis.scaling.points import curves
     from collbench.analysis.scaling.verdict import lines
+    from collbench.cli._carried_out import say_where
     from collbench.cli._step_table import LEGEND, PREDICTED
-    from collbench.figures.scaling import draw
 
-    own = curves(session.results)
-    for curve in own:
+    for curve in curves(session.results):
         click.echo()
         for line in lines(curve, threshold):
             click.echo(line)
     click.echo(f"\n{PREDICTED if session.modelled else LEGEND}", err=True)
-    assert session.path
-    click.echo(f"run file: {session.path}")
-    for picture in draw(own, session.topology, session.path.parent, formats):
-        click.echo(f"plot: {picture}")
+    say_where(session, formats)

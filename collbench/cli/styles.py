@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
@@ -31,8 +30,7 @@ _OPTIONS = [
     click.Option(["--rate"], type=float, default=0.4, help="Learning rate, for the mean of all ranks' gradients."),
     click.Option(["--target"], type=float, help="Loss to race to; default: the lowest that all get to."),
     *shared("timeout", "spin"),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and picture."),
+    *writes("run file and picture"),
 ]
 
 
@@ -42,27 +40,16 @@ def command(**options: Any) -> int:
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
-    from collbench import interrupts
+    from collbench.cli._carried_out import carried_out
     from collbench.cli._options import new_folder
-    from collbench.cli._patience import started
     from collbench.cli._styles_options import here, make_styles
     from collbench.launcher import launched
-    from collbench.measure.session import Session, exit_status
+    from collbench.measure.session import Session
 
     joined = launched()
     platform, sweep = make_styles(DEFAULTS | options, joined)
     session = Session(platform, sweep, joined, options["out"] or new_folder(["styles"], here()))
-    try:
-        with started(session):
-            if session.leader:
-                click.echo(session.topology, err=True)
-            _show(session)
-    except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: what was measured is in {session.path}", err=True)
-        return interrupts.answered(cause)
-    if session.leader:
-        _close(session, options["target"], tuple(dict.fromkeys(options["formats"])))
-    return exit_status(session.results)
+    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
 
 
 def _show(session: "Session") -> None:
@@ -77,19 +64,16 @@ def _show(session: "Session") -> None:
     table.close()
 
 
-def _close(session: "Session", target: float | None, formats: tuple[str, ...]) -> None:
+def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """Who was first, what the columns mean, and where everything is."""
     from collbench.analysis.race import race
-    from collbench.cli._styles_table import LEGEND, overall, verdict
-    from collbench.figures import losses
+    from collbench.analysis.standings import verdict
+    from collbench.cli._carried_out import say_where
+    from collbench.cli._styles_table import LEGEND, overall
 
     click.echo(f"\n{LEGEND}", err=True)
-    told = race(session.results, target)
-    if told:
+    if told := race(session.results):
         click.echo("")
         for line in (*overall(told), "", *verdict(told)):
             click.echo(line)
-    assert session.path
-    click.echo(f"run file: {session.path}")
-    for picture in losses.draw(told, session.path.parent, formats) if told else ():
-        click.echo(f"plot: {picture}")
+    say_where(session, formats)

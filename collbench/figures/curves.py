@@ -2,8 +2,8 @@
 
 The files are `bandwidth.png` and `latency.png`, after what tells several apart: `allreduce-latency.png` where
 there are several collectives, `allreduce-half-in-place-latency.png` where that one was measured with several
-dtypes and also in place, `overlay-latency.png` where all topologies share a panel.  `draw` writes them, `figures`
-yields them to whoever embeds one.
+dtypes and also in place, `overlay-latency.png` where all topologies share a panel.  `figures`
+yields them, kinds.draw writes them.
 
 Matplotlib is imported at the first figure.  Another figure of the same panels is a row in views.QUANTITIES, another
 look of all a row in styles.STYLES.
@@ -11,9 +11,8 @@ look of all a row in styles.STYLES.
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from collbench.figures.axes import (
     legend_entries,
@@ -25,10 +24,12 @@ from collbench.figures.axes import (
     value_axis,
     wrapped,
 )
+from collbench.figures.kinds import PLAIN, Kind, Named, Say, Wanted
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels, told_apart
-from collbench.figures.styles import SCREEN, Look, Style, letters_of, looks, save, style
-from collbench.figures.views import DEFAULT, Quantity, chosen
+from collbench.figures.styles import Look, Style, letters_of, looks, style
+from collbench.figures.views import Quantity, chosen
+from collbench.measurement import Measurement, Prediction, Reported
 from collbench.runs.file import Run
 
 if TYPE_CHECKING:
@@ -39,42 +40,12 @@ Cell = tuple[Layer, ...]
 """What shares its axes: one layer, or several in an overlay."""
 
 
-class Wanted(NamedTuple):
-    """What to draw of the runs, and how."""
-
-    views: Sequence[str] = DEFAULT  # names of views.QUANTITIES, or "all"
-    style: Style = SCREEN
-    overlay: bool = False  # all topologies of a figure in one panel
-    implementations: Collection[str] = ()  # those alone; none: all
-    machine: str | None = None  # the system that measured runs are of, if their files are not to say
-    apart: bool = False  # predictions in panels of their own, not laid over measurements
-
-
-PLAIN = Wanted()
-
-
-def draw(
-    runs: Sequence[Run],
-    folder: Path,
-    formats: Sequence[str] = ("png",),
-    wanted: Wanted = PLAIN,
-    say: Callable[[str], None] = lambda reason: None,
-) -> list[Path]:
-    """Write every figure of these runs into `folder` and say which files; none if there is nothing to draw.
-
-    `say` is told of each panel that a view has to leave out, and why.  The same runs give the same bytes, whatever the
-    user's Matplotlib configuration.
-    """
-    drawn = figures(runs, wanted, say)
-    return [path for stem, figure in drawn for path in save(figure, folder, stem, formats, wanted.style)]
-
-
 def figures(
     runs: Sequence[Run],
     wanted: Wanted = PLAIN,
-    say: Callable[[str], None] = lambda reason: None,
-) -> Iterator[tuple[str, "Figure"]]:
-    """Each figure, after the file name that it should have but for the suffix."""
+    say: Say = lambda reason: None,
+) -> Named:
+    """Each figure; `say` is told of each panel that a view has to leave out, and why."""
     views = chosen(wanted.views)
     rows = panels(runs, wanted.apart, wanted.machine)
     if wanted.implementations:
@@ -92,7 +63,7 @@ def figures(
                 yield "-".join(stem), _figure(combination, drawable, quantity, known, wanted.style)
 
 
-def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Callable[[str], None]) -> Cell:
+def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Say) -> Cell:
     """The layers that the view can be drawn of; each reason against one is said once."""
     for panel in (layer.panel for layer in cell):
         reason = f"{quantity.name} not drawn for {place(panel)}: {quantity.lacking(panel)}"
@@ -242,3 +213,12 @@ def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> s
     else:
         told = [f"{layer.name}: {'; '.join(words)}" for layer, words in zip(cell, remarks, strict=True) if words]
     return "\n".join(textwrap.fill(line, width) for line in (name, *told) if line)
+
+
+KIND = Kind(
+    order=10,
+    rows=(Measurement, Reported, Prediction),
+    needs="times of messages that are larger than 0 bytes",
+    figures=figures,
+    styled=True,
+)

@@ -3,15 +3,15 @@
 Matplotlib is imported at the first figure.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.analysis.jitter.lateness import Floats, Steps
-from collbench.figures.styles import save, style
+from collbench.analysis.jitter.lateness import Floats, Steps, witnesses
+from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.styles import style
+from collbench.runs.file import Run
 from collbench.step_times import StepTimes
 from collbench.units import format_seconds, format_size
 
@@ -56,24 +56,18 @@ class Binned:
         )
 
 
-def draw(results: Sequence[StepTimes], folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write a figure for each result that has times; say which files."""
-    return [path for stem, figure in figures(results) for path in save(figure, folder, stem, formats)]
-
-
-def figures(results: Sequence[StepTimes]) -> Iterator[tuple[str, "Figure"]]:
-    """Each figure, after the file name that it should have but for the suffix."""
-    for result in results:
-        if result.right:
+def figures(run: Run, wanted: Wanted) -> Named:
+    """One for each row that says who is late."""
+    for result, steps in witnesses(run.results):
+        if wanted.shows(result.implementation):
             case = result.case
             words = ["lateness", case.collective.name, case.dtype.name, f"{case.nbytes}B", result.implementation]
-            yield "-".join(words), _figure(result)
+            yield "-".join(words), _figure(result, steps)
 
 
-def _figure(result: StepTimes) -> "Figure":
+def _figure(result: StepTimes, steps: Steps) -> "Figure":
     from matplotlib.figure import Figure
 
-    steps = Steps.of(result.series)
     binned = Binned.of(steps)
     tall = min(_TALLEST, max(1.0, _ROWS * steps.ranks))
     with style():
@@ -157,3 +151,11 @@ def _title(result: StepTimes, steps: Steps, binned: Binned) -> str:
         f"{case.title}, {format_size(case.nbytes)}",
     )
     return "\n".join((*lines, f"moments of two ranks are off by at most {format_seconds(result.clock)}"))
+
+
+KIND = Kind(
+    order=40,
+    rows=(StepTimes,),
+    needs="steps on one number of ranks, two at least, that were carried out in one way only",
+    figures=run_by_run(figures),
+)

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.analysis.race import Entry, Estimate, Race, estimate
-from collbench.figures.styles import SCREEN, looks, save, style
+from collbench.analysis.race import Entry, Estimate, Race, estimate, race
+from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.styles import SCREEN, looks, style
+from collbench.runs.file import Run
 from collbench.trained import Point, Trained
 from collbench.units import format_seconds
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAME = "losses"  # of the picture's file
 _GRID = 200  # points of a line
 _COLOURS = {  # of Okabe and Ito; dashes tell apart what lies on each other
     "library": ("#000000", "-"),
@@ -30,9 +31,12 @@ Along = Callable[[Trained, Point], float]
 """Where a point of a run stands on the x axis."""
 
 
-def draw(race: Race, folder: Path, formats: Sequence[str] = ("png",), end: str = "") -> list[Path]:
-    """Write the picture, and say which files; `end` of their name tells it from others in the folder."""
-    return save(figure(race), folder, NAME + end, formats)
+def figures(run: Run, wanted: Wanted) -> Named:
+    """One, if anybody learns; the target is that of all styles, drawn or not."""
+    told = race(run.results)
+    shown = tuple(entry for entry in told.entries if wanted.shows(entry.name)) if told else ()
+    if told and shown:
+        yield "losses", figure(replace(told, entries=shown))
 
 
 def figure(race: Race) -> "Figure":
@@ -70,13 +74,14 @@ def _column(panels: "Sequence[Axes]", race: Race, along: Along, part: Callable[[
 def _top(race: Race) -> float:
     """The highest loss after the first few steps, whose fall would take all the room."""
     runs = [run for entry in race.entries for run in entry.runs.values()]
-    return 1.15 * max(point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
+    early = (point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
+    return 1.15 * max(early, default=race.target)
 
 
 def _curve(axes: "Axes", entry: Entry, along: Along) -> None:
     """The geometric mean over seeds and its interval, as far as every seed goes."""
     curves = [_track(run, along) for run in entry.runs.values()]
-    if not curves:
+    if not all(places for places, _ in curves):
         return
     grid = np.linspace(0, min(places[-1] for places, _ in curves), _GRID)
     rows = np.array([np.interp(grid, places, np.log(losses)) for places, losses in curves])
@@ -136,3 +141,6 @@ def _look(name: str) -> tuple[str, Any]:
         return _COLOURS[name]
     other = looks([name])[name]
     return other.color, other.linestyle
+
+
+KIND = Kind(order=50, rows=(Trained,), needs="styles of which one at least learns", figures=run_by_run(figures))

@@ -1,12 +1,13 @@
 """Pictures of overlap: step time against size of bucket, and what ranks computed and communicated when."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collbench.analysis.overlap import Overlap
-from collbench.figures.styles import COLORS, SCREEN, save, style
-from collbench.step_times import COMMUNICATED, COMPUTED, Activity, StepTimes
+from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
+from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.styles import COLORS, SCREEN, style
+from collbench.runs.file import Run
+from collbench.step_times import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -19,19 +20,14 @@ _MOST_RANKS = 8  # in a timeline: more are too thin to read
 _MARKERS = "osD^vPX"
 
 
-def draw(
-    found: Sequence[Overlap], best: Sequence[Overlap], topology: str, folder: Path, formats: Sequence[str] = ("png",)
-) -> list[Path]:
-    """Write both pictures of every implementation; a timeline only where steps were looked at closely."""
-    return [path for stem, figure in figures(found, best, topology) for path in save(figure, folder, stem, formats)]
-
-
-def figures(found: Sequence[Overlap], best: Sequence[Overlap], topology: str) -> Iterator[tuple[str, "Figure"]]:
-    """Each figure, after the file name that it should have but for the suffix."""
+def figures(run: Run, wanted: Wanted) -> Named:
+    """Both pictures of every implementation; a timeline only where steps were looked at closely."""
+    topology = run.header.topology.name
+    found = [one for one in overlaps(run.results) if wanted.shows(one.row.implementation)]
     for name in dict.fromkeys(one.row.implementation for one in found):
         own = [one for one in found if one.row.implementation == name]
         yield f"buckets-{name}", _buckets(own, topology)
-        shown = [row for one in best if one.row.implementation == name for row in (one.sequential, one.row)]
+        shown = [row for one in best_of_schedules(own) for row in (one.sequential, one.row)]
         rows = [row for row in dict.fromkeys(shown) if isinstance(row, StepTimes) and row.activities]
         if rows:
             yield f"overlap-{name}", _timeline(rows, topology)
@@ -113,3 +109,11 @@ def _bars(axes: "Axes", own: Sequence[Activity], lane: int) -> None:
     spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
     colors = [SHADES[one.what][one.bucket % 2] for one in own]
     axes.broken_barh(spans, (lane - 0.38, 0.76), facecolors=colors, edgecolor="white", linewidth=0.3)
+
+
+KIND = Kind(
+    order=31,
+    rows=(StepTimes, StepPrediction),
+    needs="overlapped steps beside the same step one part after the other and its parts alone",
+    figures=run_by_run(figures),
+)

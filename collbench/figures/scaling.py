@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collbench.analysis.scaling.laws import best, fits
-from collbench.analysis.scaling.points import Curve
+from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import USUAL
-from collbench.figures.styles import SCREEN, Look, looks, save, style
+from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.styles import SCREEN, Look, looks, style
 from collbench.labels import family
-from collbench.step_times import StepPrediction
+from collbench.runs.file import Run
+from collbench.step_times import StepPrediction, StepTimes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 _FINE = 120  # points of a fitted law
 
 
-def draw(curves: Sequence[Curve], topology: str, folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write the figure; none if there is no curve."""
-    return save(figure(curves, topology), folder, "scaling", formats) if curves else []
+def figures(run: Run, wanted: Wanted) -> Named:
+    """One, if there is a curve."""
+    shown = [curve for curve in curves(run.results) if wanted.shows(curve.last.row.implementation)]
+    if shown:
+        yield "scaling", figure(shown, run.header.topology.name)
 
 
 def figure(curves: Sequence[Curve], topology: str) -> "Figure":
@@ -88,3 +91,11 @@ def _curve(axes: "Axes", curve: Curve, look: Look) -> None:
         axes.plot(
             [count * ranks[0] for count in fine], law, color=look.color, linewidth=0.8, linestyle=":", label=label
         )
+
+
+KIND = Kind(
+    order=30,
+    rows=(StepTimes, StepPrediction),
+    needs="steps on several numbers of ranks",
+    figures=run_by_run(figures),
+)

@@ -3,13 +3,14 @@
 Matplotlib is imported at the first figure.
 """
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.cases import Case
-from collbench.figures.styles import save, style
+from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.styles import style
 from collbench.measurement import Explanation
+from collbench.runs.file import Run
 from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
 from collbench.units import format_seconds, format_size
 
@@ -27,13 +28,15 @@ COLOURS = {  # of Okabe and Ito, which those who see fewer colours can tell apar
 _MOST_TRACKS = 16  # in a picture: more are too thin to read
 
 
-def draw(explanations: Sequence[Explanation], folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write a timeline for each explanation that has tracks, and for each case its shares; say which files."""
-    return [path for stem, figure in figures(explanations) for path in save(figure, folder, stem, formats)]
+def figures(run: Run, wanted: Wanted) -> Named:
+    """A timeline for each explanation that has tracks, and for each case its shares."""
+    explained = [result for result in run.results if isinstance(result, Explanation)]
+    shown = [result for result in explained if wanted.shows(result.implementation)]
+    if any(result.tracks for result in shown):
+        yield from _of_explanations(shown)
 
 
-def figures(explanations: Sequence[Explanation]) -> Iterator[tuple[str, "Figure"]]:
-    """Each figure, after the file name that it should have but for the suffix."""
+def _of_explanations(explanations: Sequence[Explanation]) -> Named:
     for explanation in explanations:
         if explanation.tracks:
             yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
@@ -129,3 +132,6 @@ def _legend(figure: "Figure", phases: Sequence[str]) -> None:
         loc="outside lower center",
         ncols=len(phases),
     )
+
+
+KIND = Kind(order=60, rows=(Explanation,), needs="operations that kept a log", figures=run_by_run(figures))

@@ -1,11 +1,12 @@
 """The figure of narrower wires: time saved against the fastest that is exact, over the error that each introduces."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collbench.analysis.wires import Tradeoff, tradeoffs
-from collbench.figures.styles import SCREEN, looks, save, style
+from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.styles import SCREEN, looks, style
+from collbench.measurement import Measurement
 from collbench.runs.file import Run
 from collbench.units import format_size
 
@@ -13,20 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(run: Run, folder: Path) -> list[Path]:
-    """Write a figure for each kind of case with wires that were measured beside an exact one, and say which files."""
+def figures(run: Run, wanted: Wanted) -> Named:
+    """One for each kind of case with wires that were measured beside an exact implementation."""
     found = [one for one in tradeoffs(run.results) if one.study and one.gain(one.exact) is not None]
-    kinds = dict.fromkeys(one.case.kind for one in found)
-    return [
-        path
-        for kind in kinds
-        for path in save(
-            figure([one for one in found if one.case.kind == kind]),
-            folder,
-            f"wires-{kind.collective.name}-{kind.dtype.name}-{kind.redop.name}{'-in-place' * kind.in_place}",
-            ["png"],
-        )
-    ]
+    found = [one for one in found if wanted.shows(one.name)]
+    for kind in dict.fromkeys(one.case.kind for one in found):
+        stem = f"wires-{kind.collective.name}-{kind.dtype.name}-{kind.redop.name}{'-in-place' * kind.in_place}"
+        yield stem, figure([one for one in found if one.case.kind == kind])
 
 
 def figure(found: Sequence[Tradeoff]) -> "Figure":
@@ -52,3 +46,11 @@ def figure(found: Sequence[Tradeoff]) -> "Figure":
         axes.set_title(f"{found[0].case.title}, {format_size(found[0].case.nbytes)}: above 1 the wire pays")
         axes.legend()
     return drawn
+
+
+KIND = Kind(
+    order=20,
+    rows=(Measurement,),
+    needs="narrow wires whose error was studied, beside an implementation that is exact",
+    figures=run_by_run(figures),
+)

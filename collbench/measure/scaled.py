@@ -14,9 +14,8 @@ from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Measures, Side, Turns
 from collbench.measurement import Result
 from collbench.platforms import find_platform
-from collbench.steps import COMPUTE, Step
+from collbench.steps import COMPUTE, STRONG, WEAK, Step
 
-WEAK, STRONG = "weak", "strong"
 MODES = {
     WEAK: "every rank computes as much, however many there are",
     STRONG: "all ranks together compute as much, however many there are",
@@ -60,6 +59,7 @@ def step_on(step: Step, ranks: int, mode: str) -> Step:
         seconds=step.seconds / share,
         slow=slow,
         schedule=COMPUTE if ranks == 1 else step.schedule,
+        mode=mode,
     )
 
 

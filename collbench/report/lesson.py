@@ -15,6 +15,7 @@ from collbench.cases import Case
 from collbench.implementations import is_library, libraries
 from collbench.measurement import Prediction
 from collbench.observed import Timed
+from collbench.outcome import Outcome
 from collbench.report.sanitize import Sound
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -49,13 +50,22 @@ def paragraphs(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[
     """Two paragraphs; `fits` has each run's fitted curves."""
     subject = _subject(runs)
     if subject is None:
-        return (
-            "There is no lesson in these runs: no row has a time that is known to be right.",
-            "The table below has every row, with the reason why it has no time.",
-        )
+        return _without_curves(runs)
     place = runs.index(subject.run)
     fitted = {fit.implementation: fit for fit in fits[place] if fit.case == subject.kind}
     return " ".join(_who(subject)), " ".join(_why(subject, fitted))
+
+
+def _without_curves(runs: Sequence[Sound]) -> tuple[str, str]:
+    """Of runs in which no collective alone has a time."""
+    right = (result for run in runs for result in run.run.results if result.outcome in (Outcome.OK, Outcome.PREDICTED))
+    if any(result.case.step or result.case.job for result in right):
+        told = "These runs are of steps or of training, which have no curve against message size."
+        return told, "What they come to stands below, under Steps and training, and in the table with every row."
+    return (
+        "There is no lesson in these runs: no row has a time that is known to be right.",
+        "The table below has every row, with the reason why it has no time.",
+    )
 
 
 def _subject(runs: Sequence[Sound]) -> Subject | None:

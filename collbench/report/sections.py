@@ -66,6 +66,7 @@ def _kind(run: Sound) -> str:
         "measurement": "measured",
         "explanation": "explained",
         "steptimes": "measured",
+        "trained": "measured",
         "stepprediction": "predicted",
     }
     return next((word for name, word in words.items() if name in names), "no numbers")

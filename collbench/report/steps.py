@@ -1,15 +1,25 @@
-"""What the page says of steps: how they scale, what overlap hides, and the verdicts in words."""
+"""What the page says of steps and training: how they scale, what overlap hides, who is late, which style is first.
 
+Another thing to say of them is a function in PARTS: the words are those of the command that measures it.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from collbench.analysis import overlap
+from collbench.analysis import overlap, standings
+from collbench.analysis.jitter import accusation, judgement
+from collbench.analysis.jitter.lateness import Steps as Moments
+from collbench.analysis.jitter.lateness import witnesses
+from collbench.analysis.race import race
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import lines
+from collbench.measurement import Result
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, TextTable
 from collbench.units import format_seconds, format_size
 
-_MOST = 60  # rows of a table, and verdicts
+_MOST = 60  # rows of a table, tables, and verdicts
+_MOST_LATE = 8  # ranks of a table: those that cost most
 
 
 class Steps(NamedTuple):
@@ -20,14 +30,17 @@ class Steps(NamedTuple):
 
 
 def steps(analysed: AnalysedRun) -> Steps:
-    """By the steps of a run; nothing where it has none."""
-    results = analysed.run.run.results
-    scaled = [curve for curve in curves(results) if len(curve.points) > 1]
-    overlapped = overlap.overlaps(results)
-    tables = [_scaling(curve) for curve in scaled] if not overlapped else []
-    tables += [_overlap(overlapped)] if overlapped else []
-    words = [line for curve in scaled for line in lines(curve)] + overlap.verdicts(results)
-    return Steps(tables, [plain(line, 600) for line in words[:_MOST]])
+    """By the steps and the training of a run; nothing where it has none."""
+    found = [part(analysed.run.run.results) for part in PARTS]
+    tables = [table for part in found for table in part.tables]
+    words = [line for part in found for line in part.words]
+    return Steps(tables[:_MOST], [plain(line, 600) for line in words[:_MOST]])
+
+
+def _scaled(results: Sequence[Result]) -> Steps:
+    """How they scale."""
+    found = [curve for curve in curves(results) if len(curve.points) > 1]
+    return Steps([_scaling(curve) for curve in found], [line for curve in found for line in lines(curve)])
 
 
 def _scaling(curve: Curve) -> TextTable:
@@ -45,7 +58,8 @@ def _scaling(curve: Curve) -> TextTable:
     )
 
 
-def _overlap(found: list[overlap.Overlap]) -> TextTable:
+def _overlapped(results: Sequence[Result]) -> Steps:
+    """What overlap hides."""
     rows = [
         (
             plain(one.row.label, 60),
@@ -54,6 +68,44 @@ def _overlap(found: list[overlap.Overlap]) -> TextTable:
             format_seconds(one.row.typical),
             one.gain.text("x"),
         )
-        for one in found[:_MOST]
+        for one in overlap.overlaps(results)[:_MOST]
     ]
-    return TextTable("Overlap", ("implementation", "schedule", "bucket", "step", "gain"), rows)
+    heading = ("implementation", "schedule", "bucket", "step", "gain")
+    return Steps([TextTable("Overlap", heading, rows)] if rows else [], overlap.verdicts(results))
+
+
+def _late(results: Sequence[Result]) -> Steps:
+    """Who is late, or nobody, or that nobody can tell."""
+    tables = [_lateness(row.label, moments) for row, moments in witnesses(results)[:_MOST]]
+    return Steps(tables, judgement.verdicts(results))
+
+
+def _lateness(label: str, moments: Moments) -> TextTable:
+    """Of the ranks that cost most; by one row alone, where the verdict is by all."""
+    found = accusation.verdict([moments]).testimonies
+    costly = sorted(found, key=lambda one: moments.cost(one.rank), reverse=True)
+    rows = [
+        (
+            f"{one.rank}",
+            f"{moments.last_share(one.rank):.0%}",
+            judgement.late_by(one, moments.typical),
+            f"{moments.cost(one.rank):.1%}",
+            one.finding.value,
+        )
+        for one in costly[:_MOST_LATE]
+    ]
+    more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
+    caption = f"Late ranks, {plain(label, 60)}: {moments.count:,} steps{more}"
+    return TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows)
+
+
+def _raced(results: Sequence[Result]) -> Steps:
+    """Which style of synchronisation reaches a loss first."""
+    told = race(results)
+    if not told:
+        return Steps([], [])
+    rows = [tuple(plain(text, 60) for text in one) for one in standings.standings(told)][:_MOST]
+    return Steps([TextTable(f"Styles: to loss {told.target:g}", standings.COLUMNS, rows)], [*standings.verdict(told)])
+
+
+PARTS = (_scaled, _overlapped, _late, _raced)

@@ -11,7 +11,7 @@ from collbench.runs.fields import duration, durations, whole
 from collbench.trained import Point, Trained
 
 _DIGITS = 9  # of a moment in seconds: the clocks are no finer
-_COUNTS = [field.name for field in fields(Job) if field.name not in ("slow", "rate")]
+_COUNTS = [field.name for field in fields(Job) if field.name not in ("slow", "rate", "target")]
 
 
 def to_job(record: Mapping[str, Any]) -> Job:
@@ -22,7 +22,10 @@ def to_job(record: Mapping[str, Any]) -> Job:
         math.isfinite(number) and number > 0 for number in (rate, *dict(slow).values())
     ):
         raise ValueError("a job's counts are not below 0, its rate and its ranks' factors are above")
-    return Job(**counts, rate=rate, slow=slow)
+    target = duration(record, "target") if "target" in record else 0.0
+    if not 0 <= target < math.inf:
+        raise ValueError("a job's target is a loss")
+    return Job(**counts, rate=rate, slow=slow, target=target)
 
 
 def trained_fields(result: Trained) -> dict[str, Any]:
@@ -63,5 +66,5 @@ def _point(values: Any) -> Point:
 
 
 def job_fields(job: Job) -> dict[str, Any]:
-    """A job, by the names of what it is made of."""
-    return asdict(job)
+    """A job, by the names of what it is made of; the target only where one was set."""
+    return {name: value for name, value in asdict(job).items() if name != "target" or value}

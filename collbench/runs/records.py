@@ -22,7 +22,7 @@ from collbench.measurement import (
 from collbench.runs.fields import duration, durations, whole
 from collbench.runs.job_records import job_fields, to_job, trained_fields, trained_values
 from collbench.runs.note_records import note_fields, to_note
-from collbench.runs.step_records import to_step
+from collbench.runs.step_records import step_record, to_step
 from collbench.runs.step_rows import predicted_step_fields, step_fields, to_step_prediction, to_step_times
 from collbench.runs.track_records import to_track, track_fields
 from collbench.step_times import StepPrediction, StepTimes
@@ -42,7 +42,7 @@ def case_fields(case: Case) -> dict[str, Any]:
         "root": case.root,
         "ranks": case.ranks,
         "in_place": case.in_place,
-        **({"step": asdict(case.step)} if case.step else {}),
+        **({"step": step_record(case.step)} if case.step else {}),
         **({"job": job_fields(case.job)} if case.job else {}),
     }
 
@@ -75,7 +75,7 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         "in_place": sweep.in_place,
         "sampling": asdict(sweep.sampling),
         "spin": sweep.spin,
-        **({"steps": [asdict(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
+        **({"steps": [step_record(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
         **({"jobs": [job_fields(job) if job else None for job in sweep.jobs]} if any(sweep.jobs) else {}),
     }
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from collbench.runs.fields import duration
 from collbench.step_times import COMMUNICATED, COMPUTED, Activity, Series
-from collbench.steps import Step
+from collbench.steps import STRONG, WEAK, Step
 
 _DIGITS = 9  # of a moment in seconds: the clocks are no finer
 
@@ -22,7 +23,15 @@ def to_step(fields: Mapping[str, Any]) -> Step:
     seconds = duration(fields, "seconds") if "seconds" in fields else 0.0
     if not 0 <= seconds < math.inf:
         raise ValueError("a step's seconds are no time")
-    return Step(products, size, str(fields["schedule"]), bucket, slow, seconds)
+    mode = fields.get("mode", "")
+    if mode not in ("", WEAK, STRONG):
+        raise ValueError(f"a step's mode is {WEAK} or {STRONG}")
+    return Step(products, size, str(fields["schedule"]), bucket, slow, seconds, mode)
+
+
+def step_record(step: Step) -> dict[str, Any]:
+    """A step, by the names of what it is made of; the mode only where it has one."""
+    return {name: value for name, value in asdict(step).items() if name != "mode" or value}
 
 
 def series_fields(series: Series) -> dict[str, Any]:

@@ -21,13 +21,17 @@ def step_fields(result: StepTimes) -> dict[str, Any]:
 
 def to_step_times(common: tuple[Case, str, str], fields: dict[str, Any]) -> StepTimes:
     """The steps of a row; KeyError, TypeError or ValueError if it has none."""
+    series = tuple(to_series(series, common[0].ranks) for series in fields["series"])
+    rounds = tuple(int(field) for field in fields.get("rounds", ()))
+    if rounds and (min(rounds) < 1 or sum(rounds) != len(series)):
+        raise ValueError("the rounds of a row are not those of its series")
     return StepTimes(
         *common,
-        series=tuple(to_series(series, common[0].ranks) for series in fields["series"]),
+        series=series,
         mismatch=to_flaw(fields) if fields["check"] == "wrong" else None,
         note=to_note(fields),
         library=str(fields.get("library", "")),
-        rounds=tuple(int(field) for field in fields.get("rounds", ())),
+        rounds=rounds,
         activities=tuple(to_activity(activity) for activity in fields.get("activities", ())),
         clock=duration(fields, "clock"),
     )

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from collbench.analysis.race import Entry, estimate, race, round_up
-from collbench.cli._styles_table import overall, verdict
+from collbench.analysis.standings import verdict
+from collbench.cli._styles_table import overall
 from collbench.figures import losses
 from collbench.flaws import Unlearned
 from collbench.jobs import Job
@@ -30,9 +31,14 @@ def runs(
     return [run(style, seed, step * factor, progress, floor) for seed, factor in enumerate(noise, 1)]
 
 
-def told(*results: Trained, target: float | None = None) -> tuple[list[str], list[str]]:
+def racing_to(target: float, results: list[Trained]) -> list[Trained]:
+    """The same where that target was set."""
+    return [replace(one, case=case(job=replace(one.case.job, target=target))) for one in results if one.case.job]
+
+
+def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
     """Verdict and table."""
-    found = race(results, target)
+    found = race(racing_to(target, [*results]))
     assert found
     return list(verdict(found)), list(overall(found))
 
@@ -106,7 +112,7 @@ def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> N
 
 def test_a_given_target_is_taken() -> None:
     """Between two points on a line."""
-    found = race(runs("ring", 2e-3, noise=(1.0,)), 1.5)
+    found = race(racing_to(1.5, runs("ring", 2e-3, noise=(1.0,))))
     assert found
     (entry,) = found.entries
     assert entry.steps(1) == pytest.approx(14.3, abs=0.5)
@@ -141,3 +147,14 @@ def test_the_picture_has_both_axes_a_target_and_a_row_for_every_style() -> None:
     assert {line.get_ydata()[0] for line in below.lines} == {0}
     assert max(steps.lines[0].get_xdata()) == 100
     assert Entry("x", {}, 1.0).arrived is False
+
+
+def test_runs_that_cannot_be_reckoned_with_end_no_verdict() -> None:
+    """A run file may hold styles without a common seed, times beyond all bounds, and runs in which nobody learns."""
+    apart = [run(style, seed, 1e-3) for style, seeds in (("ring", (1, 2)), ("local-sgd", (3, 4))) for seed in seeds]
+    assert told(*apart)[0][0].startswith("in time: ring reaches loss")
+    far = [run("ring", 1, 1e-300), run("ring", 2, 1e300), *runs("asynchronous", 1e-3)]
+    assert len(told(*far)[1]) == 3
+    idle = replace(run("ring", 1, 1e-3), steps=(0, 0))
+    free = replace(run("ring", 1, 1e-3), points=(Point(0, 0.0, 4.0), Point(2, 0.1, 0.0)))
+    assert race([idle, free]) is None

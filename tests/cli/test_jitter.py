@@ -15,7 +15,7 @@ from collbench.measure.start import mpiexec
 from collbench.measurement import Failed, Result
 from collbench.runs.file import read
 from collbench.step_times import StepTimes
-from tests.conftest import ROOT, Command, carried_out, of_a_user
+from tests.conftest import ROOT, Command, carried_out, drawn_again, of_a_user
 
 QUICK = (
     "jitter",
@@ -89,6 +89,7 @@ def test_what_the_slowest_of_two_takes_is_foreseen_from_single_ranks(here: Comma
     """
     done = here(*AUTO)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert drawn_again(here, tmp_path / "out") == ["lateness-allreduce-float-65536B-auto.png"]
     (row,) = timed(read(tmp_path / "out").results)
     computing = Steps.of(row.series).computing
     one = expected_maximum(computing, 2)

@@ -10,7 +10,7 @@ from collbench.measurement import Failed, Skipped
 from collbench.runs.file import read
 from collbench.schedules import overlapping
 from collbench.step_times import COMMUNICATED, COMPUTED, StepPrediction, StepTimes
-from tests.conftest import Command
+from tests.conftest import Command, drawn_again
 from tests.measure.test_stepping import DIES, SITE
 
 QUICK = ("--compute", "4MFLOP", "--matrix", "64", "--gradients", "64K", "--budget", "0.2")
@@ -27,6 +27,7 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
     for name in ("mpi", "auto"):
         for stem in ("buckets", "overlap"):
             assert (tmp_path / "out" / f"{stem}-{name}.png").stat().st_size > 5000
+    drawn_again(here, tmp_path / "out")
     assert done.stdout.count("is fastest") == 2
     events = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
     accepted(events)

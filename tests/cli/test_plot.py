@@ -1,5 +1,6 @@
 """`collbench plot`: which files it writes, what it prints, and how it says no."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,14 @@ from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
 from collbench.errors import CollbenchError, RunFileError, UsageError
+from collbench.figures.kinds import kinds
 from collbench.figures.styles import STYLES, Style
 from collbench.figures.views import QUANTITIES
 from collbench.measurement import Failed, Measurement
+from collbench.measurement import Result as Row
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
+from tests.figures.made_up_runs import MADE_UP, scaled
 
 
 def write_run(
@@ -191,3 +195,74 @@ def test_the_help_names_every_view_and_style() -> None:
     """And needs no Matplotlib (tests/test_layers.py)."""
     told = plot("--help").stdout
     assert all(word in told for word in (*STYLES, *(quantity.name for quantity in QUANTITIES)))
+
+
+def kept(folder: Path, *rows: Row) -> Path:
+    """The folder of a run file with these rows."""
+    with Writer(folder) as writer:
+        writer.header(Header.from_json({"topology": {"name": "2 sockets"}}))
+        for row in rows:
+            writer.append(row)
+        writer.end("2025-01-01T00:00:00+00:00", 0)
+    return folder
+
+
+def test_what_a_command_measured_is_drawn_from_its_run_file(tmp_path: Path) -> None:
+    """All kinds at once, each under a name with the place of its run behind it."""
+    runs = [kept(tmp_path / name, *rows) for name, rows in MADE_UP.items()]
+    result = plot(*runs, "--out", tmp_path / "figures", "--format", "svg", "--view", "latency")
+    assert result.exit_code == 0, result.output
+    names = {Path(line).stem for line in result.stdout.splitlines()}
+    for place, name in enumerate(MADE_UP, 1):
+        stems = {"latency"} if name == "curves" else {f"{kind}-{place}" for kind in FIRST[name]}
+        assert stems <= names, name
+    assert all(Path(line).stat().st_size > 3000 for line in result.stdout.splitlines())
+    assert set(FIRST) == set(kinds()) - {"curves"}
+
+
+FIRST = {
+    "wires": ("wires-allreduce-float-sum",),
+    "scaling": ("scaling",),
+    "overlap": ("buckets-mpi", "overlap-mpi", "buckets-auto", "overlap-auto"),
+    "lateness": ("lateness-allreduce-float-1024B-mpi", "lateness-allreduce-float-1024B-auto"),
+    "losses": ("losses",),
+    "timeline": ("timeline-allreduce-float-sum-1024B-ring-flags", "shares-allreduce-float-sum-1024B"),
+}
+
+
+def test_an_implementation_can_be_chosen_of_steps_too(tmp_path: Path) -> None:
+    """And the others are not drawn."""
+    runs = [kept(tmp_path / name, *MADE_UP[name]) for name in ("overlap", "lateness")]
+    result = plot(*runs, "--impl", "auto", "--out", tmp_path / "figures", "--format", "svg")
+    assert {Path(line).stem for line in result.stdout.splitlines()} == {
+        "buckets-auto",
+        "overlap-auto",
+        "lateness-allreduce-float-1024B-auto-2",
+    }
+
+
+def test_a_style_that_is_called_as_a_group_is_one(tmp_path: Path) -> None:
+    """`library` is a way to keep ranks in step too."""
+    rows = [replace(row, implementation="library") for row in MADE_UP["losses"][:4]] + MADE_UP["losses"][4:]
+    run = kept(tmp_path / "run", *rows)
+    one, all_ = (
+        Path(plot(run, *words, "-o", tmp_path / place, "--format", "svg").stdout.strip()).read_bytes()
+        for place, words in (("one", ("--impl", "library")), ("all", ()))
+    )
+    assert one != all_
+
+
+def test_steps_without_anything_to_draw_say_what_they_lack(tmp_path: Path) -> None:
+    """In one line: a scaling that ended after its first row."""
+    run = kept(tmp_path / "run", scaled()[0])
+    error = refusal(plot(run))
+    assert str(error).startswith(f"nothing to plot: {run / 'run.jsonl'}: scaling is drawn of steps on several numbers")
+
+
+def test_pictures_of_steps_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:
+    """As those of sweeps."""
+    run = kept(tmp_path / "run", *scaled())
+    assert "Not a directory; choose another folder with --out" in str(refusal(plot(run, "-o", run / "run.jsonl" / "x")))
+    (tmp_path / "scaling.png").symlink_to(tmp_path / "elsewhere")
+    assert "is a link, and is not written through" in str(refusal(plot(run, "-o", tmp_path)))
+    assert not (tmp_path / "elsewhere").exists()

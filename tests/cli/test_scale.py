@@ -7,7 +7,7 @@ import pytest
 from collbench.analysis.scaling.points import curves
 from collbench.runs.file import read
 from collbench.step_times import StepPrediction, StepTimes
-from tests.conftest import Command
+from tests.conftest import Command, drawn_again
 
 QUICK = ("--compute", "4MFLOP", "--matrix", "64", "--gradients", "16K", "--budget", "0.05")
 
@@ -30,10 +30,23 @@ def test_two_ranks_are_held_against_one(here: Command, tmp_path: Path) -> None:
         assert curve.last.efficiency.known
         assert f"{curve.name}, {curve.mode}: 2 ranks give" in done.stdout
     assert (tmp_path / "out" / "scaling.png").stat().st_size > 5000
+    assert drawn_again(here, tmp_path / "out") == ["scaling.png"]
     alone, both = (row.case.step for row in (found[2].base.row, found[2].last.row))
     assert alone
     assert both
     assert (alone.products, both.products) == (8, 4)
+
+
+def test_a_step_too_small_to_be_shared_is_still_called_strong(here: Command, tmp_path: Path) -> None:
+    """Its one product is made by either of two ranks; the run file says which scaling that is, and plot knows it."""
+    words = ("--compute", "500KFLOP", "--matrix", "64", "--gradients", "1K", "--budget", "0.05", "--impl", "auto")
+    done = here("scale", "--on", "cpu", "--ranks", "1,2", "--mode", "strong", *words, "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (curve,) = curves(read(tmp_path / "out").results)
+    assert curve.mode == "strong"
+    assert [point.row.case.step.products for point in curve.points if point.row.case.step] == [1, 1]
+    assert "auto, strong: 2 ranks give" in done.stdout
+    assert "weak" not in done.stdout
 
 
 def test_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from collbench.analysis.race import race
 from collbench.runs.file import read
 from collbench.styles import styles
 from collbench.trained import Trained
-from tests.conftest import Command
+from tests.conftest import Command, drawn_again
 
 QUICK = ("--on", "cpu", "--ranks", "2", "--steps", "10")
 
@@ -83,9 +84,11 @@ def test_wrong_words_are_one_line_and_exit_2(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unreachable_target_is_said(here: Command) -> None:
-    """Of every style; there is nothing to compare."""
+def test_an_unreachable_target_is_said(here: Command, tmp_path: Path) -> None:
+    """Of every style; there is nothing to compare.  The run file knows it."""
     done = here("styles", *QUICK, "--style", "ring,asynchronous", "--seeds", "2", "--target", "1e-9", "--out", "out")
     assert done.returncode == 0, done.stderr
+    assert drawn_again(here, tmp_path / "out") == ["losses.png"]  # with that target
+    assert race(read(tmp_path / "out").results).target == 1e-9  # type: ignore[union-attr]
     assert "ring does not reach loss 1e-09 with 2 of 2 seeds" in done.stdout
     assert "in time:" not in done.stdout

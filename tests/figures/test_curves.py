@@ -17,7 +17,7 @@ from collbench.cases import Case, geometric
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.figures import axes as scales
-from collbench.figures import curves, styles
+from collbench.figures import curves, kinds, styles
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Measurement, Prediction, Skipped
 from collbench.note import Note, Sharing
@@ -65,7 +65,7 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
 
 def figure(kind: str, *runs: Run, apart: bool = False) -> Figure:
     """That figure of these runs; nothing has its place yet, and ticks have no labels."""
-    return dict(curves.figures(runs, curves.Wanted(apart=apart)))[kind]
+    return dict(curves.figures(runs, kinds.Wanted(apart=apart)))[kind]
 
 
 def laid_out(kind: str, *runs: Run) -> Figure:
@@ -105,7 +105,7 @@ def two_lines() -> list[Run]:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The files of one run of one collective."""
-    return curves.draw(two_lines(), tmp_path_factory.mktemp("figures") / "new", FORMATS)
+    return kinds.draw(two_lines(), tmp_path_factory.mktemp("figures") / "new", FORMATS)
 
 
 def test_run_of_one_collective_gives_a_bandwidth_and_a_latency_picture(written: list[Path]) -> None:
@@ -123,7 +123,7 @@ def test_run_of_one_collective_gives_a_bandwidth_and_a_latency_picture(written: 
 
 def test_without_a_word_a_figure_is_a_png(tmp_path: Path) -> None:
     """In a folder that is made for it."""
-    (written,) = curves.draw(two_lines(), tmp_path / "new", wanted=curves.Wanted(["latency"]))
+    (written,) = kinds.draw(two_lines(), tmp_path / "new", wanted=kinds.Wanted(["latency"]))
     assert written == tmp_path / "new" / "latency.png"
     assert written.exists()
 
@@ -287,8 +287,8 @@ def test_nothing_right_gives_no_picture_and_no_folder(tmp_path: Path) -> None:
         Failed(case(64), "nccl", "gpu", "hung"),
         measured("ring-ll", case(64), mismatch=WRONG),
     )
-    assert curves.draw([run(*rows), run()], tmp_path / "new") == []
-    assert curves.draw([], tmp_path / "new") == []
+    assert kinds.draw([run(*rows), run()], tmp_path / "new") == []
+    assert kinds.draw([], tmp_path / "new") == []
     assert not (tmp_path / "new").exists()
 
 
@@ -408,7 +408,7 @@ def test_same_runs_give_the_same_bytes(written: list[Path], tmp_path: Path, monk
 
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 25.0)
     monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", "red")
-    again = curves.draw(two_lines(), tmp_path / "again", FORMATS)
+    again = kinds.draw(two_lines(), tmp_path / "again", FORMATS)
     assert [path.read_bytes() for path in written] == [path.read_bytes() for path in again]
     assert matplotlib.rcParams["font.size"] == 25
 
@@ -477,7 +477,7 @@ from pathlib import Path
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
-from collbench.figures import axes, curves
+from collbench.figures import axes, kinds
 from collbench.measurement import Measurement
 from collbench.runs.file import Run
 from collbench.runs.header import Header
@@ -485,9 +485,9 @@ from collbench.runs.header import Header
 case = Case(COLLECTIVES["broadcast"], 64, DATATYPES["float"], NONE, 0, 2, False)
 results = (Measurement(case, "mpi", "cpu", 1, (1e-6,)),)
 run = Run(Path("a.jsonl"), Header(), results, True)
-assert curves.draw([], Path({str(tmp_path)!r})) == []
+assert kinds.draw([], Path({str(tmp_path)!r})) == []
 assert "matplotlib" not in sys.modules
-assert len(curves.draw([run], Path({str(tmp_path)!r}))) == 2
+assert len(kinds.draw([run], Path({str(tmp_path)!r}))) == 2
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

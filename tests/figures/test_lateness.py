@@ -1,12 +1,16 @@
 """Pictures of stragglers: what stands where, and that thousands of steps of many ranks fit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collbench.analysis.jitter.lateness import Steps
-from collbench.figures.lateness import Binned, draw, figures
+from collbench.figures.kinds import PLAIN, Wanted, draw
+from collbench.figures.lateness import Binned, figures
+from collbench.runs.file import Run
+from collbench.runs.header import Header
 from collbench.step_times import StepTimes
 from collbench.steps import Step
 from tests.analysis.made_up_steps import quiet, series
@@ -18,6 +22,10 @@ def times(ranks: int, steps: int, parts: int = 5, slow: int = 1) -> StepTimes:
     computing[slow] *= 1.5
     made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
     return StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+
+
+def run(*results: StepTimes) -> Run:
+    return Run(Path("run.jsonl"), Header(), results, True)
 
 
 def test_columns_hold_whole_steps_of_one_series() -> None:
@@ -43,7 +51,7 @@ def test_a_column_is_the_mean_of_its_steps() -> None:
 
 def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
     """In the row of that rank, on the same scale to both sides; and the title says what it is of."""
-    ((stem, figure),) = figures([times(4, 500, slow=2)])
+    ((stem, figure),) = figures(run(times(4, 500, slow=2)), PLAIN)
     assert stem == "lateness-allreduce-float-1024B-mpi"
     heat, last, trace = figure.axes[:3]
     colours = heat.collections[0]
@@ -59,7 +67,7 @@ def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
 
 def test_many_ranks_and_steps_are_drawn_in_every_format(tmp_path: Path) -> None:
     """The files are small, and the same the next time."""
-    results = [times(64, 10_000)]
+    results = [run(times(64, 10_000))]
     written = draw(results, tmp_path, ("svg", "png", "pdf"))
     assert [path.suffix for path in written] == [".svg", ".png", ".pdf"]
     assert all(5_000 < path.stat().st_size < 2_000_000 for path in written)
@@ -69,4 +77,15 @@ def test_many_ranks_and_steps_are_drawn_in_every_format(tmp_path: Path) -> None:
 
 def test_what_was_not_timed_is_not_drawn() -> None:
     """There is nothing to see."""
-    assert not list(figures([StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())]))
+    assert not list(figures(run(StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())), PLAIN))
+    assert not list(figures(run(times(2, 20)), Wanted(implementations=["auto"])))
+
+
+def test_steps_that_were_held_against_each_other_show_no_lateness() -> None:
+    """Those of a scaling, of an overlap and of one rank alone have pictures of their own, or none."""
+    alone, two, four = times(1, 20, slow=0), times(2, 20), times(4, 20)
+    weak = replace(two, case=replace(two.case, step=Step(10, 64, mode="weak")))
+    overlapped = replace(two, case=replace(two.case, step=Step(10, 64, "polled", 256)))
+    assert list(figures(run(two, replace(two, implementation="auto")), PLAIN))
+    for results in ([alone], [two, four], [weak], [two, overlapped]):
+        assert not list(figures(run(*results), PLAIN))

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from collbench.figures import curves, styles
-from collbench.figures.curves import Wanted
+from collbench.figures import curves, kinds, styles
+from collbench.figures.kinds import Wanted
 from collbench.figures.styles import STYLES, Style
 from collbench.note import Note
 from collbench.runs.file import Run
@@ -136,11 +136,11 @@ def test_same_runs_give_the_same_bytes_in_every_style(
 
     runs, formats = topologies(2, "nccl", "ring-ll"), ("png", "svg", "pdf")
     wanted = Wanted(["ratio"], style, overlay=True)
-    first = curves.draw(runs, tmp_path / "first", formats, wanted=wanted)
+    first = kinds.draw(runs, tmp_path / "first", formats, wanted=wanted)
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 25.0)
     monkeypatch.setitem(matplotlib.rcParams, "pdf.fonttype", 3)
     monkeypatch.setitem(matplotlib.rcParams, "xtick.labelsize", 30)
-    again = curves.draw(runs, tmp_path / "again", formats, wanted=wanted)
+    again = kinds.draw(runs, tmp_path / "again", formats, wanted=wanted)
     assert [path.name for path in first] == [f"overlay-ratio.{suffix}" for suffix in formats]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
     assert (b"/CIDFontType2" in first[-1].read_bytes()) == (style.name == "paper")

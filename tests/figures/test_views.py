@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.figures import curves, overlay, styles, views
-from collbench.figures.curves import Wanted
+from collbench.figures.kinds import Wanted
 from collbench.measure.predicted import topology_record
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.note import Note
@@ -290,7 +290,7 @@ def test_what_auto_picked_is_no_remark_but_what_else_it_says_is() -> None:
         for size, name in zip(FEW, ("one-shot-ll", "ring-ll", "two-shot"), strict=False)
     ]
     plain = sweep("mpi", sizes=FEW, note=Note(oversubscribed=True))
-    for quantity in curves.DEFAULT:
+    for quantity in views.DEFAULT:
         title = drawn(quantity, run(*plain, *picks)).axes[0].get_title(loc="left")
         assert title == "2 sockets, 4 ranks\noversubscribed"
 

@@ -29,6 +29,7 @@ from collbench.report.sanitize import oddity, plain, sound
 from collbench.runs.file import NAME, BadRow, Writer, read
 from collbench.runs.header import Header
 from tests.conftest import ROOT, case, measurement
+from tests.figures.made_up_runs import MADE_UP, late
 from tests.runs.test_file import RESULTS
 
 MOST = 6_000_000  # bytes of a report
@@ -190,6 +191,34 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
         "not usable: it was checked, and not timed",
     ):
         assert words_ in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "words_"),
+    [
+        ("scaling", ("weak scaling, auto", "auto, weak: 4 ranks give 2.67x", "poor (healthy is 75% and more)")),
+        ("overlap", ("auto: thread with buckets of 1 KiB is fastest", "overlap helps")),
+        ("lateness", ("rank 1 is late: last in 100% of the steps, by 50", "Late ranks, mpi: 1,600 steps", "clear")),
+        ("losses", ("Styles: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x")),
+    ],
+)
+def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path, kind: str, words_: tuple[str, ...]) -> None:
+    """As the commands say them; and nobody is told that nothing was right."""
+    text = Text(built(write(tmp_path / "run", *MADE_UP[kind]))).text
+    assert "Steps and training" in text
+    for word in words_:
+        assert word in text
+    assert "There is no lesson" not in text
+    assert "These runs are of steps or of training" in text
+    assert "no numbers" not in text
+
+
+def test_a_report_blames_nobody_where_nobody_is_late(tmp_path: Path) -> None:
+    """Or where nobody can tell."""
+    assert "nobody is late as a rule" in Text(built(write(tmp_path / "quiet", *late(slow=1.0)))).text
+    short = Text(built(write(tmp_path / "short", *late(steps=20, parts=2)))).text
+    assert "inconclusive: rank 1 may be late" in short
+    assert "rank 1 is late" not in short
 
 
 def test_predictions_have_the_picture_of_their_system(tmp_path: Path, collbench: object) -> None:

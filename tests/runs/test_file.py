@@ -20,6 +20,8 @@ from collbench.runs import rescue
 from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
+from collbench.step_times import Series, StepTimes
+from collbench.steps import Step
 from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
 from collbench.trained import Point, Trained
 from tests.conftest import case, measurement
@@ -136,6 +138,25 @@ def test_a_training_run_that_cannot_be_is_left_out(field: str, value: object, re
         line = to_line(one)
         with pytest.raises(ValueError, match=r"job|whole number"):
             to_result(line | {"job": line["job"] | job})
+
+
+def test_what_was_asked_of_a_step_or_a_job_reads_back() -> None:
+    """The mode of a scaling and the target of a race, which change no work and stand in no file that has none."""
+    for name, made in (("step", Step(3, 64)), ("job", Job())):
+        assert to_line(replace(measurement(), case=case(**{name: made})))[name].keys().isdisjoint({"mode", "target"})
+    strong, racing = Step(3, 64, mode="strong"), Job(target=0.25)
+    step_line, job_line = (to_line(replace(measurement(), case=one)) for one in (case(step=strong), case(job=racing)))
+    step_back, job_back = (to_result(json.loads(json.dumps(line))) for line in (step_line, job_line))
+    assert step_back
+    assert step_back.case.step
+    assert step_back.case.step.mode == "strong"
+    assert job_back
+    assert job_back.case.job
+    assert job_back.case.job.target == 0.25
+    with pytest.raises(ValueError, match="weak or strong"):
+        to_result(step_line | {"step": step_line["step"] | {"mode": "loud"}})
+    with pytest.raises(ValueError, match="target"):
+        to_result(job_line | {"job": job_line["job"] | {"target": -1.0}})
 
 
 def test_a_sweep_of_jobs_reads_back() -> None:
@@ -383,3 +404,13 @@ def test_a_run_that_could_not_start_leaves_nothing(tmp_path: Path) -> None:
     """Neither file nor the folders made for it; what was there before stays."""
     Writer(tmp_path / "results" / "runs" / "one").discard()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rounds_of_steps_are_as_many_as_their_series() -> None:
+    """Their means would be of nothing."""
+    one = Series((0.0, 0.0), ((1.0,), (1.0,)), ((2.0,), (2.0,)))
+    line = to_line(StepTimes(case(step=Step(3, 64)), "mpi", "cpu", (one, one), rounds=(1, 1)))
+    assert to_result(line)
+    for rounds in ([1], [2, 0], [1, 1, 1], [3, -1]):
+        with pytest.raises(ValueError, match="rounds"):
+            to_result(line | {"rounds": rounds})

@@ -4,14 +4,16 @@ Durations cannot tell the culprit of a step from its victims: whoever waits for 
 as the late rank is in its products.  Arrivals can.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from collbench.step_times import Series
+from collbench.measurement import Result
+from collbench.step_times import Series, StepTimes
+from collbench.steps import SEQUENTIAL
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
@@ -96,6 +98,21 @@ class Steps:
         """Of the time of all steps, what the others wait for that rank where it is the last: the mean over them."""
         waited = self.waited[:, self.last == rank].sum() / max(1, self.ranks - 1)
         return float(waited / self.seconds.sum())
+
+
+def witnesses(results: Iterable[Result]) -> list[tuple[StepTimes, Steps]]:
+    """The rows that say who is late; none where steps were held against each other, as in a scaling or in overlap.
+
+    Those have all one number of ranks, of which there are two at least, and one part of a step after the other.
+    """
+    rows = [(result, result.case.step) for result in results if result.case.step]
+    if {step.schedule for _, step in rows} != {SEQUENTIAL} or any(step.mode for _, step in rows):
+        return []
+    if len({result.case.ranks for result, _ in rows}) > 1:
+        return []
+    timed = [result for result, _ in rows if isinstance(result, StepTimes) and result.right and result.case.ranks > 1]
+    found = ((result, Steps.of(result.series)) for result in timed)
+    return [(result, steps) for result, steps in found if steps.typical > 0]
 
 
 def behind_others(moments: Floats) -> Floats:

@@ -11,8 +11,7 @@ from functools import cached_property
 from collbench.analysis.rounds import Estimate, by_round, estimated
 from collbench.measurement import Result
 from collbench.step_times import StepPrediction, StepRow, StepTimes
-
-WEAK, STRONG = "weak", "strong"
+from collbench.steps import STRONG, WEAK
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,12 @@ def _of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
 
 
 def _mode(base: StepRow, row: StepRow) -> str:
+    """As the run file says.  Older ones do not: there as much work of every rank counts as weak."""
     first, last = base.case.step, row.case.step
     assert first
     assert last
+    if last.mode:
+        return last.mode
     return WEAK if (first.products, first.seconds) == (last.products, last.seconds) else STRONG
 
 

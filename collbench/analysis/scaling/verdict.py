@@ -1,9 +1,12 @@
 """A scaling in words: how much of the ranks is used, whether that is healthy, and what would help."""
 
+from collections.abc import Iterator
+
 from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling.advice import parts, remedies
 from collbench.analysis.scaling.laws import best, fits
 from collbench.analysis.scaling.points import Curve, Point
+from collbench.steps import STRONG
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
@@ -13,6 +16,7 @@ USUAL = {8: (0.95, 0.98), 64: (0.75, 0.88), 256: (0.70, 0.80)}
 
 HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
 _MOST = 3  # remedies that are named
+_UNEVEN = 0.05  # of a rank's share of the products: more than that is worth a word
 
 
 def judged(efficiency: Estimate, threshold: float) -> str:
@@ -46,8 +50,17 @@ def _verdict(curve: Curve, point: Point, threshold: float) -> str:
     against = f"healthy is {threshold:.0%} and more"
     return (
         f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text('x')}{base}: "
-        f"{efficiency.value:.0%}, {word} ({against}); {', '.join(shares)}"
+        f"{efficiency.value:.0%}, {word} ({against}); {', '.join([*shares, *_unshared(curve, point)])}"
     )
+
+
+def _unshared(curve: Curve, point: Point) -> Iterator[str]:
+    """A word on strong scaling whose ranks make notably more products, or fewer, than their share."""
+    first, own = curve.base.row.case.step, point.row.case.step
+    if curve.mode == STRONG and first and own and own.products:
+        fair = first.products * curve.base.ranks / point.ranks
+        if abs(own.products / fair - 1) > _UNEVEN:
+            yield f"products cannot be shared evenly: a rank makes {own.products}, its share is {fair:.3g}"
 
 
 def _laws(curve: Curve) -> str:

@@ -1,11 +1,13 @@
 """Speed-ups and efficiencies from rows of steps, with intervals from the rounds that took turns."""
 
+from dataclasses import replace
+
 import pytest
 
-from collbench.analysis.scaling.points import STRONG, WEAK, curves
+from collbench.analysis.scaling.points import curves
 from collbench.measurement import Failed, Result
 from collbench.step_times import Series, StepPrediction, StepTimes
-from collbench.steps import Step
+from collbench.steps import STRONG, WEAK, Step
 from tests.conftest import case
 
 
@@ -34,6 +36,22 @@ def test_strong_efficiency_counts_what_ranks_share() -> None:
     assert curve.mode == STRONG
     assert curve.speedup(curve.last).value == pytest.approx(3)
     assert curve.last.efficiency.value == pytest.approx(0.75)
+
+
+def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old_one_does_not_say() -> None:
+    """One product cannot be shared, so its strong scaling looks like a weak one."""
+    one, two = row(1, *[1.0] * 8, products=1), row(2, *[1.0] * 8, products=1)
+    assert [curve.mode for curve in curves([one, two])] == [WEAK]
+    for mode in (WEAK, STRONG):
+        (curve,) = curves([in_mode(one, mode), in_mode(two, mode)])
+        assert curve.mode == mode
+        assert in_mode(two, mode).case == two.case
+
+
+def in_mode(result: StepTimes, mode: str) -> StepTimes:
+    """The same, of a run file that says it."""
+    assert result.case.step
+    return replace(result, case=replace(result.case, step=replace(result.case.step, mode=mode)))
 
 
 def test_products_that_ranks_cannot_share_evenly_are_counted_as_they_are() -> None:

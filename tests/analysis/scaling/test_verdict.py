@@ -7,8 +7,8 @@ from collbench.analysis.scaling.advice import REMEDIES, Parts, remedies
 from collbench.analysis.scaling.points import curves
 from collbench.analysis.scaling.verdict import HEALTHY, INCONCLUSIVE, POOR, judged, lines
 from collbench.step_times import StepPrediction
-from collbench.steps import Step
-from tests.analysis.scaling.test_points import row
+from collbench.steps import STRONG, WEAK, Step
+from tests.analysis.scaling.test_points import in_mode, row
 from tests.conftest import case
 
 
@@ -50,6 +50,19 @@ def test_a_poor_one_says_what_would_help_most_and_to_what() -> None:
     assert "overlap: at most 100%" in lines(curve)[-1]
     (slow,) = curves(predicted(1.0, 1.0, 0.1))
     assert lines(slow)[-1].startswith("what would help most: no rank later than another: at most 91%")
+
+
+def test_products_that_cannot_be_shared_are_said() -> None:
+    """Where ranks make notably more than their share; 12 of 25 are near enough."""
+
+    def said(alone: int, each: int, mode: str) -> str:
+        rows = [row(1, *[2.0] * 8, products=alone), row(2, *[1.5] * 8, products=each)]
+        (curve,) = curves([in_mode(one, mode) for one in rows])
+        return lines(curve)[0]
+
+    assert said(1, 1, STRONG).endswith("products cannot be shared evenly: a rank makes 1, its share is 0.5")
+    assert "shared" not in said(25, 12, STRONG)
+    assert "shared" not in said(1, 1, WEAK)
 
 
 def test_ranks_that_are_slower_than_one_follow_no_law() -> None:

@@ -1,0 +1,64 @@
+"""How a command that measures goes on from its session to its exit status, and says where everything is."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from collbench import interrupts
+from collbench.cli._patience import started
+from collbench.errors import RunFileError, StorageError
+from collbench.measure.session import Session, exit_status
+from collbench.runs.file import read
+
+
+def carried_out(
+    session: Session, show: Callable[[], None], close: Callable[[], None], remarks: Iterable[str] = ()
+) -> int:
+    """Run it to its end or until Ctrl-C; the exit status.
+
+    `show` takes every result and prints the rows, `close` says what they come to; every process of a launcher calls
+    `show`, and only the one that speaks for all calls `close`.
+    """
+    try:
+        with started(session):
+            if session.leader:
+                for line in (session.topology, *remarks):
+                    click.echo(line, err=True)
+            show()
+    except KeyboardInterrupt as cause:
+        where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
+        click.echo(f"\ninterrupted: {where}", err=True)
+        return interrupts.answered(cause)
+    if session.leader:
+        close()
+    return exit_status(session.results)
+
+
+def say_where(session: Session, formats: Sequence[str]) -> Path:
+    """The run file and the pictures of it, which are drawn here, none without a format; the folder of both."""
+    assert session.path
+    click.echo(f"run file: {session.path}")
+    if formats:
+        draw_plots(session.path, tuple(dict.fromkeys(formats)))
+    return session.path.parent
+
+
+def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
+    """The pictures of a run file, beside it; StorageError if they, or it, cannot be there any more.
+
+    They are drawn of what is in the file, as `collbench plot` draws them.
+    """
+    from collbench.figures.kinds import draw  # here: a run without pictures needs none of it
+
+    try:
+        pictures = draw([read(path)], path.parent, formats)
+    except (OSError, RunFileError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot draw into {path.parent}: {reason}; {_kept(path)}") from None
+    for picture in pictures:
+        click.echo(f"plot: {picture}")
+
+
+def _kept(path: Path) -> str:
+    return f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
