@@ -7,13 +7,17 @@ from collbench.platforms.roles import Platform
 from collbench.schedules import Recorder, StepOf
 from collbench.step_times import Activity
 
-_STEPS = 7  # of which the one of median length is kept
+_STEPS = 7  # at most, of which the one of median length is kept
+_SECONDS = 2.0  # that they last about at most: nobody hears of them meanwhile
 _MOST = 4096  # activities of it
 
 
-def activities(step: StepOf, platform: Platform) -> tuple[Activity, ...]:
-    """*Collective*: those of a typical step, of all ranks; none where they would be too many to look at."""
-    recorders = [Recorder() for _ in range(_STEPS)]
+def activities(step: StepOf, platform: Platform, seconds: float) -> tuple[Activity, ...]:
+    """*Collective*: those of a typical step, of all ranks; none where they would be too many to look at.
+
+    `seconds` is about what a step takes, the same on every process.
+    """
+    recorders = [Recorder() for _ in range(min(_STEPS, max(1, int(_SECONDS / seconds))))]
     platform.synchronize()
     with platform.stepping():
         for recorder in recorders:

@@ -301,7 +301,7 @@ def test_what_overlaps_is_seen_in_what_was_looked_at_closely(opened: Open) -> No
     case, products = a_case(2, replace(STEP, schedule=STREAM)), platform.products(STEP.size)
     operations = [toy(platform, bucket, everywhere=True, seconds=0.04) for bucket in range(3)]
     step = find_schedule(STREAM).prepare(Parts(case, platform, products, operations))
-    did = {(one.what, one.rank, one.bucket): one for one in activities(step, platform)}
+    did = {(one.what, one.rank, one.bucket): one for one in activities(step, platform, 1e-3)}
     for rank in range(2):
         sent, computed = did[COMMUNICATED, rank, 0], did[COMPUTED, rank, 1]
         assert sent.start < computed.start + computed.seconds
