@@ -44,7 +44,8 @@ mutants: $(VENV)/.dev compiler
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tests/bench.py
 
-# Measures the committed CPU runs anew, rewrites the lesson and says which constants follow; minutes, on a quiet machine.
+# Measures the committed CPU runs anew, rewrites the lessons and says which constants follow; a quarter of an hour, on a quiet
+# machine.
 # MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
 results: $(VENV)/.dev compiler
 	$(CHECKOUT) $(RUN)/python -m tests.remeasure --mpi $(or $(MPI),mpich)

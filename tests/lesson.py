@@ -20,7 +20,7 @@ from pathlib import Path
 
 from collbench.implementations import is_library
 from collbench.labels import family
-from collbench.measurement import Explanation, Measurement
+from collbench.measurement import Explanation, Measurement, Prediction
 from collbench.runs.file import read
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size
@@ -47,13 +47,14 @@ LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
 LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 
-Results = dict[tuple[str, int], Measurement | Explanation]
+Row = Measurement | Explanation | Prediction
+Results = dict[tuple[str, int], Row]
 
 
 @cache
 def results(folder: Path) -> Results:
     """By implementation and size, the all-reduces of a run."""
-    every = [result for result in read(folder).results if isinstance(result, Measurement | Explanation)]
+    every = [result for result in read(folder).results if isinstance(result, Row)]
     allreduces = [result for result in every if result.case.collective.name == "allreduce"]
     return {(result.implementation, result.case.nbytes): result for result in allreduces}
 
@@ -78,9 +79,9 @@ def value(folder: Path, title: str) -> str:
     return format_seconds(time(result))
 
 
-def time(result: Measurement | Explanation) -> float:
+def time(result: Row) -> float:
     """Seconds of an operation."""
-    return result.typical if isinstance(result, Measurement) else result.seconds
+    return result.seconds if isinstance(result, Explanation) else result.typical
 
 
 def ratio(number: float) -> str:
@@ -122,12 +123,12 @@ def _fastest(measured: Results, size: int, wanted: Callable[[str], bool]) -> tup
 
 
 BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
-BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 
 
 def rewritten(text: str, root: Path = ROOT) -> str:
     """A lesson with every number as the runs of a checkout have it."""
-    text = BLOCK.sub(lambda match: match[1] + BLOCKS[match[2]]() + match[3], text)
+    text = BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
     return NUMBER.sub(
         lambda match: f'[{value((root / "docs" / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
     )

@@ -98,7 +98,7 @@ def overlapped(folder: Path, what: str, name: str, schedule: str) -> str:
         raise KeyError(f"{what} of {name} by {schedule}")
     one = fastest(folder, name, schedule)
     if what == "gain":
-        return one.gain.text("x")
+        return one.gain.text("x") if one.gain.known else f"{one.gain.value:.2f}x"  # predicted: one number
     return format_seconds(one.row.typical if what == "step" else one.exposed.value)
 
 
@@ -214,13 +214,13 @@ def scaling() -> str:
     """All points of the committed scaling."""
     parts = "computing", "waiting", "exposed"
     rows = []
-    for curve in _curves(RESULTS / "cpu-2-ranks-scale"):
+    for curve in _curves(RESULTS / "cpu-4-ranks-scale"):
         for point in curve.more:
             name, ranks = point.row.implementation, str(point.ranks)
-            own = [scaled(RESULTS / "cpu-2-ranks-scale", curve.mode, part, name, ranks) for part in parts]
+            own = [scaled(RESULTS / "cpu-4-ranks-scale", curve.mode, part, name, ranks) for part in parts]
             speedup = curve.speedup(point).text("x")
             rows.append((curve.mode, name, ranks, format_seconds(point.row.typical), speedup, *own))
-    return _table(("", "by", "ranks", "step", "speed-up", *parts), rows)
+    return _table(("scaling", "by", "ranks", "step", "speed-up", *parts), rows)
 
 
 def overlapping() -> str:
@@ -245,7 +245,7 @@ def narrower() -> str:
         errors = [lost(folder, what, one.name) for what in ("RMS", "bias", "bias fed")]
         size = format_size(one.case.nbytes)
         rows.append((one.name, f"{one.wire.nbytes:.3g}", f"{gain:.2f}x", f"{exact:.2f}x", *errors))
-    heads = "", "bytes an element", f"over `mpi`, {size}", f"over the best exact, {size}", "RMS", "bias", "bias fed"
+    heads = "wire", "bytes an element", f"over `mpi`, {size}", f"over the best exact, {size}", "RMS", "bias", "bias fed"
     return _table(heads, rows)
 
 

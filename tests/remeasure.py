@@ -1,14 +1,15 @@
 # ruff: noqa: T201 - a program of its own, which prints
 """`make results`: measures the committed CPU runs anew, and says what follows from them.
 
-Each run replaces its folder in results/ once it is whole.  Then docs/lesson.md is written anew, and what must be
+Each run replaces its folder in results/ once it is whole.  Then the lessons are written anew, and what must be
 copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cpu/hardware.py would
 follow.  Those there are fitted to another machine (results/cpu-2-ranks-epyc); tests/test_cost.py says whether `auto`
 chooses well by them here too.
-Wants a machine on which nothing else runs, for five minutes.
+Wants a machine on which nothing else runs, for a quarter of an hour; runs of described systems are predicted.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,17 @@ RUNS = (
     Committed("cpu-2-ranks-explained", "explain --on cpu -b 8 -e 128M -f 256"),
     Committed("cpu-4-ranks-yield", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield"),
     Committed("cpu-4-ranks-busy", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy"),
+    Committed("cpu-4-ranks-scale", "scale --on cpu --ranks 1,2,4 --mode both --budget 4"),
+    Committed("cpu-2-ranks-overlap", "overlap --on cpu"),
+    Committed("cpu-2-ranks-narrow", "sweep --on cpu --impl mpi,auto,narrow -b 4K -e 64M"),
+    Committed("cpu-2-ranks-jitter", "jitter --on cpu"),
+    Committed("cpu-2-ranks-jitter-slow", "jitter --on cpu --slow-rank 1:1.5"),
+    Committed("cpu-2-ranks-styles-even", "styles --on cpu --target 0.28"),
+    Committed("cpu-2-ranks-styles", "styles --on cpu --slow-rank 1 --target 0.28"),
+    Committed("dgx-h100-scale", "scale --on dgx-h100 --ranks 8..4096"),
+    Committed("dgx-h100-overlap", "overlap --on dgx-h100 --ranks 64"),
+    Committed("dgx-h100-narrow", "predict dgx-h100 --impl library,two-shot,narrow -b 4K -e 4G"),
+    Committed("pcie4-4090-p2p-narrow", "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G"),
 )
 
 
@@ -42,9 +54,9 @@ def measure(run: Committed, libraries: str) -> None:
     with tempfile.TemporaryDirectory(dir=RESULTS) as scratch:
         place = Path(scratch, run.folder)
         arguments = [word.format(mpi=libraries) for word in run.arguments.split()]
-        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", str(place)]
+        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", run.folder]  # which the run file keeps
         print(f"\n$ collbench {' '.join(arguments)}", flush=True)
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, cwd=scratch, env=dict(os.environ, PYTHONPATH=str(ROOT)))
         old = RESULTS / run.folder
         committed = {path.name for path in old.iterdir()} if old.is_dir() else {path.name for path in place.iterdir()}
         for path in place.iterdir():
