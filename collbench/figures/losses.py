@@ -108,6 +108,8 @@ def _mark(axes: "Axes", row: int, reached: Estimate, color: str) -> None:
 
 
 def _texts(drawn: "Figure", panels: Any, race: Race) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     case = next(iter(race.entries[0].runs.values())).case
     seeds = max(len(entry.runs) for entry in race.entries)
     words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), f"{seeds} seed{'s' if seeds > 1 else ''}")
@@ -119,6 +121,7 @@ def _texts(drawn: "Figure", panels: Any, race: Race) -> None:
     left.yaxis.set_major_formatter(_plain)
     left.yaxis.set_minor_formatter(lambda value, position: _plain(value) if f"{value:.0e}"[0] in "235" else "")
     below.set_yticks(range(len(race.entries)), [entry.name for entry in race.entries])
+    below.xaxis.set_major_locator(MaxNLocator(6))
     below.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
     below.set_ylabel(f"{race.target:g} reached")
     for axes, name in zip(panels[1], ("wall time", "steps (samples seen over ranks and batch)"), strict=True):

@@ -11,6 +11,7 @@ from collbench.runs.file import Run
 from collbench.units import format_size
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -39,13 +40,26 @@ def figure(found: Sequence[Tradeoff]) -> "Figure":
             axes.plot([one.study.plain.bias], [gain], look.marker, color=look.color, alpha=0.4)
             axes.plot([one.study.fed.bias], [gain], look.marker, color=look.color, fillstyle="none")
         axes.axhline(1, color="0.6", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        _scale(axes)
         axes.set_xlabel("error against exact sums: RMS (full), bias (pale), bias with feedback (hollow)")
         axes.set_ylabel("time of the fastest exact one / the wire's")
         axes.set_title(f"{found[0].case.title}, {format_size(found[0].case.nbytes)}: above 1 the wire pays")
-        axes.legend()
+        drawn.legend(loc="outside lower left", ncols=3)
     return drawn
+
+
+def _scale(axes: "Axes") -> None:
+    """Decades of error, and few ratios in plain figures: texts are not read as formulas."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(numticks=8))
+    axes.xaxis.set_major_formatter(lambda error, position: f"{error:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8), numticks=8))
+    axes.yaxis.set_major_formatter(lambda ratio, position: f"{ratio:.3g}x")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 KIND = Kind(

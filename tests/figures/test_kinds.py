@@ -1,13 +1,21 @@
 """The registry of figures: every kind is drawn of its results, of each run by itself, and of what was asked for."""
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from collbench.figures.kinds import PLAIN, Wanted, draw, kinds, lacking
 from collbench.measurement import Failed
 from tests.conftest import case
 from tests.figures.made_up_runs import MADE_UP, run, scaled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 BY_RUN = [name for name in kinds() if name != "curves"]
 
@@ -33,6 +41,42 @@ def test_a_run_is_drawn_by_its_kind(tmp_path: Path, name: str) -> None:
     others = set(stems("curves", runs=1)) if name == "wires" else set()
     assert drawn == set(stems(name)) | others
     assert stems(name)
+
+
+def laid_out(name: str) -> "Iterator[Figure]":
+    """The figures of a kind, with every text where it will be."""
+    for _, figure in kinds()[name].figures([run(*MADE_UP[name])], PLAIN, str):
+        FigureCanvasAgg(figure).draw()
+        yield figure
+
+
+def ticks(figure: "Figure") -> "Iterator[list[Text]]":
+    """The labels that are seen along every axis."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            shown = [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            yield [label for label in shown if label.get_text() and label.get_visible()]
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_labels_of_ticks_are_plain_text_and_leave_each_other_room(name: str) -> None:
+    """Names may hold dollar signs, so no text is read as a formula; a formula would be seen as it is written."""
+    for figure in laid_out(name):
+        for labels in ticks(figure):
+            assert not any("$" in label.get_text() for label in labels)
+            boxes = [label.get_window_extent() for label in labels]
+            assert not any(one.overlaps(other) for one, other in pairwise(boxes)), [one.get_text() for one in labels]
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_legends_lie_within_their_figure(name: str) -> None:
+    for figure in laid_out(name):
+        whole = figure.bbox
+        for legend in (*figure.legends, *(axes.legend_ for axes in figure.axes if axes.legend_)):
+            box = legend.get_window_extent()
+            assert whole.x0 <= box.x0 <= box.x1 <= whole.x1, [text.get_text() for text in legend.get_texts()]
+            assert whole.y0 <= box.y0 <= box.y1 <= whole.y1
 
 
 @pytest.mark.parametrize("name", BY_RUN)
