@@ -40,7 +40,7 @@ class Case:
     @property
     def kind_of_step(self) -> "Case":
         """The case without how its step is carried out: what steps have in common that are held against each other."""
-        return replace(self, step=replace(self.step, schedule="", bucket=0)) if self.step else self
+        return replace(self, step=replace(self.step, schedule="", bucket=0, ctas=0)) if self.step else self
 
     @property
     def title(self) -> str:

@@ -24,6 +24,7 @@ class Step:
     bucket: int = 0  # bytes of the array that are handed over at once; 0: all of it
     slow: tuple[tuple[int, float], ...] = ()  # ranks that compute so many times as much, on purpose
     seconds: float = 0.0  # of computing, where nothing is carried out and nobody counts products
+    ctas: int = 0  # that NCCL may use at most while ranks compute, in blocks of a GPU; 0: as it likes
     mode: str = field(default="", compare=False)  # WEAK or STRONG in a scaling: the same work is the same step in both
 
     @property
@@ -42,13 +43,18 @@ class Step:
             yield all_of_them * (part + 1) // parts - all_of_them * part // parts
 
     @property
+    def way(self) -> str:
+        """How it is carried out, but for its buckets: `stream`, or `stream, 4 CTAs`."""
+        return f"{self.schedule}, {self.ctas} CTA{'s' if self.ctas != 1 else ''}" if self.ctas else self.schedule
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What it is: the work, how it is carried out, and what is out of the ordinary."""
         work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
         work = f"{format_seconds(self.seconds)} of computing" if self.seconds else work
         bucket = f"buckets of {format_size(self.bucket)}" if self.bucket else ""
         slow = (f"rank {rank} {factor:g} times as slow" for rank, factor in self.slow)
-        return tuple(filter(None, (work, self.schedule, bucket, *slow)))
+        return tuple(filter(None, (work, self.way, bucket, *slow)))
 
 
 def flops_of(products: float, size: int) -> float:

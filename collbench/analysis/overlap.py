@@ -147,9 +147,9 @@ def verdict(fastest: Overlap, own: Sequence[Overlap]) -> str:
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
     words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
     judged = words.get(fastest.verdict, "inconclusive, 1 is in the interval")
-    others = {one.step.bucket for one in as_good(fastest, own) if one.step.schedule == step.schedule}
+    others = {one.step.bucket for one in as_good(fastest, own) if one.step.way == step.way}
     said = [
-        f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
+        f"{fastest.row.label}: {step.way} with buckets of {format_size(step.bucket)} is fastest: "
         f"{before} -> {after}, {fastest.gain.text('x')}: {judged}",
         f"nothing could be below {format_seconds(fastest.bound)}, the longer part alone",
         f"computing takes {fastest.slowdown.text('x')} as long meanwhile" if fastest.slowdown.value > 1.05 else "",

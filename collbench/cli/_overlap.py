@@ -5,7 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.cli._options import default_folder, make_cases, make_sweep
-from collbench.cli._step_options import check_matrix, one_step, parse_buckets, parse_slow, parse_work, predicted_work
+from collbench.cli._step_options import (
+    check_matrix,
+    one_step,
+    parse_buckets,
+    parse_ctas,
+    parse_slow,
+    parse_work,
+    predicted_work,
+)
 from collbench.cli._step_session import described, of_sweep, place_name, platform_of, refuse_launcher, usual
 from collbench.errors import UsageError
 from collbench.implementations import choose
@@ -32,7 +40,8 @@ def make_session(options: Mapping[str, Any]) -> Session:
     buckets = parse_buckets(options["buckets"], sweep.sizes[0])
     size = check_matrix(options["matrix"], find_platform(platform).matrix)
     step = one_step(parse_work(options["compute"] or "10ms"), platform, size, slow)
-    sweep = replace(sweep, steps=ways(step, platform, buckets))
+    ctas = parse_ctas(options["ctas"], sweep.implementations)
+    sweep = replace(sweep, steps=ways(step, platform, buckets, ctas))
     return Session(Overlapped(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))
 
 
@@ -44,6 +53,7 @@ def _predicted(system: System, options: Mapping[str, Any]) -> Session:
     words = of_sweep(options, "1G")
     sweep = make_cases(words, ranks, choose(options["impl"] or "nccl", system.platform), parse_size(words["maxbytes"]))
     buckets = parse_buckets(options["buckets"], sweep.sizes[0])
+    parse_ctas(options["ctas"], ())
     sweep = replace(sweep, steps=ways(Step(0, 0, seconds=work.seconds), system.platform, buckets))
     where = f"overlap-{place_name(system, ranks)}"
     on = ModelledSteps(system, sweep, options["noise"] / 100)

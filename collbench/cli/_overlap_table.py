@@ -9,7 +9,7 @@ from collbench.step_times import StepPrediction, StepRow
 from collbench.units import format_figure, format_seconds, format_size
 
 _ROW = (
-    "{name:<22} {schedule:<12} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {slower:>20} {gain:>22}"
+    "{name:<22} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {slower:>20} {gain:>22}"
     "  {check}"
 )
 LEGEND = (
@@ -31,7 +31,7 @@ def overlap_row(result: Result, overlap: Overlap | None) -> str:
     step = result.case.step
     assert step
     bucket = format_size(step.bucket) if step.bucket else "all"
-    start = f"{result.label:<22} {step.schedule:<12} {bucket:>9}"
+    start = f"{result.label:<22} {step.way:<16} {bucket:>9}"
     if isinstance(result, Untimed):
         return f"{start} {'FAILED' if result.outcome.bad else result.outcome.value}: {result.reason}"
     if result.wrong:
@@ -39,7 +39,7 @@ def overlap_row(result: Result, overlap: Overlap | None) -> str:
     assert isinstance(result, StepRow)
     return _ROW.format(
         name=result.label,
-        schedule=step.schedule,
+        schedule=step.way,
         bucket=bucket,
         step=format_seconds(result.typical),
         interval=_halfwidth(result),

@@ -20,6 +20,7 @@ MOST_COUNTS = 64  # of ranks, in one scaling
 MOST_RANKS = 2**30
 LARGEST_MATRIX = 2**15
 MOST_BUCKETS = 1024  # of a step
+MOST_CTAS = 64  # that NCCL ever uses
 
 
 def parse_work(text: str) -> Work:
@@ -112,6 +113,20 @@ def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
         least = max(BUCKET_UNIT, nbytes // MOST_BUCKETS)
         raise UsageError(f"--buckets {format_size(sizes[0])} are too many; give at least {format_size(least)}")
     return sizes
+
+
+def parse_ctas(text: str | None, libraries: Sequence[str]) -> tuple[int, ...]:
+    """Numbers, ascending; none by default.  UsageError for what NCCL never uses, and where it is not measured."""
+    if text is None:
+        return ()
+    if "nccl" not in libraries:
+        raise UsageError(f"--ctas {text} limits NCCL, which is not measured here; leave it out, or add nccl on GPUs")
+    words = [word.strip() for word in text.split(",")]
+    if wrong := [word for word in words if not (word.isdecimal() and word.isascii() and 1 <= int(word) <= MOST_CTAS)]:
+        raise UsageError(
+            f"--ctas {wrong[0] or text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16"
+        )
+    return tuple(sorted(set(map(int, words))))
 
 
 def check_matrix(asked: int | None, usual: int) -> int:

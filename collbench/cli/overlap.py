@@ -16,6 +16,9 @@ _OPTIONS = [
     click.Option(["--compute"], metavar="TIME|FLOP", help="Of a rank in a step: 10ms, 2GFLOP; default 10ms, or 100ms."),
     click.Option(["--gradients"], metavar="SIZE", help="Bytes to all-reduce in a step; default 8M, predicted 1G."),
     click.Option(["--buckets"], metavar="SIZE[,SIZE]", help="Sizes to hand over at once; default: a 16th, a 4th, all."),
+    click.Option(
+        ["--ctas"], metavar="N[,N]", help="On GPUs: CTAs for NCCL to use at most, besides as many as it likes."
+    ),
     MATRIX,
     SLOW,
     NOISE,

@@ -39,12 +39,12 @@ def _buckets(own: Sequence[Overlap], topology: str) -> "Figure":
 
         drawn = Figure(figsize=(SCREEN.width(1), 4.8), layout="constrained")
         axes = drawn.subplots()
-        for place, schedule in enumerate(dict.fromkeys(one.step.schedule for one in own)):
-            ways = sorted((one for one in own if one.step.schedule == schedule), key=lambda one: one.step.bucket)
+        for place, way in enumerate(dict.fromkeys(one.step.way for one in own)):
+            ways = sorted((one for one in own if one.step.way == way), key=lambda one: one.step.bucket)
             sizes = [one.step.bucket for one in ways]
             times = [one.row.typical for one in ways]
             color, marker = COLORS[place % len(COLORS)], _MARKERS[place % len(_MARKERS)]
-            axes.plot(sizes, times, label=schedule, color=color, marker=marker)
+            axes.plot(sizes, times, label=way, color=color, marker=marker)
             for size, one in zip(sizes, ways, strict=True):
                 axes.vlines(size, *one.row.band, color=color, alpha=0.5)
         first = own[0]
@@ -102,7 +102,7 @@ def _lanes(axes: "Axes", row: StepTimes) -> None:
     axes.invert_yaxis()
     axes.grid(visible=False)
     bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
-    axes.set_title(f"{step.schedule}{bucket}: a step takes {format_seconds(row.typical)}")
+    axes.set_title(f"{step.way}{bucket}: a step takes {format_seconds(row.typical)}")
 
 
 def _bars(axes: "Axes", own: Sequence[Activity], lane: int) -> None:

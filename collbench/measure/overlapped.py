@@ -1,22 +1,38 @@
-"""A step one part after the other, overlapped in several ways, and its parts alone: all by the same ranks, in turn."""
+"""A step one part after the other, overlapped in several ways, and its parts alone: all in turn.
+
+The ranks are the same; but NCCL reads once in the life of a process how many CTAs it may use, so that every such number
+has ranks of its own.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 from collbench.cases import Sweep
+from collbench.implementations import is_library
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
 from collbench.measurement import Result
+from collbench.runs.environment import UNCHANGED, Setting
 from collbench.schedules import overlapping
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 
+LIMIT = "NCCL_MAX_CTAS"
 
-def ways(step: Step, platform: str, buckets: Sequence[int]) -> tuple[Step, ...]:
-    """The step's parts alone, one after the other, and by every schedule that overlaps with every size of bucket."""
+
+def ways(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:
+    """The step's parts alone, one after the other, and by every schedule that overlaps with every size of bucket.
+
+    The latter once as the library likes, and once with at most so many CTAs for all numbers of them.
+    """
     alone = (replace(step, schedule=name, bucket=0) for name in (COMPUTE, COMMUNICATE, SEQUENTIAL))
-    overlapped = (replace(step, schedule=name, bucket=bucket) for name in overlapping(platform) for bucket in buckets)
+    overlapped = (
+        replace(step, schedule=name, bucket=bucket, ctas=most)
+        for most in (0, *ctas)
+        for name in overlapping(platform)
+        for bucket in buckets
+    )
     return (*alone, *overlapped)
 
 
@@ -24,8 +40,10 @@ class Overlapped:
     """The ranks of such a sweep, whose steps take turns, as a Session needs them."""
 
     def __init__(self, platform: str, sweep: Sweep) -> None:
-        self._ranks = Supervisor(platform, sweep)
-        self._turns = Turns(platform, [Side(self._ranks, own) for own in _apart(sweep)])
+        limits = dict.fromkeys(step.ctas for step in sweep.steps if step)
+        ranks = {most: Supervisor(platform, sweep, _limited(most)) for most in limits}
+        sides = [Side(ranks[step.ctas], own, _name(step)) for step, own in _apart(sweep)]
+        self._ranks, self._turns = ranks[0], Turns(platform, sides)
         self.greeting = Greeting()
 
     def __enter__(self) -> Self:
@@ -43,10 +61,22 @@ class Overlapped:
                 yield from self._turns.results(number, place)
 
 
-def _apart(sweep: Sweep) -> Iterator[Sweep]:
-    """A sweep of every step, each with its share of the budget; who computes alone, communicates by nobody's way."""
+def _limited(ctas: int) -> Setting:
+    return Setting(((LIMIT, str(ctas)),)) if ctas else UNCHANGED
+
+
+def _name(step: Step) -> str:
+    return f"{LIMIT}={step.ctas}" if step.ctas else ""
+
+
+def _apart(sweep: Sweep) -> Iterator[tuple[Step, Sweep]]:
+    """Every step and its sweep, with a share of the budget; who computes alone, communicates by nobody's way.
+
+    Only libraries heed the limit of CTAs.
+    """
     share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.steps))
     for step in sweep.steps:
         assert step
-        names = sweep.implementations[:1] if step.schedule == COMPUTE else sweep.implementations
-        yield replace(sweep, steps=(step,), implementations=names, sampling=share)
+        names = tuple(filter(is_library, sweep.implementations)) if step.ctas else sweep.implementations
+        names = names[:1] if step.schedule == COMPUTE else names
+        yield step, replace(sweep, steps=(step,), implementations=names, sampling=share)

@@ -63,7 +63,7 @@ def _overlapped(results: Sequence[Result]) -> Steps:
     rows = [
         (
             plain(one.row.label, 60),
-            plain(one.step.schedule, 40),
+            plain(one.step.way, 40),
             format_size(one.step.bucket) if one.step.bucket else "all",
             format_seconds(one.row.typical),
             one.gain.text("x"),

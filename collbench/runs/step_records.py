@@ -23,15 +23,17 @@ def to_step(fields: Mapping[str, Any]) -> Step:
     seconds = duration(fields, "seconds") if "seconds" in fields else 0.0
     if not 0 <= seconds < math.inf:
         raise ValueError("a step's seconds are no time")
-    mode = fields.get("mode", "")
+    ctas, mode = fields.get("ctas", 0), fields.get("mode", "")
+    if type(ctas) is not int or ctas < 0:
+        raise ValueError("a step's CTAs are a whole number, none below 0")
     if mode not in ("", WEAK, STRONG):
         raise ValueError(f"a step's mode is {WEAK} or {STRONG}")
-    return Step(products, size, str(fields["schedule"]), bucket, slow, seconds, mode)
+    return Step(products, size, str(fields["schedule"]), bucket, slow, seconds, ctas, mode)
 
 
 def step_record(step: Step) -> dict[str, Any]:
-    """A step, by the names of what it is made of; the mode only where it has one."""
-    return {name: value for name, value in asdict(step).items() if name != "mode" or value}
+    """A step, by the names of what it is made of; mode and CTAs only where it has some."""
+    return {name: value for name, value in asdict(step).items() if name not in ("mode", "ctas") or value}
 
 
 def series_fields(series: Series) -> dict[str, Any]:

@@ -85,6 +85,8 @@ def test_a_rank_that_is_killed_costs_a_row(here: Command, tmp_path: Path) -> Non
         (["--buckets", "1"], "too many"),
         (["--buckets", "big"], "size"),
         (["--slow-rank", "5"], "choose from 0 to 1"),
+        (["--ctas", "4"], "--ctas 4 limits NCCL, which is not measured here; leave it out"),
+        (["--on", "dgx-h100", "--ctas", "4"], "--ctas 4 limits NCCL, which is not measured here; leave it out"),
         (["--compute", "0ms"], "such as 10ms"),
         (["--on", "dgx-h100", "--compute", "1GFLOP"], "give a time"),
         (["--on", "dgx-h100", "--noise", "-1"], "no spread"),
