@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from collbench import figures
 from collbench.figures.styles import SCREEN, Style, save
 from collbench.figures.views import DEFAULT
 from collbench.measurement import Result
@@ -64,12 +65,12 @@ class Kind:
         return isinstance(result, self.rows) and not result.outcome.bad
 
 
-def run_by_run(figures: Callable[[Run, Wanted], Named]) -> Callable[[Sequence[Run], Wanted, Say], Named]:
+def run_by_run(drawn: Callable[[Run, Wanted], Named]) -> Callable[[Sequence[Run], Wanted, Say], Named]:
     """Of each run by itself; names of the second run's figures end in -2, and so on."""
 
     def of_all(runs: Sequence[Run], wanted: Wanted, say: Say) -> Named:
         for place, run in enumerate(runs, 1):
-            for stem, figure in figures(run, wanted):
+            for stem, figure in drawn(run, wanted):
                 yield f"{stem}-{place}" if place > 1 else stem, figure
 
     return of_all
@@ -78,9 +79,8 @@ def run_by_run(figures: Callable[[Run, Wanted], Named]) -> Callable[[Sequence[Ru
 @cache
 def kinds() -> dict[str, Kind]:
     """Every kind by the name of its module, in the order in which figures are listed."""
-    home = __name__.rpartition(".")[0]
-    folder = importlib.import_module(home).__path__
-    modules = {module.name: importlib.import_module(f"{home}.{module.name}") for module in pkgutil.iter_modules(folder)}
+    names = [module.name for module in pkgutil.iter_modules(figures.__path__)]
+    modules = {name: importlib.import_module(f"{__package__}.{name}") for name in names}
     known: dict[str, Kind] = {name: module.KIND for name, module in modules.items() if hasattr(module, "KIND")}
     return dict(sorted(known.items(), key=lambda item: item[1].order))
 

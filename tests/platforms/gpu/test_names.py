@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from collbench import cli, formats, implementations, platforms, schedules, styles
+from collbench import cli, figures, formats, implementations, platforms, schedules, styles
 from collbench.platforms.gpu import nccl, probe
 from tests.platforms.gpu import real_names
 from tests.platforms.gpu.names import BY_NAME, OPAQUE, RESULTS, ROOTS, Reader
@@ -162,6 +162,7 @@ def test_the_driver_is_asked_by_names_that_it_exports() -> None:
 
 FAMILIES = {  # by file: the package whose modules are imported by name, and what each must have
     "collbench/cli/_commands.py": (cli, ("command",)),
+    "collbench/figures/kinds.py": (figures, ()),  # it looks whether a module has a KIND
     "collbench/formats/__init__.py": (formats, ()),  # it looks whether a module has a FORMAT
     "collbench/implementations/__init__.py": (implementations, ()),  # IMPLEMENTATION, or several of them
     "collbench/platforms/__init__.py": (platforms, ("PLATFORM",)),
