@@ -10,7 +10,7 @@ EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/platforms/gpu/cuda_extra.
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
 
-.PHONY: sweep test lint types unit faults fuzz mutants bench results model-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: sweep test lint types unit faults fuzz mutants bench results model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -53,6 +53,10 @@ results: $(VENV)/.dev compiler
 # Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md.  Takes minutes.
 model-report: $(VENV)/.dev
 	$(RUN)/python -m tests.model.report
+
+# Fits the planner's constants, leaves published tables out, writes the tables of docs/training.md.  Takes minutes.
+train-report: $(VENV)/.dev
+	$(CHECKOUT) $(RUN)/python -m tests.training.report
 
 # On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
 test-gpu: cupy

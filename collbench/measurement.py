@@ -11,6 +11,7 @@ from collbench.flaws import Flaw
 from collbench.note import NO_NOTE, Note
 from collbench.observed import CaseResult, Observed, Timed
 from collbench.outcome import Outcome
+from collbench.planned import PlannedStep
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 from collbench.trained import Trained
@@ -168,7 +169,18 @@ class Explanation(CaseResult):
 Sampled = Measurement | StepTimes
 """What was sampled here, in rounds that can be joined."""
 
-Result = Measurement | StepTimes | StepPrediction | Trained | Reported | Skipped | Failed | Explanation | Prediction
+Result = (
+    Measurement
+    | StepTimes
+    | StepPrediction
+    | Trained
+    | PlannedStep
+    | Reported
+    | Skipped
+    | Failed
+    | Explanation
+    | Prediction
+)
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:

@@ -61,3 +61,23 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """Seconds of the unit that suits a long time, and its name: days, hours, min or s."""
+    units = ((86400.0, "days"), (3600.0, "hours"), (60.0, "min"))
+    return next((unit for unit in units if seconds >= 2 * unit[0]), (1.0, "s"))
+
+
+def format_duration(seconds: float) -> str:
+    """Of a long run: `42 days`, `5.2 hours`, `31 min`; what is shorter as `format_seconds` has it."""
+    scale, unit = unit_of(seconds)
+    return f"{format_figure(seconds / scale)} {unit}" if scale > 1 else format_seconds(seconds)
+
+
+def format_count(value: float) -> str:
+    """A large number in three digits: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+    for scale, unit in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
+        if value >= 0.9995 * scale:
+            return f"{format_figure(value / scale)}{unit}"
+    return format_figure(value)

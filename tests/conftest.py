@@ -26,9 +26,11 @@ Tree = Callable[[dict[str, str]], Path]
 # Users' Pythons keep what they compile of our modules: every command that a test starts would compile them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# A shell starts what it leaves in the background deaf to Ctrl-C, which would be handed on to every command.
-if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what it leaves in the background deaf to Ctrl-C, and nohup to its end; commands would inherit that.
+if threading.current_thread() is threading.main_thread():
+    for deaf, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(deaf) is signal.SIG_IGN:
+            signal.signal(deaf, handler)
 
 
 def case(collective: str = "allreduce", nbytes: int = 1024, **changes: object) -> Case:

@@ -112,6 +112,26 @@ ROW: dict[str, Any] = {
     "check": "ok",
     "seconds": [1e-6, 1.1e-6, 1.2e-6, 1.05e-6, 1.15e-6, 1.08e-6, 1.12e-6],
 }
+PLAN: dict[str, Any] = {name: value for name, value in ROW.items() if name not in ("launches", "check", "seconds")} | {
+    "kind": "planned",
+    "implementation": "tp2 pp4 dp8 mb1 zero1",
+    "platform": "model",
+    "dtype": "bfloat16",
+    "ranks": 64,
+    "purpose": "layout",
+    "system": "dgx-h100",
+    "parts": {"computing": 1.0, "bubble": 0.25},
+    "memory": {"weights": 2.0**35},
+    "capacity": 2.0**36,
+    "low": 1.0,
+    "high": 1.5,
+    "tokens": 1048576,
+    "utilisation": 0.4,
+    "pipeline": {"stages": 4, "chunks": 1, "micro_batches": 8, "forward": 0.01, "backward": 0.02, "weights": 0.01},
+    "price": 2.0,
+    "total": 1e12,
+}
+PURPOSES = ("layout", "scale", "interconnect", "cost")
 HEADER: dict[str, Any] = {
     "kind": "header",
     "format": 2,
@@ -162,6 +182,30 @@ def _told(face: str) -> Iterator[tuple[str, str]]:
     yield "imported", run_text(header | {"imported": {"tool": face, "left_out": [face], "tests": [test]}}, *reported)
 
 
+def _plans() -> Iterator[tuple[str, str]]:
+    """Run files of nothing but plans, which say odd words and numbers wherever they can."""
+    every = [PLAN | {"purpose": purpose, "ranks": ranks} for purpose in PURPOSES for ranks in (64, 128)]
+    header = json.dumps(HEADER)
+
+    def of(*rows: Mapping[str, Any]) -> str:
+        return "".join(f"{line}\n" for line in (header, *map(json.dumps, rows)))
+
+    yield "plans alone", of(*every)
+    for name, face in FACES.items():
+        said = {"implementation": face, "system": face, "remarks": [face]}
+        named = [PLAN | {field: {face: 1.0}} for field in ("parts", "memory", "pipeline")]
+        yield f"plans, {name}", of(*(row | said for row in every), PLAN | {"purpose": face}, *named)
+    for name, number in {**NUMBERS, "zero": 0, "one": 1, "2**20": 2**20, "1e8": 1e8}.items():
+        plain = [field for field, value in PLAN.items() if isinstance(value, int | float)]
+        nested = [(field, key) for field in ("parts", "memory", "pipeline") for key in PLAN[field]]
+        odd = [row | {field: number} for row in every for field in plain]
+        odd += [row | {field: PLAN[field] | {key: number}} for row in every for field, key in nested]
+        yield f"plans, number {name}", of(*every, *odd)
+    pipes = ({"stages": 2**20}, {"micro_batches": 2**30}, {"chunks": 2**20}, {"stages": 512, "micro_batches": 2**30})
+    yield "plans, long pipelines", of(*(PLAN | {"pipeline": PLAN["pipeline"] | pipe} for pipe in pipes))
+    yield "plans in great number", of(*(row | {"ranks": 1 + place} for place in range(400) for row in every))
+
+
 def _both(face: str) -> dict[str, str]:
     return {"got": face, "expected": face}
 
@@ -195,6 +239,7 @@ def _run_files() -> Iterator[tuple[str, str]]:
         "ranks in great number",
         run_text({}, *(ROW | {"ranks": 2**30, "nbytes": 2**62 >> place} for place in range(9))),
     )
+    yield from _plans()
     yield "5,000 bad rows", run_text() + '{"kind": "measurement"}\n' * 5000
 
 
@@ -281,6 +326,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
         "diagnose": ((FILE,), (FILE, "--as", "dgx-h100")),
         "export": tuple((FILE, "--to", name) for name, known in formats().items() if known.write),
         "import": ((FILE, "-o", "imported"),),
+        "train": (("--on", FILE, "--batch", "8", "--model", "gpt2-small", "--out", "planned"),),
         "runs": (("{folder}",), ("{folder}", "--json"), ("{folder}", "--baseline", "best", GOOD)),
     },
     SYSTEM: {
@@ -289,6 +335,10 @@ COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
         "sweep": (("--on", FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
         "scale": (("--on", FILE, "--ranks", "1,2", "--out", "predicted"),),
         "overlap": (("--on", FILE, "--ranks", "2", "--out", "predicted"),),
+        "train": (
+            ("--on", FILE, "--gpus", "2", "--batch", "8", "--model", "gpt2-small", "--out", "planned"),
+            ("--model", FILE, "--gpus", "2", "--batch", "8", "--out", "planned"),
+        ),
         "diagnose": ((GOOD, "--as", FILE),),
         "plot": ((GOOD, "--view", "bound", "--as", FILE, "-o", "figures"),),
         "report": ((GOOD, "--as", FILE, "-o", "report.html"),),

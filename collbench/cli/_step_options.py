@@ -7,6 +7,7 @@ from typing import Any
 from collbench.cases import BUCKET_UNIT
 from collbench.errors import UsageError
 from collbench.measure.calibration import Work
+from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.steps import Step
 from collbench.units import format_size, parse_size
 
@@ -20,7 +21,6 @@ MOST_COUNTS = 64  # of ranks, in one scaling
 MOST_RANKS = 2**30
 LARGEST_MATRIX = 2**15
 MOST_BUCKETS = 1024  # of a step
-MOST_CTAS = 64  # that NCCL ever uses
 
 
 def parse_work(text: str) -> Work:

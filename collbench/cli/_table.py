@@ -7,6 +7,7 @@ from collbench.cli import _explain_table, _styles_table
 from collbench.cli._step_table import scaling_row
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
 from collbench.observed import Observed, Timed
+from collbench.planned import PlannedStep
 from collbench.stats import percentile
 from collbench.step_times import StepRow
 from collbench.trained import Trained
@@ -157,8 +158,12 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return _styles_table.row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
+    if isinstance(result, PlannedStep):
+        return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9}  {_joined('planned', result)}"
     if isinstance(result, StepRow):
         return scaling_row(result, None, None)
+    if isinstance(result, PlannedStep):
+        return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9} a step, predicted"
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {_joined('no time', result)}"
     percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []

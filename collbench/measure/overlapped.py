@@ -14,11 +14,10 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
 from collbench.measurement import Result
+from collbench.platforms.gpu.nccl import LIMIT
 from collbench.runs.environment import UNCHANGED, Setting
 from collbench.schedules import overlapping
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-
-LIMIT = "NCCL_MAX_CTAS"
 
 
 def ways(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:

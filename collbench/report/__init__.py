@@ -8,6 +8,7 @@ own policy lets no script run but the two that are in it.
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -19,6 +20,7 @@ from collbench.report import sections
 from collbench.report.data import chart_of, data_block
 from collbench.report.lesson import paragraphs
 from collbench.report.machines import environments, machines, system_of
+from collbench.report.plans import ROOM, plans
 from collbench.report.rows import raw_table
 from collbench.report.sanitize import Sound, sound
 from collbench.report.sections import AnalysedRun
@@ -68,6 +70,7 @@ def _content(analysed: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "crossovers": sections.by_run(analysed, sections.crossovers),
         "spent": sections.by_run(analysed, sections.spent),
         "steps": sections.by_run(analysed, steps),
+        "plans": sections.by_run(analysed, partial(plans, room=ROOM // len(analysed))),
         "fits": sections.by_run(analysed, sections.fits),
         "verdicts": sections.by_run(analysed, sections.verdicts),
         "machines": machines(analysed),

@@ -16,6 +16,7 @@ from collbench.implementations import is_library, libraries
 from collbench.measurement import Prediction
 from collbench.observed import Timed
 from collbench.outcome import Outcome
+from collbench.planned import PlannedStep
 from collbench.report.sanitize import Sound
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -58,7 +59,11 @@ def paragraphs(runs: Sequence[Sound], fits: Sequence[Sequence[Curve]]) -> tuple[
 
 def _without_curves(runs: Sequence[Sound]) -> tuple[str, str]:
     """Of runs in which no collective alone has a time."""
-    right = (result for run in runs for result in run.run.results if result.outcome in (Outcome.OK, Outcome.PREDICTED))
+    every = [result for run in runs for result in run.run.results]
+    if every and all(isinstance(result, PlannedStep) for result in every):
+        told = "These runs plan the training of a model. Nobody measured any of it: every number is predicted."
+        return told, "What the plans come to stands below, under Plans of a training run."
+    right = (result for result in every if result.outcome in (Outcome.OK, Outcome.PREDICTED))
     if any(result.case.step or result.case.job for result in right):
         told = "These runs are of steps or of training, which have no curve against message size."
         return told, "What they come to stands below, under Steps and training, and in the table with every row."

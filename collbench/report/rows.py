@@ -11,6 +11,7 @@ from collbench.figures.panels import share_a_device
 from collbench.implementations import is_library
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
 from collbench.observed import Observed, Timed
+from collbench.planned import PlannedStep
 from collbench.report.sanitize import Sound, plain
 from collbench.step_times import StepPrediction, StepRow
 from collbench.tracks import PARTS
@@ -111,6 +112,8 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
         return "bad", (), f"WRONG: {plain(result.wrong)}"
     if isinstance(result, StepRow):
         return "ok", (format_seconds(result.typical),), _stepped(result)
+    if isinstance(result, PlannedStep):
+        return "ok", _planned(result), f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
     if isinstance(result, Trained):
         return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
     return "ok", _numbers(run, result, references.get(result.case)), _check(result)
@@ -148,6 +151,12 @@ def _stepped(result: StepRow) -> str:
     said = ", ".join(f"{name} {part / whole:.0%}" for name, part in parts.items()) if whole > 0 else ""
     known = "predicted step" if isinstance(result, StepPrediction) else "step, ok"
     return ", ".join(filter(None, (f"{known}: {said}", str(result.note))))
+
+
+def _planned(result: PlannedStep) -> tuple[str, ...]:
+    """A step and its band; no bandwidth, since it is no collective alone."""
+    low, high = result.band
+    return format_seconds(result.typical), f"{format_seconds(low)} - {format_seconds(high)}"
 
 
 def _explained(result: Explanation) -> str:

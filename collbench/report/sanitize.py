@@ -78,7 +78,7 @@ def _sound(run: Run, label: str) -> Sound:
 def _shown(result: Result) -> Result:
     """With texts that can be shown."""
     changed: dict[str, Any] = {"implementation": plain(result.implementation, 60) or "(no name)"}
-    for name in ("reason", "statistic", "algorithm", "protocol"):
+    for name in ("reason", "statistic", "algorithm", "protocol", "system"):
         if hasattr(result, name):
             changed[name] = plain(getattr(result, name))
     if isinstance(result, Timed | Explanation | Trained):

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 from collbench.analysis.crossover import contests, in_words, rivals, winners
 from collbench.analysis.fit.runs import HEADING, Curve, columns
 from collbench.implementations import libraries
-from collbench.measurement import Explanation
+from collbench.measurement import Explanation, Result
+from collbench.planned import PlannedStep
 from collbench.report.sanitize import Sound, plain
 from collbench.report.verdicts import RunVerdicts
 from collbench.topology.system import System
@@ -49,8 +50,13 @@ def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Par
 
 def title_of(runs: Sequence[Sound]) -> str:
     """The title of the page."""
-    collectives = distinct(result.case.collective.name for run in runs for result in run.every)
+    collectives = distinct(_subject(result) for run in runs for result in run.every)
     return f"{_listed(collectives) or 'collectives'}: {_listed(distinct(run.machine for run in runs), '; ')}"
+
+
+def _subject(result: Result) -> str:
+    """What a row is about; the collective of a plan stands for its gradients only."""
+    return "training plan" if isinstance(result, PlannedStep) else result.case.collective.name
 
 
 def kinds(runs: Sequence[Sound]) -> list[str]:
@@ -68,6 +74,7 @@ def _kind(run: Sound) -> str:
         "steptimes": "measured",
         "trained": "measured",
         "stepprediction": "predicted",
+        "plannedstep": "planned, which is predicted",
     }
     return next((word for name, word in words.items() if name in names), "no numbers")
 

@@ -20,14 +20,17 @@ from collbench import clean, door
 from collbench.clean import text
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.measurement import Prediction, Result, Skipped
+from collbench.planned import PlannedStep
 from collbench.runs import rescue
 from collbench.runs.bounds import impossible
 from collbench.runs.format_1 import upgraded
 from collbench.runs.header import Header
 from collbench.runs.records import to_line, to_result
+from collbench.step_times import StepPrediction
 
 FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder
+_EXPECTED = {Prediction, StepPrediction, PlannedStep}
 _NAMED = 3  # rows that are left out of which each gets a warning
 INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
 
@@ -50,7 +53,7 @@ def why_none(runs: Sequence[Run]) -> str:
     kinds = {type(result) for run in runs for result in run.results}
     if not kinds:
         return f"{names}: no results"
-    if Prediction in kinds and kinds <= {Prediction, Skipped}:
+    if kinds & _EXPECTED and kinds <= {*_EXPECTED, Skipped}:
         return f"{names}: predictions only; give a run that was measured, or imported"
     return f"no measurement in {names} was right; its other rows say why"
 

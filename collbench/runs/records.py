@@ -19,9 +19,11 @@ from collbench.measurement import (
     Skipped,
     Untimed,
 )
+from collbench.planned import PlannedStep
 from collbench.runs.fields import duration, durations, whole
 from collbench.runs.job_records import job_fields, to_job, trained_fields, trained_values
 from collbench.runs.note_records import note_fields, to_note
+from collbench.runs.plan_records import planned_fields, to_planned
 from collbench.runs.step_records import step_record, to_step
 from collbench.runs.step_rows import predicted_step_fields, step_fields, to_step_prediction, to_step_times
 from collbench.runs.track_records import to_track, track_fields
@@ -109,8 +111,8 @@ def to_line(result: Result) -> dict[str, Any]:
         return fields | _explanation_fields(result)
     if isinstance(result, Prediction):
         return fields | {name: getattr(result, name) for name in _PREDICTED} | note_fields(result.note)
-    if isinstance(result, StepPrediction):
-        return fields | predicted_step_fields(result)
+    if isinstance(result, StepPrediction | PlannedStep):
+        return fields | (planned_fields(result) if isinstance(result, PlannedStep) else predicted_step_fields(result))
     if isinstance(result, Reported):
         return fields | _reported_fields(result)
     fields |= {"check": "wrong"} | flaw_fields(result.mismatch) if result.mismatch else {"check": "ok"}
@@ -208,6 +210,7 @@ _KINDS: dict[type, str] = {
     StepTimes: "steps",
     StepPrediction: "predicted-steps",
     Trained: "training",
+    PlannedStep: "planned",
 }  # others are called as their class is
 _READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
     "skipped": lambda common, fields: Skipped(*common, reason=str(fields["reason"])),
@@ -216,6 +219,7 @@ _READERS: dict[str, Callable[[Common, dict[str, Any]], Result]] = {
     "steps": to_step_times,
     "predicted-steps": to_step_prediction,
     "training": _to_trained,
+    "planned": to_planned,
     "explanation": _to_explanation,
     "prediction": _to_prediction,
     "reported": _to_reported,

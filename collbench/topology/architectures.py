@@ -22,22 +22,34 @@ class Architecture(NamedTuple):
     nvlink: float = 0.0  # what NCCL takes for one
     spec: float = 0.0  # what the data sheet promises of one
     adds: bool = False  # whether its NVSwitches add
+    usual: str = ""  # the product (products.py) that a system's GPUs are taken for if it does not name them
 
 
 ARCHITECTURES = {
-    "sm60": Architecture("Pascal", 4, r"P100", 0.73e12, 39e9, 3, 4, 18.0e9, 20e9),
-    "sm70": Architecture("Volta", 5, r"V100|TITAN V", 0.9e12, 39e9, 3, 6, 20.0e9, 25e9),
-    "sm75": Architecture("Turing", 6, r"RTX 20\d\d|Quadro RTX|T4\b", 0.62e12, 39e9, 3, 2, 20.0e9, 25e9),
-    "sm80": Architecture("Ampere", 7, r"A100|A800|A30\b", 2.0e12, 87.7e9, 4, 12, 20.0e9, 25e9),
+    "sm60": Architecture("Pascal", 4, r"P100", 0.73e12, 39e9, 3, 4, 18.0e9, 20e9, usual="P100"),
+    "sm70": Architecture("Volta", 5, r"V100|TITAN V", 0.9e12, 39e9, 3, 6, 20.0e9, 25e9, usual="V100"),
+    "sm75": Architecture("Turing", 6, r"RTX 20\d\d|Quadro RTX|T4\b", 0.62e12, 39e9, 3, 2, 20.0e9, 25e9, usual="T4"),
+    "sm80": Architecture("Ampere", 7, r"A100|A800|A30\b", 2.0e12, 87.7e9, 4, 12, 20.0e9, 25e9, usual="A100"),
     "sm86": Architecture(
-        "Ampere", 7, r"RTX 30\d\d|RTX A\d000|A40\b|A10\b|A16\b|A2\b", 0.7e12, 87.7e9, 4, 4, 12.0e9, 14.0625e9
+        "Ampere",
+        7,
+        r"RTX 30\d\d|RTX A\d000|A40\b|A10\b|A16\b|A2\b",
+        0.7e12,
+        87.7e9,
+        4,
+        4,
+        12.0e9,
+        14.0625e9,
+        usual="A40",
     ),
-    "sm89": Architecture("Ada", 8, r"RTX 40\d\d|L4\b|L40|Ada", 1.0e12, 87.7e9, 4),
-    "sm90": Architecture("Hopper", 9, r"G?H[12]00|H800|H20\b", 3.35e12, 141e9, 5, 18, 20.6e9, 25e9, adds=True),
-    "sm100": Architecture("Blackwell", 10, r"G?B[12]00", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True),
-    "sm103": Architecture("Blackwell", 10, r"[GB]B?300", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True),
-    "sm120": Architecture("Blackwell", 10, r"RTX 50\d\d|RTX PRO \d000", 1.79e12, 282e9, 5),
-    "sm121": Architecture("Blackwell", 10, "", 0.27e12, 282e9, 5),
+    "sm89": Architecture("Ada", 8, r"RTX 40\d\d|L4\b|L40|Ada", 1.0e12, 87.7e9, 4, usual="L40S"),
+    "sm90": Architecture(
+        "Hopper", 9, r"G?H[12]00|H800|H20\b", 3.35e12, 141e9, 5, 18, 20.6e9, 25e9, adds=True, usual="H100"
+    ),
+    "sm100": Architecture("Blackwell", 10, r"G?B[12]00", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True, usual="B200"),
+    "sm103": Architecture("Blackwell", 10, r"[GB]B?300", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True, usual="B300"),
+    "sm120": Architecture("Blackwell", 10, r"RTX 50\d\d|RTX PRO \d000", 1.79e12, 282e9, 5, usual="RTX PRO 6000"),
+    "sm121": Architecture("Blackwell", 10, "", 0.27e12, 282e9, 5, usual="L4"),
 }
 """`memory` is that of P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300, RTX PRO 6000, GB10."""
 

@@ -44,6 +44,10 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
         name=said["name"],
         arch=said["gpu"]["arch"],
         gpu=said["gpu"].get("name", ""),
+        flops=said["gpu"].get("tflops", 0) * 1e12,
+        flops_fp8=said["gpu"].get("fp8_tflops", 0) * 1e12,
+        memory=said["gpu"].get("memory", 0) * 2.0**30,
+        memory_rate=_si(said["gpu"].get("memory_bw"), 0.0),
         **node.facts(),
         nics=_nics(said["nic"], node.gpus, f"{path}: [nic] "),
         tiers=tuple(Tier(flows=tier.pop("qps", Tier.flows), **tier) for tier in map(dict, said["tier"])),
@@ -180,7 +184,17 @@ def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
 
 
 def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
-    yield "[gpu]", {"arch": system.arch, "name": system.gpu}
+    yield (
+        "[gpu]",
+        {
+            "arch": system.arch,
+            "name": system.gpu,
+            "tflops": system.flops / 1e12 or None,
+            "fp8_tflops": system.flops_fp8 / 1e12 or None,
+            "memory": system.memory / 2**30 or None,
+            "memory_bw": system.memory_rate / 1e9 or None,
+        },
+    )
     yield "[node]", _node(system)
     if system.nics:
         nics = system.nics

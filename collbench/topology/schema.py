@@ -86,7 +86,14 @@ FACTORS = ("launch", "latency", "network", "filling", "rate")
 NAME = Key(str, required=True)
 SECTIONS = {
     "gpu": Section(
-        {"arch": Key(str, choices=tuple(ARCHITECTURES), required=True), "name": Key(str)},
+        {
+            "arch": Key(str, choices=tuple(ARCHITECTURES), required=True),
+            "name": Key(str),
+            "tflops": Key(float, 0.001, 1e6, "TFLOP/s of dense matrix products on 16 bits"),
+            "fp8_tflops": Key(float, 0.001, 1e6, "TFLOP/s of dense matrix products on 8 bits"),
+            "memory": Key(float, 0.001, 1e5, "GiB"),
+            "memory_bw": _rate(1e6, "GB/s"),
+        },
         required=True,
     ),
     "node": Section(

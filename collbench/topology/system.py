@@ -89,6 +89,10 @@ class System:
     nvls: bool = True  # whether NCCL may use multicast where there is any (NCCL_NVLS_ENABLE)
     algorithm: str = "auto"  # one of ALGORITHMS (NCCL_ALGO)
     protocol: str = "auto"  # one of PROTOCOLS (NCCL_PROTO)
+    flops: float = 0.0  # of a GPU, on 16 bits; 0 here and in the next three: as its product's data sheet says
+    flops_fp8: float = 0.0
+    memory: float = 0.0  # bytes of a GPU
+    memory_rate: float = 0.0
     guesses: tuple[str, ...] = ()  # what a discovered machine did not say and was assumed
 
     @property

@@ -76,7 +76,8 @@ def test_a_clock_that_goes_otherwise_makes_nobody_late(here: Command, tmp_path: 
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = timed(read(tmp_path / "out").results)
     steps = Steps.of(row.series)
-    assert abs(np.median(steps.late[1])) < 0.1, "a busy machine makes ranks late by milliseconds, that clock by seconds"
+    lateness = [abs(float(np.median(steps.late[1, own]))) for own in steps.slices]
+    assert min(lateness) < 0.5 * steps.typical, "a clock is off in every series, another program disturbs some of them"
     for series in row.series:  # nobody leaves a step before the last rank has computed it
         left = np.array(series.done).min(axis=0) - np.array(series.last_computed)
         assert left.min() > -2 * row.clock

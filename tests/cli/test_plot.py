@@ -226,6 +226,7 @@ FIRST = {
     "overlap": ("buckets-mpi", "overlap-mpi", "buckets-auto", "overlap-auto"),
     "lateness": ("lateness-allreduce-float-1024B-mpi", "lateness-allreduce-float-1024B-auto"),
     "losses": ("losses",),
+    **{name: (name,) for name in ("layouts", "memory", "efficiency", "interconnects", "pareto", "pipeline")},
     "timeline": ("timeline-allreduce-float-sum-1024B-ring-flags", "shares-allreduce-float-sum-1024B"),
 }
 

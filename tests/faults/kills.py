@@ -9,8 +9,16 @@ from tests.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
 FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
-CUT = (*LONG[: LONG.index("-e")], "-e", "200", *LONG[LONG.index("-e") + 2 :])
-"""A sweep of a few sizes, which ends."""
+
+
+def cut(last: int) -> tuple[str, ...]:
+    """The long sweep up to that size in bytes, so that it ends by itself."""
+    end = LONG.index("-e")
+    return (*LONG[:end], "-e", str(last), *LONG[end + 2 :])
+
+
+CUT = cut(600)
+"""More sizes than a busy machine measures until a fault is there."""
 
 
 def launcher(scene: Scene) -> list[int]:
@@ -86,7 +94,7 @@ def killed() -> Iterator[Trial]:
 
 
 def stopped() -> Iterator[Trial]:
-    words = (*CUT, "-T", "2")
+    words = (*cut(200), "-T", "2")
     for victim, who in VICTIMS.items():
         fault = strike(sampling, who, signal.SIGSTOP)
         if victim == "the launcher":  # without which ranks measure on

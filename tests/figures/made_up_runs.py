@@ -1,4 +1,4 @@
-"""Made-up results by the kind of figure that is drawn of them, each by two implementations; and runs of them."""
+"""Made-up results by the kind of figure that is drawn of them, most by two implementations; and runs of them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from collbench.trained import Point, Trained
 from collbench.wires import LEARNT, Lost, Study
 from tests.analysis.made_up_steps import quiet, series
 from tests.conftest import case, measurement
+from tests.figures.made_up_plans import PLANS
 
 STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))
 
@@ -98,6 +99,7 @@ MADE_UP = {
     "lateness": late(),
     "losses": raced(),
     "timeline": explained(),
+    **PLANS,
 }
 """By the name of the kind; a kind without any is missed by tests/figures/test_kinds.py."""
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
+RANKED = ("layouts", "memory", "pipeline")
+TOO = {"wires": ("curves",), **dict.fromkeys(RANKED, RANKED)}  # messages of narrow wires have curves
 BY_RUN = [name for name in kinds() if name != "curves"]
 
 
@@ -36,10 +38,9 @@ def test_every_kind_has_results_to_be_tried_on() -> None:
 
 @pytest.mark.parametrize("name", kinds())
 def test_a_run_is_drawn_by_its_kind(tmp_path: Path, name: str) -> None:
-    """And by no other, but that messages of narrow wires have curves too."""
+    """And by no other, but for those that are drawn of the same rows."""
     drawn = {path.stem for path in draw([run(*MADE_UP[name])], tmp_path, ("svg",))}
-    others = set(stems("curves", runs=1)) if name == "wires" else set()
-    assert drawn == set(stems(name)) | others
+    assert drawn == {*stems(name), *(stem for other in TOO.get(name, ()) for stem in stems(other))}
     assert stems(name)
 
 
@@ -77,6 +78,15 @@ def test_legends_lie_within_their_figure(name: str) -> None:
             box = legend.get_window_extent()
             assert whole.x0 <= box.x0 <= box.x1 <= whole.x1, [text.get_text() for text in legend.get_texts()]
             assert whole.y0 <= box.y0 <= box.y1 <= whole.y1
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_titles_lie_within_their_figure(name: str) -> None:
+    """What stands above all panels, also of a machine with a long name."""
+    for _, figure in kinds()[name].figures([run(*MADE_UP[name])], PLAIN, str):
+        FigureCanvasAgg(figure).draw()
+        title = figure._suptitle  # type: ignore[attr-defined]
+        assert not title or title.get_window_extent().x1 <= figure.bbox.x1, title.get_text()
 
 
 @pytest.mark.parametrize("name", BY_RUN)

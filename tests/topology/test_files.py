@@ -24,6 +24,10 @@ name = "Everything"
 [gpu]
 arch = "sm70"
 name = "V100"
+tflops = 112
+fp8_tflops = 113
+memory = 31.5
+memory_bw = 850
 
 [node]
 gpus = 8
@@ -164,6 +168,10 @@ def test_every_key_arrives(tmp_path):
         nccl="2.27.3",
         calibration=str(tmp_path / "sub/fit.json"),
         gpu="V100",
+        flops=112e12,
+        flops_fp8=113e12,
+        memory=31.5 * 2**30,
+        memory_rate=850e9,
         nvlinks=6,
         spec_rate=151.5e9,
         pcie_generation=2,

@@ -21,8 +21,8 @@ from collbench.platforms.gpu.timing import Stopwatch
 from collbench.platforms.processes import Team
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
-_MOST_CTAS = 64  # that NCCL ever uses
-_LIMIT = "NCCL_MAX_CTAS"
+MOST_CTAS = 64  # that NCCL ever uses
+LIMIT = "NCCL_MAX_CTAS"
 _SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
 _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
@@ -48,9 +48,9 @@ class Communicators:
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
-        limit = os.environ.get(_LIMIT)
+        limit = os.environ.get(LIMIT)
         mode = _ONE_PROCESS if len(self._queues) > 1 else _PROCESS_EACH
-        return Note.of(f"{_LIMIT}={limit}" if limit else "", mode if len(self._places.gpus) > 1 else "")
+        return Note.of(f"{LIMIT}={limit}" if limit else "", mode if len(self._places.gpus) > 1 else "")
 
     @property
     def library(self) -> str:
@@ -183,7 +183,7 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
     fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
     return {
         **SLICED,
-        _LIMIT: str(min(_MOST_CTAS, fair)),
+        LIMIT: str(min(MOST_CTAS, fair)),
         "NCCL_CGA_CLUSTER_SIZE": "0",
         "NCCL_NVLS_ENABLE": "0",
     }

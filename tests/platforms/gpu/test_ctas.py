@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.overlap import overlaps
-from collbench.cli._step_options import MOST_CTAS, parse_ctas
+from collbench.cli._step_options import parse_ctas
 from collbench.errors import UsageError
 from collbench.measure.overlapped import ways
 from collbench.measurement import Result
+from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.runs.file import read
 from collbench.runs.step_records import step_record, to_step
 from collbench.step_times import StepTimes

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from tests.platforms.gpu.fake_simulate import build_extension
 ON_GPU = [way.name for way in among_processes.ON_GPU]
 LADDER = [name for name in ON_GPU if not implementations()[name].library]
 OF_FOUR = ("every_case", "all_on_one_gpu", "stores_of_one_are_lost", "two_nodes", "one_waits_in_vain")
-SECONDS = 240  # for all scenarios together, where a dozen do on an idle machine: only one that hangs takes as long
+SECONDS = 60  # for a command, and without a word of any scenario, of which all together take a dozen
 
 Said = Callable[[str], list[Any]]
 Mpirun = Callable[..., subprocess.CompletedProcess[str]]
@@ -46,10 +47,15 @@ def surroundings(folder: Path) -> dict[str, str]:
 def played(folder: Path, ranks: int, *names: str) -> Said:
     build_driver(folder, devices=2)
     command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.platforms.gpu.scenarios", str(folder), *names]
-    done = subprocess.run(
-        command, env=surroundings(folder), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    with subprocess.Popen(
+        command, env=surroundings(folder), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as players:
+        errors, seen = "", -1
+        while players.poll() is None and seen < (seen := len(list(folder.glob("*.json")))):
+            with suppress(subprocess.TimeoutExpired):
+                errors = players.communicate(timeout=SECONDS)[1]
+        players.kill()
+    assert players.returncode == 0, errors or f"nothing came for {SECONDS} s"
     return lambda name: [json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in range(ranks)]
 
 

@@ -1,0 +1,149 @@
+"""What plans of a training run come to: the fastest layout, how it scales, what an interconnect or money buys."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from collbench.observed import CaseResult
+from collbench.planned import PlannedStep, words
+from collbench.units import format_count, format_duration, format_figure, format_seconds
+
+LEVELS = (0.9, 0.8, 0.7)
+"""Efficiencies that a scaling is held against."""
+UNHIDDEN = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel")
+"""Parts of a step that are communication."""
+
+
+def planned(results: Iterable[CaseResult], purpose: str) -> list[PlannedStep]:
+    """The plans that answer that, in their order."""
+    return [row for row in results if isinstance(row, PlannedStep) and row.purpose == purpose]
+
+
+def rate(row: PlannedStep) -> float:
+    """Tokens of a GPU and second."""
+    return row.tokens / row.gpus / row.typical
+
+
+def communication(row: PlannedStep) -> float:
+    """The share of a step that is communication which nothing hides."""
+    return sum(row.parts.get(part, 0.0) for part in UNHIDDEN) / row.typical
+
+
+class Scaled(NamedTuple):
+    """The plans of a system by their number of GPUs, and the rate of the first."""
+
+    system: str
+    rows: tuple[PlannedStep, ...]
+    base: float  # tokens of a GPU and second
+
+    def efficiency(self, row: PlannedStep, seconds: float | None = None) -> float:
+        """Of that plan; or if its step took so long, infinite for no time at all."""
+        spent = row.typical if seconds is None else seconds
+        return row.tokens / row.gpus / spent / self.base if spent > 0 else math.inf
+
+
+def scaled(rows: Sequence[PlannedStep]) -> list[Scaled]:
+    """By system, those with several numbers of GPUs; of each number the plan of most tokens."""
+    told = []
+    for system in dict.fromkeys(row.system for row in rows):
+        best: dict[int, PlannedStep] = {}
+        for row in rows:
+            if row.system == system and (row.gpus not in best or rate(row) > rate(best[row.gpus])):
+                best[row.gpus] = row
+        counts = sorted(best)
+        if len(counts) > 1:
+            told.append(Scaled(system, tuple(best[count] for count in counts), rate(best[counts[0]])))
+    return told
+
+
+def leaving(one: Scaled) -> dict[float, float | None]:
+    """For each of LEVELS the number of GPUs at which a scaling goes below it for good; None if it does not.
+
+    Between two sizes it is straight against the logarithm of the GPUs.
+    """
+    points = [(row.gpus, one.efficiency(row)) for row in one.rows]
+    return {level: _crossing(points, level) for level in LEVELS}
+
+
+def _crossing(points: Sequence[tuple[int, float]], level: float) -> float | None:
+    last = max(place for place, (_, value) in enumerate(points) if value >= level or place == 0)
+    if last + 1 >= len(points):
+        return None
+    (gpus, high), (more, low) = points[last], points[last + 1]
+    share = (high - level) / (high - low) if high > low else 0.0
+    return math.exp(math.log(gpus) + share * math.log(more / gpus))
+
+
+def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Those than which none is as fast and cheaper, or as cheap and faster; the fastest first."""
+    best: list[PlannedStep] = []
+    for row in sorted(rows, key=lambda row: (row.seconds, row.cost)):
+        if not best or row.cost < best[-1].cost:
+            best.append(row)
+    return best
+
+
+def cheapest(rows: Sequence[PlannedStep], deadline: float) -> PlannedStep | None:
+    """Of those whose run is done in so many seconds."""
+    return min((row for row in rows if row.seconds <= deadline), key=lambda row: row.cost, default=None)
+
+
+def verdicts(results: Sequence[CaseResult]) -> list[str]:
+    """In words, each of which says that nobody measured it."""
+    layouts, scale, systems, costs = (planned(results, name) for name in ("layout", "scale", "interconnect", "cost"))
+    priced = [row for row in costs if row.price > 0]
+    return [*_fastest(layouts), *map(_scales, scaled(scale)), *_differs(systems), *_costs(priced)]
+
+
+def _fastest(rows: Sequence[PlannedStep]) -> Iterator[str]:
+    if not rows:
+        return
+    best = max(rows, key=rate)
+    low, high = (format_seconds(end) for end in best.band)
+    spent = {part: seconds for part, seconds in best.parts.items() if part != "computing" and seconds > 0}
+    most = max(spent, key=lambda part: spent[part], default="")
+    beside = f"; beside computing most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
+    yield (
+        f"predicted: {best.implementation} is the fastest of {len(rows):,} layouts, "
+        f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{beside}"
+    )
+    level = [row for row in rows if row is not best and row.low / row.tokens <= best.typical / best.tokens]
+    if level:
+        yield f"predicted: {len(level):,} of the others may be as fast, by their bands"
+
+
+def _scales(one: Scaled) -> str:
+    first, last = one.rows[0], one.rows[-1]
+    parts = [
+        f"predicted: on {one.system}, {last.gpus:,} GPUs keep {one.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    ]
+    left = {level: gpus for level, gpus in leaving(one).items() if gpus}
+    parts += [f"less than {level:.0%} beyond about {gpus:,.0f}" for level, gpus in left.items()]
+    return ", ".join(parts)
+
+
+def _differs(rows: Sequence[PlannedStep]) -> Iterator[str]:
+    best = min(rows, key=_token, default=None)
+    for row in rows:
+        if best and row.system != best.system:
+            more = format_figure(_token(row) / _token(best))
+            yield (
+                f"predicted: a token takes {more}x as long on {row.system} as on {best.system}; "
+                f"communication takes {communication(row):.0%} of a step there, {communication(best):.0%} here"
+            )
+
+
+def _token(row: PlannedStep) -> float:
+    """Seconds of a token."""
+    return row.typical / row.tokens
+
+
+def _costs(rows: Sequence[PlannedStep]) -> Iterator[str]:
+    best = front(rows)
+    if best:
+        ends = dict.fromkeys((("fastest", best[0]), ("cheapest", best[-1])) if len(best) > 1 else (("best", best[0]),))
+        told = (
+            f"{name} are {row.gpus:,} GPUs of {row.system}: {format_duration(row.seconds)} for {format_count(row.cost)}"
+            for name, row in ends
+        )
+        yield f"predicted: {'; '.join(told)}"

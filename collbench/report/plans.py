@@ -1,0 +1,129 @@
+"""What the page says of plans of a training run: words, pictures and tables; all of it is predicted."""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from collbench.analysis.plans import communication, front, planned, rate, scaled, verdicts
+from collbench.observed import CaseResult
+from collbench.planned import PlannedStep
+from collbench.report.sanitize import plain
+from collbench.report.sections import AnalysedRun, TextTable
+from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size
+
+ROOM = 240_000
+"""Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
+_MOST = 60  # rows of a table, and words
+
+
+class Picture(NamedTuple):
+    """A figure as the page holds it: an address that holds all of it, and what it shows."""
+
+    address: str
+    words: str
+
+
+class Plans(NamedTuple):
+    """Words, pictures and tables."""
+
+    words: list[str]
+    pictures: list[Picture]
+    tables: list[TextTable]
+    left_out: int  # pictures
+
+
+def plans(analysed: AnalysedRun, room: int = ROOM) -> Plans:
+    """By the plans of a run; nothing where it has none."""
+    results = analysed.run.run.results
+    tables = [table for make in _TABLES if (table := make(results)).rows]
+    drawn, left_out = _pictures(analysed, room) if tables else ([], 0)
+    return Plans([plain(line, 600) for line in verdicts(results)[:_MOST]], drawn, tables, left_out)
+
+
+def _pictures(analysed: AnalysedRun, room: int) -> tuple[list[Picture], int]:
+    """As many as there is room for, and how many are left out."""
+    from collbench.figures.embedded import small_png
+    from collbench.figures.kinds import PLAIN, kinds
+
+    drawn: list[Picture] = []
+    left_out = 0
+    for kind in kinds().values():
+        if kind.rows != (PlannedStep,):
+            continue
+        for stem, figure in kind.figures([analysed.run.run], PLAIN, lambda reason: None):
+            address = f"data:image/png;base64,{base64.b64encode(small_png(figure)).decode()}"
+            room -= len(address)
+            if room >= 0:
+                drawn.append(Picture(address, f"Picture: {stem}; the tables below have its numbers"))
+            left_out += room < 0
+    return drawn, left_out
+
+
+def _layouts(results: Sequence[CaseResult]) -> TextTable:
+    rows = planned(results, "layout")
+    heading = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s", "communication", "memory", "of")
+    return TextTable("Layouts, predicted", heading, [tuple(_layout(row)) for row in rows[:_MOST]])
+
+
+def _layout(row: PlannedStep) -> Iterator[str]:
+    yield plain(row.implementation, 60)
+    yield from _common(row)
+    yield f"{communication(row):.1%}"
+    yield format_size(row.needed)
+    yield format_size(row.capacity)
+
+
+def _common(row: PlannedStep) -> Iterator[str]:
+    """What several tables tell of a plan."""
+    yield plain(row.system, 60)
+    yield f"{row.gpus:,}"
+    yield format_seconds(row.typical)
+    yield " - ".join(map(format_seconds, row.band))
+    yield f"{row.utilisation:.0%}"
+    yield format_count(rate(row) * row.gpus)
+
+
+def _scales(results: Sequence[CaseResult]) -> TextTable:
+    rows = [
+        (plain(row.implementation, 60), *_common(row), f"{one.efficiency(row):.1%}")
+        for one in scaled(planned(results, "scale"))
+        for row in one.rows
+    ]
+    heading = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s", "efficiency")
+    return TextTable("Scaling, predicted", heading, rows[:_MOST])
+
+
+def _interconnects(results: Sequence[CaseResult]) -> TextTable:
+    rows = planned(results, "interconnect")
+    best = min((row.typical / row.tokens for row in rows), default=1.0)
+    told = [
+        (
+            plain(row.implementation, 60),
+            *_common(row),
+            f"{communication(row):.1%}",
+            f"{format_figure(row.typical / row.tokens / best)}x",
+        )
+        for row in rows[:_MOST]
+    ]
+    heading = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s", "communication", "time of a token")
+    return TextTable("Interconnects, predicted", heading, told)
+
+
+def _costs(results: Sequence[CaseResult]) -> TextTable:
+    rows = [row for row in planned(results, "cost") if row.price > 0]
+    best = set(map(id, front(rows)))
+    told = [
+        (
+            plain(row.implementation, 60),
+            *_common(row),
+            format_duration(row.seconds),
+            format_count(row.cost),
+            "yes" if id(row) in best else "no",
+        )
+        for row in rows[:_MOST]
+    ]
+    heading = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s", "time", "cost", "worth it")
+    return TextTable("Cost, predicted", heading, told)
+
+
+_TABLES = (_layouts, _scales, _interconnects, _costs)

@@ -1,0 +1,34 @@
+"""What computing reaches of what data sheets promise: the planner's fitted numbers, all of them.
+
+`make train-report` fits them, with whole tables left out, and says how far plans are off (docs/training.md).
+"""
+
+from dataclasses import dataclass
+
+from collbench.topology.architectures import capability
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Shares of a data sheet's rates."""
+
+    products: float  # that matrix products reach
+    fused: float = 0.296  # of that: what fused attention reaches
+    unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
+    memory: float = 1.0  # of the memory's rate: what all else reaches
+    generation: int = 0  # the compute capability that they were fitted to
+    spread: float = 0.1  # of computing's time, up and down: what nine of ten published steps lie within
+
+
+FITTED = {
+    80: Constants(products=0.671, generation=80),
+    90: Constants(products=0.597, generation=90),
+}
+FP8 = 0.75
+"""What products on 8 bits reach of what those on 16 do, each of their own peak: they convert more."""
+
+
+def constants_of(arch: str) -> Constants:
+    """Those of the newest generation known that is not newer than the architecture; of the oldest for older ones."""
+    known = [one for one in FITTED if one <= capability(arch)] or [min(FITTED)]
+    return FITTED[max(known)]

@@ -1,0 +1,140 @@
+"""How long a collective takes among a group of GPUs: one interface, whether that is modelled, measured or fitted.
+
+A group is a part of a layout's GPUs that are equally far apart.  Several of its members live in a node, and the other
+GPUs of that node are in other groups of its kind, which communicate at the same time over the same network cards.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import gcd
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.cases import Case
+from collbench.collectives import find_collective
+from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.model.network.on_network import network_curve
+from collbench.topology.system import System
+
+Array = NDArray[np.float64]
+SIZES: Array = np.logspace(8, 44, 37, base=2.0)
+"""Bytes at which a curve is evaluated; between them it is straight in logarithms."""
+TYPICAL, LOW, HIGH = "seconds", "low", "high"
+
+
+class Group(NamedTuple):
+    """GPUs that take part in a collective."""
+
+    ranks: int
+    inside: int = 1  # of them in a node
+    apart: int = 1  # nodes from one with members to the next
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that have members."""
+        return self.ranks // self.inside
+
+
+class Curve(Protocol):
+    """Seconds of one collective in one group."""
+
+    @property
+    def origin(self) -> str:
+        """Where the numbers come from, in a few words."""
+
+    def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
+        """At sizes of the whole array in bytes, as nccl-tests counts it; or at an edge of the band: LOW or HIGH."""
+
+
+class Where(Protocol):
+    """A system, or as much of one as a run tells."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def gpus(self) -> int:
+        """Of a node."""
+
+
+class Curves(Protocol):
+    """A curve for any collective and group: of a described system, or of a run."""
+
+    @property
+    def system(self) -> "Where":
+        """Where the groups are."""
+
+    @property
+    def origin(self) -> str:
+        """Where the numbers come from, in a few words."""
+
+    def curve(self, collective: str, group: Group) -> Curve:
+        """That of a collective by its name; Unsupported if there is none."""
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """A curve by its points: seconds, and the edges of the band, at each of `sizes`."""
+
+    origin: str
+    sizes: Array
+    points: Mapping[str, Array] = field(repr=False)
+
+    def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
+        """Between the points straight in logarithms; below the first as there, above the last by its bandwidth."""
+        sizes, seconds = self.sizes, self.points[edge]
+        bounded = np.clip(nbytes, sizes[0], sizes[-1])
+        inside = np.exp(np.interp(np.log(bounded), np.log(sizes), np.log(seconds)))
+        return np.asarray(np.where(np.asarray(nbytes) > 0, inside * np.maximum(1.0, nbytes / sizes[-1]), 0.0))
+
+
+def group_of(ranks: int, stride: int, gpus: int) -> Group:
+    """That of so many GPUs, each `stride` GPUs behind the one before, on nodes of so many."""
+    inside = gcd(ranks, gpus // stride) if stride < gpus and gpus % stride == 0 else 1
+    apart = max(1, stride // gpus)
+    return Group(ranks, inside, apart if inside < ranks else 1)
+
+
+def part_of(system: System, group: Group) -> System:
+    """What of a system the group has for itself while all others of its kind are at work."""
+    inside, nodes = group.inside, group.nodes
+    own = system.of(1).part(inside) if inside < system.gpus else system.of(1)
+    if nodes == 1:
+        return own
+    nics = system.nics
+    if nics:
+        share = nics.per_node * inside / system.gpus
+        count = max(1, int(share))
+        nics = replace(nics, per_node=count, rate=nics.rate * share / count)
+    tiers = tuple(replace(tier, radix=max(1, tier.radix // group.apart) if tier.radix else 0) for tier in system.tiers)
+    return replace(own, nics=nics, tiers=tiers).of(nodes)
+
+
+class Modelled:
+    """Curves of a described system, as `collbench predict` has them."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.origin = f"model of {system.name}"
+        self._known: dict[tuple[str, Group], Curve] = {}
+
+    def curve(self, collective: str, group: Group) -> Curve:
+        """By NCCL; point to point is a ring in which every GPU sends to the next."""
+        if (collective, group) not in self._known:
+            curve = _modelled(part_of(self.system, group), collective, self.origin)
+            self._known[collective, group] = curve
+        return self._known[collective, group]
+
+
+@lru_cache(maxsize=4096)
+def _modelled(part: System, collective: str, origin: str) -> Curve:
+    meaning = find_collective(collective)
+    reduction = find_reduction("sum") if meaning.reduces else NONE
+    first = Case(meaning, 0, find_datatype("half"), reduction, 0, part.ranks, in_place=False)
+    rows = network_curve(part, [replace(first, nbytes=int(size)) for size in SIZES])
+    points = {edge: np.array([getattr(row, edge) for row in rows]) for edge in (TYPICAL, LOW, HIGH)}
+    return Tabled(origin, SIZES, points)

@@ -1,0 +1,84 @@
+"""What a plan computes on: GPUs of a described system, or the ranks that a run was measured with."""
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+from collbench.errors import UsageError
+from collbench.topology.architectures import capability
+from collbench.topology.products import GIB, TERA, Product, is_named, product_of
+from collbench.topology.system import System
+from collbench.training.constants import Constants, constants_of
+
+
+@dataclass(frozen=True)
+class Machine:
+    """GPUs, all alike."""
+
+    name: str
+    gpus: int  # of a node
+    product: Product
+    constants: Constants
+    pcie_rate: float  # bytes/s between a GPU and the memory of its CPU
+    host_rate: float = 25e9  # bytes/s of that memory for each GPU, for an optimiser that lives there
+    process: float = GIB  # bytes that a process takes for itself, and as many for what it exchanges with others
+    unit: str = "GPUs"  # what they are called
+    note: str = ""  # where their rates are from, if it is not a data sheet
+    known: bool = True  # whether the product is, and not its architecture alone
+    stack: str = "modern"  # the software that its constants were fitted to
+
+
+OLDER = "megatron-2021"
+"""The software of GPUs up to Ampere's A100: that of the published runs that their constants are fitted to."""
+_LAST_OLDER = 80  # their compute capability
+
+
+def machine_of(system: System) -> Machine:
+    """A described system's."""
+    constants = constants_of(system.arch)
+    return Machine(
+        system.name,
+        system.gpus,
+        product_of(system),
+        constants,
+        system.pcie_rate,
+        known=is_named(system),
+        stack=OLDER if capability(system.arch) <= _LAST_OLDER else "modern",
+    )
+
+
+def said(machine: Machine, tera: float | None, gibibytes: float | None) -> Machine:
+    """With what a user says of a GPU: dense TFLOP/s on 16 bits, and GiB of memory."""
+    product = machine.product
+    if tera:
+        doubled = 2 if product.flops_fp8 > product.flops else 1
+        product = replace(product, flops=tera * TERA, flops_fp8=doubled * tera * TERA)
+    if gibibytes:
+        product = replace(product, memory=gibibytes * GIB)
+    return replace(machine, product=product)
+
+
+def placed(system: System, gpus: int) -> System:
+    """The system with as many GPUs of every node as a job of that size uses: all, or the most that deal it out evenly.
+
+    UsageError for more nodes than can be joined.
+    """
+    if gpus <= system.gpus:
+        return system.of(1)
+    own = system.gpus if gpus % system.gpus == 0 else gcd_below(gpus, system.gpus)
+    if own == 1 and system.gpus > 1:
+        whole = gpus // system.gpus * system.gpus
+        raise UsageError(
+            f"--gpus {gpus} cannot be dealt out to nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
+        )
+    return (system if own == system.gpus else _some(system, own)).of(gpus // own)
+
+
+def gcd_below(number: int, limit: int) -> int:
+    """The largest divisor of a number that is not above the limit."""
+    return next(one for one in range(limit, 0, -1) if gcd(number, one) == one)
+
+
+def _some(system: System, own: int) -> System:
+    """Nodes of which a job uses some GPUs, and those may use all network cards."""
+    part = system.of(1).part(own)
+    return replace(part, nics=system.nics, tiers=system.tiers)

@@ -1,0 +1,134 @@
+"""Terms of computing: what a GPU does for a micro-batch in one of its layers, forward, backward and once more.
+
+Lengths and counts are of one GPU; a layer stands for the mean of all layers.
+"""
+
+from typing import Any
+
+from numpy import ceil, where
+
+from collbench.training.ledger import Section
+
+V = Any  # a number, or an array of one for every layout
+
+WORK = Section("computing")
+term = WORK.term
+
+_MEGATRON = "Narayanan et al. 2021, arXiv:2104.04473"
+_KORTHIKANTI = "Korthikanti et al. 2022, arXiv:2205.05198"
+
+
+@term()
+def tokens(micro: V, sequence: V, context: V) -> V:
+    """Of a micro-batch."""
+    return micro * sequence / context
+
+
+@term(source=_MEGATRON)
+def micro_batches(batch: V, data: V, micro: V) -> V:
+    """In a step."""
+    return batch / (data * micro)
+
+
+@term()
+def own_layers(layers: V, pipeline: V, chunks: V) -> V:
+    """Of the fullest stage."""
+    return ceil(layers / (pipeline * chunks)) * chunks
+
+
+@term("FLOP", "2 FLOP a weight and token")
+def product_flops(tokens: V, worked: V, tensor: V) -> V:
+    """Of a layer's matrices, forward."""
+    return 2 * tokens * worked / tensor
+
+
+@term("FLOP/s", "docs/training.md: fitted")
+def product_rate(peak: V, product_efficiency: V) -> V:
+    """Of matrix products."""
+    return peak * product_efficiency
+
+
+@term("s")
+def product_seconds(product_flops: V, product_rate: V) -> V:
+    """Of a layer's matrices, forward."""
+    return product_flops / product_rate
+
+
+@term("FLOP", "2 products with the earlier tokens; fused attention leaves out the later ones")
+def attention_flops(tokens: V, sequence: V, queries: V, tensor: V, fused: V) -> V:
+    """Of the scores and of the mean of the values, forward."""
+    return 4 * tokens * sequence * queries / tensor * where(fused, 0.5, 1)
+
+
+@term("s")
+def attention_seconds(attention_flops: V, peak16: V, attention_efficiency: V, product_efficiency: V) -> V:
+    """Of the same."""
+    return attention_flops / (peak16 * attention_efficiency * product_efficiency)
+
+
+@term("bytes", "13 bytes a score: written, masked, dropped, read; none where attention is fused")
+def score_bytes(tokens: V, sequence: V, heads: V, tensor: V, fused: V) -> V:
+    """That scores take through memory, forward."""
+    return where(fused, 0, 13 * tokens * sequence * heads / tensor)
+
+
+@term("bytes", "2 norms, 2 sums: 10 reads and writes of 2 bytes; the activation and the heads' positions")
+def pointwise_bytes(tokens: V, hidden: V, width_worked: V, matrices: V, queries: V, keys: V, tensor: V, spread: V) -> V:
+    """That all else takes through memory, forward."""
+    return 2 * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys)) / tensor)
+
+
+@term("s")
+def score_seconds(score_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+    """Of the scores' way through memory."""
+    return score_bytes / (memory_rate * memory_efficiency)
+
+
+@term("s")
+def pointwise_seconds(pointwise_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+    """Of all else that goes through memory."""
+    return pointwise_bytes / (memory_rate * memory_efficiency)
+
+
+@term("s")
+def layer_forward(product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, efficiency: V) -> V:
+    """Of a layer, forward."""
+    return (product_seconds + attention_seconds + score_seconds + pointwise_seconds) / efficiency
+
+
+@term("s", "twice the products; fused attention makes its scores once more")
+def layer_backward(
+    product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, fused: V, efficiency: V
+) -> V:
+    """Of a layer, backward."""
+    return (
+        2 * product_seconds + where(fused, 2.5, 2) * attention_seconds + 2 * score_seconds + 2 * pointwise_seconds
+    ) / efficiency
+
+
+@term("s", _KORTHIKANTI)
+def layer_again(
+    full: V, selective: V, layer_forward: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, fused: V,
+    efficiency: V,
+) -> V:  # fmt: skip
+    """Of what is computed once more: all, or scores, or where they are fused norms and activations."""
+    return where(
+        full,
+        layer_forward,
+        selective * where(fused, pointwise_seconds / 2, attention_seconds + score_seconds) / efficiency,
+    )
+
+
+@term("s", "6 FLOP a word, element and token; the words' scores go through memory ten times in 32 bits")
+def head_seconds(
+    tokens: V, hidden: V, vocabulary: V, tensor: V, peak16: V, product_efficiency: V, memory_rate: V,
+    memory_efficiency: V, efficiency: V,
+) -> V:  # fmt: skip
+    """Of the last stage's output and loss, forward and backward."""
+    return (
+        (6 * hidden / (peak16 * product_efficiency) + 40 / (memory_rate * memory_efficiency))
+        * tokens
+        * vocabulary
+        / tensor
+        / efficiency
+    )

@@ -1,0 +1,79 @@
+"""What plans come to: who is fastest, how far a run scales, and what is worth its money; said as predicted."""
+
+from dataclasses import replace
+
+import pytest
+
+from collbench.analysis.plans import UNHIDDEN, communication, front, planned, rate, scaled, verdicts
+from collbench.planned import MEMORY_WORDS, STEP_WORDS, PlannedStep, words
+from collbench.training.footprint import PARTS as MEMORY_PARTS
+from collbench.training.stepping import PARTS as STEP_PARTS
+from tests.conftest import measurement
+from tests.figures.made_up_plans import compared, grown, paid, plan, ranked
+
+
+def test_every_part_of_the_planner_has_words() -> None:
+    """And no other; parts of a newer version are readable too."""
+    assert tuple(STEP_WORDS) == STEP_PARTS
+    assert tuple(MEMORY_WORDS) == MEMORY_PARTS
+    assert set(UNHIDDEN) <= set(STEP_PARTS)
+    assert words("data_parallel") == "data parallelism"
+    assert words("optimiser_states") == "optimiser states"
+    assert words("some_new_part") == "some new part"
+
+
+def test_plans_are_told_by_their_purpose() -> None:
+    """In the order of the file, without other rows."""
+    rows = [*paid(), measurement(), *ranked()]
+    assert planned(rows, "layout") == ranked()
+    assert not planned(rows, "scale")
+
+
+def test_a_scaling_is_held_against_the_fewest_gpus_of_its_system() -> None:
+    """4 % less at every doubling; of several plans for a number of GPUs the one with most tokens counts."""
+    slower = plan("scale", "slower", gpus=32, seconds=50.0)
+    rows = [row for row in grown() if isinstance(row, PlannedStep)]
+    first, second = scaled([slower, *reversed(rows), plan("scale", gpus=8, system="alone")])
+    assert (first.system, second.system) == ("dgx-h100", "dgx-a100")
+    assert [row.gpus for row in first.rows] == [8 * 2**power for power in range(1, 12)]
+    assert [first.efficiency(row) for row in first.rows] == pytest.approx([0.96**power for power in range(11)])
+    assert slower not in first.rows
+    last = first.rows[-1]
+    assert first.efficiency(last, last.typical / 2) == pytest.approx(2 * first.efficiency(last))
+    assert first.efficiency(last, 0.0) == float("inf")
+    assert rate(last) == pytest.approx(last.tokens / last.gpus / last.typical)
+
+
+def test_the_front_has_what_nothing_beats_in_both() -> None:
+    """The fastest first, each cheaper than those before."""
+    rows = [row for row in paid() if isinstance(row, PlannedStep)]
+    best = front([*rows, *rows])
+    assert [row.gpus for row in best] == [512, 256, 128, 64]
+    assert {row.system for row in best} == {"dgx-h100"}
+    worse = replace(best[1], price=10.0)
+    assert front([worse, *best]) == best
+
+
+def test_communication_is_what_nothing_hides() -> None:
+    """Of all its kinds, and nothing else."""
+    parts = {"computing": 1.0, "bubble": 3.0, **dict.fromkeys(UNHIDDEN, 0.2)}
+    assert communication(plan("layout", parts=parts)) == pytest.approx(1 / 5)
+
+
+def test_verdicts_say_what_stands_in_the_plans() -> None:
+    """Every sentence that it is predicted."""
+    told = verdicts([*ranked(), *grown(), *compared(), *paid()])
+    assert all(line.startswith("predicted: ") for line in told)
+    whole = "\n".join(told)
+    assert "tp8 dp8 mb1 zero3 is the fastest of 4 layouts, 10 s a step (9 s to 12 s), MFU 40%" in whole
+    assert "1 of the others may be as fast" in whole
+    kept = "on dgx-h100, 16,384 GPUs keep 66% of the rate of 16"
+    assert (
+        f"{kept}, less than 90% beyond about 96, less than 80% beyond about 710, less than 70% beyond about 6,847"
+        in whole
+    )
+    assert "a token takes 6.67x as long on pcie4-4090-p2p as on gb200-nvl72" in whole
+    assert "fastest are 512 GPUs of dgx-h100" in whole
+    assert "cheapest are 64 GPUs of dgx-h100" in whole
+    assert not verdicts([measurement()])
+    assert not verdicts([plan("cost")])

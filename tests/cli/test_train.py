@@ -1,0 +1,213 @@
+"""`collbench train` as a user meets it: rankings, sizes, systems, money, runs, explanations, and wrong words."""
+
+import re
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from collbench.planned import PlannedStep
+from collbench.runs.file import read
+from tests.conftest import ROOT, Command, drawn_again
+
+GPT3 = ("--model", "gpt3-175b", "--on", "dgx-a100", "--gpus", "1024", "--batch", "1536")
+SMALL = ("--model", "llama3-8b", "--on", "dgx-h100", "--gpus", "16", "--batch", "64")
+RUN = str(ROOT / "results" / "cpu-2-ranks")
+TINY = 'name = "mine"\nlayers = 4\nhidden = 256\nheads = 4\nsequence = 128\nvocabulary = 1000\n'
+
+
+def planned(folder: Path, purpose: str = "layout") -> list[PlannedStep]:
+    """Rows of that purpose of a run."""
+    rows = [cast(PlannedStep, row) for row in read(folder).results]
+    assert all(isinstance(row, PlannedStep) for row in rows)
+    return [row for row in rows if row.purpose == purpose]
+
+
+def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: Path) -> None:
+    """GPT-3 on 1,024 A100: TP 8, PP 16 within ten per cent of its 32 seconds."""
+    done = here("train", *GPT3, "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    best = planned(tmp_path / "out")[:3]
+    (row,) = (row for row in best if row.implementation.startswith("tp8 pp16 "))
+    assert 0.9 * 32 < row.typical < 1.1 * 32
+    assert row.low < row.typical < row.high
+    assert [row.typical for row in best] == sorted(row.typical for row in best) or row.typical / best[2].typical < 1.01
+    assert re.search(r"^  2  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
+    assert "nothing here is measured" in done.stderr
+    assert drawn_again(here, tmp_path / "out") == ["layouts.png", "memory.png", "pipeline.png"]
+
+
+def test_every_row_adds_up_and_fits(here: Command, tmp_path: Path) -> None:
+    done = here("train", *SMALL, "--top", "30", "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = planned(tmp_path / "out")
+    assert len(rows) > 10
+    for row in rows:
+        assert row.needed <= row.capacity == 80 * 2**30
+        assert row.gpus == 16
+        sizes = [int(size) for size in re.findall(r"\b(?:tp|pp|cp|dp)(\d+)", row.implementation)]
+        product = 1
+        for size in sizes:
+            product *= size
+        assert product == 16, row.implementation
+
+
+def test_a_scaling_says_where_it_leaves_which_efficiency(here: Command, tmp_path: Path) -> None:
+    done = here("train", *GPT3, "--scale", "8..2048", "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = planned(tmp_path / "out", "scale")
+    assert [row.gpus for row in rows] == [64, 128, 256, 512, 1024, 2048]
+    assert [row.tokens / row.typical / row.gpus for row in rows] == sorted(
+        (row.tokens / row.typical / row.gpus for row in rows), reverse=True
+    )
+    assert re.search(r"^ +32  none: .* short with", done.stdout, re.M)
+    assert re.search(r"it leaves 90% beyond about \d+ GPUs, 80% beyond about [\d,]+ GPUs, 70% nowhere", done.stdout)
+    assert (tmp_path / "out" / "efficiency.png").stat().st_size > 5000
+
+
+def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: Path) -> None:
+    """Also on racks of 72, of which 64 are used."""
+    names = "dgx-h100,ethernet-100g-tcp,gb200-nvl72"
+    done = here("train", *GPT3, "--compare-interconnects", names, "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row.system: row for row in planned(tmp_path / "out", "interconnect")}
+    assert list(rows) == ["DGX A100", "DGX H100", "A100 on 100 Gb/s Ethernet", "GB200 NVL72"]
+    itself = planned(tmp_path / "out")[0].typical
+    assert rows["A100 on 100 Gb/s Ethernet"].typical > rows["DGX A100"].typical == itself > rows["DGX H100"].typical
+    assert rows["GB200 NVL72"].typical < rows["DGX H100"].typical
+    for name in rows:
+        assert re.search(rf"^{re.escape(name)} +1,024  ", done.stdout, re.M), name
+
+
+def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> None:
+    """By the tokens that GPT-3 was trained on, which are said."""
+    done = here("train", *GPT3, "--price", "2.5", "--deadline", "30d", "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = planned(tmp_path / "out", "cost")
+    in_time = [row for row in rows if row.seconds <= 30 * 86400]
+    cheapest = min(in_time, key=lambda row: row.cost)
+    assert 0 < len(in_time) < len(rows)
+    assert re.search(rf"^ +{cheapest.gpus:,} .*cheapest in time", done.stdout, re.M)
+    assert done.stdout.count("cheapest in time") == 1
+    assert "a run of 3e+11 tokens" in done.stdout
+    assert (tmp_path / "out" / "pareto.png").stat().st_size > 5000
+
+
+def test_a_deadline_that_nobody_meets_names_the_quickest(here: Command) -> None:
+    done = here("train", *SMALL, "--price", "2.5", "--deadline", "1h", "--out", "out")
+    assert done.returncode == 0
+    assert "cheapest in time" not in done.stdout
+    assert re.search(r"none is done in 60 min: the quickest, \d+ GPUs, takes", done.stdout)
+
+
+def test_the_same_money_elsewhere(here: Command, tmp_path: Path) -> None:
+    """Half as many at twice the price."""
+    done = here("train", *GPT3, "--price", "1.5", "--up-or-out", "dgx-h100=3", "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = planned(tmp_path / "out", "interconnect")
+    assert [(row.system, row.gpus, row.price) for row in rows] == [("DGX A100", 1024, 1.5), ("DGX H100", 512, 3.0)]
+    assert "for the same money an hour" in done.stdout
+
+
+def test_a_slow_loader_starves_the_gpus_and_a_fast_one_does_not(here: Command, tmp_path: Path) -> None:
+    for rate, wanted in ((30, "the GPUs starve"), (3000, "samples come fast enough")):
+        done = here("train", *GPT3, "--loader", str(rate), "--out", f"out-{rate}")
+        assert done.returncode == 0
+        assert wanted in done.stdout
+    starved, fed = (planned(tmp_path / f"out-{rate}")[0] for rate in (30, 3000))
+    assert starved.typical == pytest.approx(1536 / 30)
+    assert fed.parts["loading"] == 0
+
+
+def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
+    plain = here("train", *GPT3, "--layout", "tp8 pp16 mb1", "--out", "plain")
+    anchored = here("train", *GPT3, "--layout", "tp8 pp16 mb1", "--anchor", "40s", "--out", "anchored")
+    assert plain.returncode == anchored.returncode == 0, anchored.stderr
+    before, after = (planned(tmp_path / name)[0] for name in ("plain", "anchored"))
+    assert after.typical == pytest.approx(40, rel=1e-4)
+    assert after.parts["tensor_parallel"] == before.parts["tensor_parallel"]
+    assert after.parts["computing"] > before.parts["computing"]
+    assert "anchored on tp8 pp16 dp8 mb1 ddp full" in anchored.stdout
+
+
+def test_a_measured_run_is_planned_on_and_labelled(here: Command, tmp_path: Path) -> None:
+    """Ranks instead of GPUs; computing is measured here, or said."""
+    (tmp_path / "mine.toml").write_text(TINY)
+    words = ("--model", "mine.toml", "--on", RUN, "--batch", "8", "--tflops", "0.05", "--memory", "4")
+    done = here("train", *words, "--out", "points")
+    fitted = here("train", *words, "--fitted", "--out", "fitted")
+    assert done.returncode == fitted.returncode == 0, done.stderr + fitted.stderr
+    assert "curves: measured in " in done.stdout
+    assert "2 ranks of 2 ranks on" in done.stdout
+    assert "curves: fitted to " in fitted.stdout
+    points, fit = (planned(tmp_path / name)[0] for name in ("points", "fitted"))
+    assert points.typical == pytest.approx(fit.typical, rel=0.2)
+    assert points.gpus == 2
+
+
+def test_every_term_is_explained_with_its_numbers(here: Command) -> None:
+    """What is printed of a step is its parts, and their sum."""
+    done = here("train", *GPT3, "--explain", "tp8 pp16 mb1")
+    assert done.returncode == 0, done.stderr
+    values = {name: float(value) for name, value in re.findall(r"^  (\w+) = ([\d.e+-]+)", done.stdout, re.M)}
+    assert values["step"] == pytest.approx(values["busy"] + values["loading"], rel=1e-4)
+    assert values["computing"] == pytest.approx(
+        values["micro_batches"] * (values["micro_computing"] + values["head_excess"]), rel=1e-4
+    )
+    assert "source: Korthikanti" in done.stdout
+    assert re.search(r"read: allreduce of 48 MiB among 8 GPUs, 8 in a node: .* \(model of DGX A100\)", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--model", "gpt9"], "choose from: gpt2-small"),
+        (["--model", "layers=4,hidden=100,heads=3"], "not divisible by 3 heads; give hidden 99"),
+        (["--model", "layers=4,hidden=128"], "heads is missing"),
+        (["--model", "missing.toml"], "cannot read"),
+        (["--model", "layers=4,hidden=128,heads=4,width=3"], "choose from"),
+        (["--gpus", "0"], "give 1 to"),
+        (["--batch", "0"], "give 1 to"),
+        (["--gpus", "1024", "--batch", "3"], "such as --batch"),
+        (["--layout", "tp3"], "cannot deal out the 32 heads"),
+        (["--layout", "tp8 tp4"], "says tensor twice"),
+        (["--layout", "turbo"], "choose from: tpN"),
+        (["--on", "nowhere"], "choose from"),
+        (["--precision", "fp4"], "choose from: bf16"),
+        (["--stack", "jax"], "choose from: modern"),
+        (["--loader", "0"], "samples a second"),
+        (["--deadline", "30d"], "needs a --price"),
+        (["--price", "0"], "above 0"),
+        (["--price", "2", "--deadline", "soon"], "such as 30d"),
+        (["--price", "2", "--up-or-out", "dgx-a100"], "SYSTEM=PRICE"),
+        (["--price", "2", "--tokens", "many"], "13B or 1.5T"),
+        (["--scale", "8..4"], "8..8192"),
+        (["--compare-interconnects", "dgx-h100,nowhere"], "choose from"),
+        (["--anchor", "soon"], "32s or 45%"),
+        (["--anchor", "1ms"], "cannot be the step"),
+        (["--reserve", "100"], "less than 100"),
+        (["--model", "llama3-405b", "--gpus", "8"], "short with"),
+        (["--fitted"], "is described"),
+    ],
+)
+def test_what_cannot_be_is_one_line_with_a_way_out(
+    here: Command, tmp_path: Path, words: list[str], reason: str
+) -> None:
+    done = here("train", *SMALL, *words, "--out", "out")
+    assert done.returncode == 2, done.stdout
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert reason in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_does_not_fit_says_by_how_much_and_what_would(here: Command) -> None:
+    """And what is named does."""
+    words = ("train", "--model", "megatron-1t", "--on", "dgx-a100", "--gpus", "64", "--batch", "512")
+    done = here(*words)
+    assert done.returncode == 2
+    assert re.search(r"fits 80 GiB: [\d.]+ GiB short with tp", done.stderr)
+    way = re.search(r"these fit: (?:.*, )?(--gpus \d+)", done.stderr)
+    assert way, done.stderr
+    again = here(*words, *way[1].split(), "--out", "out")
+    assert again.returncode == 0, again.stderr

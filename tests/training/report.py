@@ -1,0 +1,137 @@
+"""`make train-report`: fits the planner's constants, leaves tables out, and writes what is left into docs/training.md.
+
+It prints the constants that belong into collbench/training/constants.py, and errors of three kinds side by side: with
+the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as anchor.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from collbench.training import planner, setting
+from collbench.training.constants import FITTED, Constants
+from collbench.training.layout import Layout
+from collbench.training.planner import SECTIONS
+from tests.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
+from tests.training.exposed import exposed_rows
+from tests.training.published import FITTED_TO, TABLES, Table
+
+PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+GENERATIONS = {"dgx-a100": 80, "dgx-h100": 90}
+START = (0.65, 0.6, 0.3)
+"""Of the three constants that are fitted: products on Ampere and on Hopper, and fused attention on both."""
+Fit = Mapping[int, Constants]
+
+
+def fit(tables: Sequence[Table]) -> Fit:
+    """The constants for which the mean square of the steps' logarithmic errors is least, every table counting alike."""
+    layouts = {(table.name, row.label): chosen(given(table, row), row).layout for table in tables for row in table.rows}
+
+    def residuals(values: Sequence[float]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        known = constants(values)
+        parts = [_errors(table, known[GENERATIONS[table.system]], layouts) for table in tables]
+        return np.concatenate([part / len(part) ** 0.5 for part in parts])
+
+    return constants(least_squares(residuals, START, bounds=([0.3, 0.3, 0.1], [1, 1, 1]), diff_step=1e-3).x)
+
+
+def constants(values: Sequence[float]) -> Fit:
+    """As the planner has them."""
+    products = dict(zip(FITTED, (float(value) for value in values[:2]), strict=True))
+    return {
+        generation: replace(FITTED[generation], products=product, fused=float(values[2]))
+        for generation, product in products.items()
+    }
+
+
+def _errors(
+    table: Table, known: Constants, layouts: Mapping[tuple[str, str], Layout]
+) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    found = []
+    for row in table.rows:
+        asked = given(table, row, known)
+        arrays = {name: np.asarray(value) for name, value in planner.coded(layouts[table.name, row.label]).items()}
+        network = {"network": planner.Network(asked.curves)}
+        values = planner.enter(SECTIONS, setting.inputs(asked) | setting.choices(arrays, asked) | network)
+        found.append(np.log(float(values["step"]) / published_seconds(table, row, float(values["peak16"]))))
+    return np.array(found)
+
+
+def every_anchor(table: Table, known: Constants | None = None) -> list[float]:
+    """Mean errors with each row of a table as its anchor, in order."""
+    errors = []
+    for place in range(len(table.rows)):
+        efficiency = anchor(table, known, place)
+        errors.append(mean_error(miss(table, row, known, efficiency) for row in table.rows))
+    return errors
+
+
+def summary() -> Iterator[str]:
+    """A row for every table."""
+    yield "| published | rows | zero-anchor | left out | anchored, first row | worst row as anchor | others publish |"
+    yield "|---|---|---|---|---|---|---|"
+    for table in TABLES:
+        without = fit([other for other in FITTED_TO if other is not table]) if table in FITTED_TO else None
+        known = without[GENERATIONS[table.system]] if without else None
+        left_out = f"{mean_error(misses(table, known)):.1%}" if without else "not fitted to"
+        anchored = every_anchor(table)
+        others = "; ".join(table.others) or "-"
+        yield (
+            f"| {table.name} | {len(table.rows)} | {mean_error(misses(table)):.1%} | {left_out} | "
+            f"{anchored[0]:.1%} | {max(anchored):.1%} | {others} |"
+        )
+
+
+def rows() -> Iterator[str]:
+    """A row for every run."""
+    yield "| published | run | layout | published, s | zero-anchor, s | error | anchored |"
+    yield "|---|---|---|---|---|---|---|"
+    for table in TABLES:
+        for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
+            yield (
+                f"| {table.name} | {plain.row.label} | {plain.layout.name} | {plain.published:.3g} | "
+                f"{plain.planned:.3g} | {plain.relative:+.1%} | {anchored.relative:+.1%} |"
+            )
+
+
+def exposed() -> Iterator[str]:
+    """Of Megatron-LM's data parallelism in 2020."""
+    yield "| tensor parallelism | published, ms | planned, ms | error |"
+    yield "|---|---|---|---|"
+    found = list(exposed_rows())
+    for tensor, published, planned in found:
+        yield f"| {tensor} | {published:.0f} | {planned:.0f} | {planned / published - 1:+.0%} |"
+    published, planned = (sum(row[place] for row in found) for place in (1, 2))
+    yield f"| together | {published:.0f} | {planned:.0f} | {planned / published - 1:+.0%} |"
+
+
+def written(text: str, name: str, lines: Iterator[str]) -> str:
+    """The page with the lines between its marks."""
+    block = "\n".join(lines)
+    marks = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1])
+    changed, count = re.subn(pattern, lambda _: marks[0] + block + marks[1], text, flags=re.S)
+    assert count == 1, f"{PAGE} has no marks of {name}"
+    return changed
+
+
+def main() -> None:
+    """Fit, print, and write the page."""
+    fitted = fit(FITTED_TO)
+    for generation, known in fitted.items():
+        shipped = FITTED[generation]
+        print(f"sm{generation}: products {known.products:.3f}, fused {known.fused:.3f}; shipped {shipped}")  # noqa: T201
+    text = PAGE.read_text(encoding="utf-8")
+    for name, lines in (("summary", summary()), ("exposed", exposed()), ("rows", rows())):
+        text = written(text, name, lines)
+    PAGE.write_text(text, encoding="utf-8")
+    print(text[text.index("<!-- summary -->") : text.index("<!-- end of summary -->")])  # noqa: T201
+    print(text[text.index("<!-- exposed -->") : text.index("<!-- end of exposed -->")])  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Candidates: exactly those layouts that numbers allow, and refusals that name numbers which work."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collbench.errors import UsageError
+from collbench.topology.files import load
+from collbench.training.candidates import CODES, FIELDS, MICROS, candidates, coded, divisors, layouts
+from collbench.training.job import STACKS, Job
+from collbench.training.layout import PLACEMENTS, SCHEDULES, SHARDINGS, Layout, Said, parse_layout
+from collbench.training.models import Model
+from collbench.training.presets import MODELS
+from tests.training.books import GATED, MIXED, SYSTEM
+
+TOY = Model("toy", 6, 64, 4, sequence=8192, vocabulary=1000)
+
+
+def job(gpus: int, batch: int, model: Model = TOY, stack: str = "modern") -> Job:
+    return Job(model, gpus, batch, model.sequence, stack=stack)
+
+
+def listed(given: Job, said: Said | None = None) -> list[Layout]:
+    arrays = candidates(given, SYSTEM, said or {})
+    return layouts(arrays, range(len(arrays["data"])))
+
+
+def even(given: Job, one: Layout) -> bool:
+    """Whether numbers allow a layout, from what a layout is."""
+    layers, stages = given.model.layers, one.pipeline * one.chunks
+    whole = stages <= layers and (layers % stages == 0 or (layers + 2) % stages == 0)
+    own = layers % one.pipeline == 0 or (layers + 2) % one.pipeline == 0
+    per_replica = given.batch / one.data / one.micro
+    rounds = one.chunks == 1 or (one.pipeline > 1 and per_replica % one.pipeline == 0)
+    experts = max(1, given.model.experts)
+    return (
+        one.gpus == given.gpus
+        and given.model.heads % one.tensor == 0
+        and SYSTEM.gpus % one.tensor == 0
+        and per_replica == int(per_replica)
+        and whole
+        and own
+        and rounds
+        and experts % one.expert == 0
+        and one.data * one.context % one.expert == 0
+        and (one.context == 1 or given.sequence / one.context >= 4096)
+    )
+
+
+def sensible(one: Layout) -> bool:
+    """Whether it has no other name that says the same."""
+    replicas = one.data * one.context
+    stride = one.tensor * (one.pipeline if one.placement == "pp-inside" else 1)
+    inside = np.gcd(replicas, max(1, SYSTEM.gpus // stride))
+    return not (
+        (replicas == 1 and one.sharding != "ddp")
+        or (one.sharding == "hsdp" and (inside == 1 or inside == replicas))
+        or (one.sequential and one.tensor == 1)
+        or (one.schedule == "zb" and one.pipeline == 1)
+        or (one.schedule == "interleaved") != (one.chunks > 1)
+        or (one.placement == "pp-inside" and (one.pipeline == 1 or replicas == 1))
+    )
+
+
+def brute(given: Job) -> set[Layout]:
+    """All tuples of small numbers that are even and sensible."""
+    few = range(1, given.gpus + 1)
+    shapes = [
+        shape
+        for shape in product(few, few, few, few, range(1, 9), range(1, 7), MICROS)
+        if shape[0] * shape[1] * shape[2] * shape[3] == given.gpus
+        and shape[2] in (1, 2, 4, 8)
+        and even(given, _of(shape))
+    ]
+    words = list(product(SHARDINGS, ("none", "selective", "full"), SCHEDULES, (False, True), (False, True), PLACEMENTS))
+    every = (replace(_of(shape), **dict(zip(_NAMES, some, strict=True))) for shape in shapes for some in words)
+    return {one for one in every if sensible(one)}
+
+
+_NAMES = ("sharding", "recompute", "schedule", "sequential", "offload", "placement")
+
+
+def _of(shape: tuple[int, ...]) -> Layout:
+    tensor, pipeline, context, data, expert, chunks, micro = shape
+    return Layout(tensor, pipeline, data, context, expert, chunks, micro)
+
+
+@pytest.mark.parametrize(("gpus", "batch"), [(1, 1), (2, 6), (4, 4), (6, 12)])
+@pytest.mark.parametrize("experts", [0, 4])
+def test_they_are_what_trying_all_numbers_finds(gpus: int, batch: int, experts: int) -> None:
+    """And every layout is there once."""
+    asked = job(gpus, batch, replace(TOY, experts=experts))
+    ones = listed(asked)
+    assert len(set(ones)) == len(ones)
+    assert set(ones) == brute(asked)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(MODELS)), st.integers(1, 64), st.integers(1, 16), st.sampled_from(sorted(STACKS)))
+def test_everything_is_dealt_out_evenly(name: str, nodes: int, samples: int, stack: str) -> None:
+    """GPUs, batch, heads, layers (or layers with embedding and output) and experts; by what the software can."""
+    asked = job(8 * nodes, 8 * nodes * samples, MODELS[name], stack)
+    arrays = candidates(asked, SYSTEM, {})
+    for place in np.linspace(0, len(arrays["data"]) - 1, 40).astype(int):
+        (one,) = layouts(arrays, [place])
+        assert even(asked, one)
+        options = STACKS[stack].options
+        assert all(getattr(one, choice) in options[choice] for choice in options)
+        assert {name: arrays[name][place] for name in arrays} == coded(one)
+
+
+SAID: list[Said] = [
+    parse_layout(text)
+    for text in (
+        "tp2", "pp2", "dp2", "mb2", "tp2 sp", "zero1", "full", "none", "offload", "no-offload", "zb", "1f1b",
+        "pp-inside", "dp-inside", "v3", "v1", "cp2", "pp2 v3", "hsdp", "sp", "zb pp1", "tp1 sp", "zero3 dp1",
+        "pp1 pp-inside", "mb5",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SAID, ids=str)
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_what_is_said_stays(said: Said, gpus: int) -> None:
+    """Even if it is of no use; only what does not divide the GPUs, and chunks of one stage, are refused."""
+    asked = job(gpus, 80)
+    taken = prod(int(said.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
+    if gpus % taken or (gpus == 1 and said.get("chunks", 1) != 1):
+        with pytest.raises(UsageError):
+            listed(asked, said)
+        return
+    ones = listed(asked, said)
+    assert ones
+    for one in ones:
+        assert {name: getattr(one, name) for name in said} == dict(said)
+        assert one.gpus == asked.gpus
+    agree = {one for one in _everything(gpus) if all(getattr(one, name) == value for name, value in said.items())}
+    assert agree <= set(ones)
+
+
+@cache
+def _everything(gpus: int) -> set[Layout]:
+    return set(listed(job(gpus, 80)))
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_gpu_alone_has_a_layout_whatever_the_software(stack: str) -> None:
+    assert listed(job(1, 1, stack=stack))
+
+
+REFUSED = [  # gpus, batch, what is said, and a model
+    (8, 7, "dp8", GATED),
+    (64, 3, "tp1", GATED),
+    (1024, 7, "", MODELS["gpt2-xl"]),
+    (8, 8, "mb5", GATED),
+    (8, 8, "mb3 dp8", GATED),
+    (8, 8, "tp3", GATED),
+    (8, 8, "tp32", GATED),
+    (8, 8, "tp16", GATED),
+    (12, 12, "tp8", GATED),
+    (8, 8, "pp7", GATED),
+    (8, 8, "pp100", GATED),
+    (7, 8, "pp2", GATED),
+    (8, 8, "dp64", GATED),
+    (8, 9, "dp64", GATED),
+    (8, 8, "cp3", GATED),
+    (6, 12, "cp3", GATED),
+    (8, 8, "ep2", GATED),
+    (8, 8, "ep3", MIXED),
+    (4, 8, "ep8", MIXED),
+    (8, 8, "pp4 v3", GATED),
+    (8, 8, "pp1 v2", GATED),
+    (8, 8, "v64", GATED),
+    (8, 1, "tp2 dp4", MIXED),
+]
+
+
+@pytest.mark.parametrize(("gpus", "batch", "text", "model"), REFUSED)
+def test_refusals_name_a_way_out_that_works(gpus: int, batch: int, text: str, model: Model) -> None:
+    """In one line: if what it says to give is given, there are layouts."""
+    asked, said = job(gpus, batch, model), dict(parse_layout(text)) if text else {}
+    with pytest.raises(UsageError) as refused:
+        listed(asked, said)
+    assert "\n" not in str(refused.value)
+    assert listed(*_mended(asked, said, str(refused.value)))
+
+
+def _mended(asked: Job, said: dict[str, Any], message: str) -> tuple[Job, dict[str, Any]]:
+    if number := re.search(r"--batch (\d+)$", message):
+        return replace(asked, batch=int(number[1])), said
+    if number := re.search(r"--gpus (\d+)$", message):
+        return asked.on(int(number[1])), said
+    if number := re.search(r"^(\w+) cannot .*give (\d+)$", message):
+        return asked, said | dict.fromkeys(parse_layout(number[1]), int(number[2]))
+    left = re.search(r"leave out (\w+)$", message)
+    assert left, message
+    return asked, {name: value for name, value in said.items() if name not in parse_layout(left[1])}
+
+
+def test_zero_bubble_with_chunks_is_refused() -> None:
+    with pytest.raises(UsageError, match="leave one of them out"):
+        listed(job(8, 8), parse_layout("pp2 v2 zb"))
+    assert listed(job(8, 8), parse_layout("pp2 v1 zb"))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(1, 5000))
+def test_divisors_divide(number: int) -> None:
+    assert divisors(number) == [one for one in range(1, number + 1) if number % one == 0]
+
+
+def test_arrays_have_every_choice_of_a_layout() -> None:
+    assert {*FIELDS, *CODES} == set(vars(Layout()))
+
+
+def test_tensor_parallelism_stays_in_a_node() -> None:
+    """Unless it is said."""
+    pairs = load("hgx-a100-4")
+    arrays = candidates(job(16, 16), pairs, {})
+    assert arrays["tensor"].max() == 4
+    wide = replace(TOY, heads=16)
+    assert candidates(job(16, 16, wide), pairs, {})["tensor"].max() == 4
+    assert set(candidates(job(16, 16, wide), pairs, {"tensor": 16})["tensor"]) == {16}
