@@ -41,6 +41,15 @@ def answered(error: BaseException | None) -> int:
     return status(error)
 
 
+def behind(error: BaseException | None) -> Interrupted | None:
+    """The signal that an error stands for: Python makes a RuntimeError of one that comes as a class is made."""
+    while error:
+        if isinstance(error, Interrupted):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def status(error: BaseException | None) -> int:
     """The exit status after an interruption, as shells count it: 130 after Ctrl-C, 143 after SIGTERM."""
     return 128 + getattr(error, "number", signal.SIGINT)
@@ -96,10 +105,7 @@ def _come(number: int, frame: FrameType | None) -> None:
 
 def _look(number: int, frame: FrameType | None) -> None:
     """Whether what was raised has been swallowed: nobody is dealing with it, and nobody has answered."""
-    error = sys.exception()
-    while error and not isinstance(error, Interrupted):
-        error = error.__context__
-    if not error and not _State.depth:
+    if not behind(sys.exception()) and not _State.depth:
         _raise(_State.last)
 
 

@@ -82,7 +82,11 @@ def _ending(error: BaseException) -> tuple[str, int]:
         return ("", 141) if error.quietly else (str(error), 1)
     if isinstance(error, BrokenPipeError):
         return "", 141
-    return _of_class(error) or (_unforeseen(error), 1)
+    if known := _of_class(error):
+        return known
+    if signal := interrupts.behind(error):
+        return "interrupted", interrupts.status(signal)
+    return _unforeseen(error), 1
 
 
 def _of_class(error: BaseException) -> tuple[str, int] | None:

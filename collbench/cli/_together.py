@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import click
 
+from collbench import interrupts
 from collbench.cli import _streams
 from collbench.errors import CollbenchError, Unforeseen, UsageError
 from collbench.measure.watchdog import WATCHDOG
@@ -29,6 +30,8 @@ def company(joined: tuple[int, int] | None) -> Iterator[None]:
     except CollbenchError as refused:
         error = refused
     except Exception as unforeseen:
+        if signal := interrupts.behind(unforeseen):
+            raise signal from None
         from collbench.cli._last_resort import line
 
         error = Unforeseen(line(unforeseen))

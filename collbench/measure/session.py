@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from collbench import __version__
 from collbench.cases import Sweep
 from collbench.implementations import find
-from collbench.interrupts import held, status
+from collbench.interrupts import behind, held, status
 from collbench.labels import labelled
 from collbench.measure.greeting import Greeting
 from collbench.measure.launched import Joined
@@ -126,10 +126,10 @@ class Session:
             yield result
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
-        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        signal = error if isinstance(error, KeyboardInterrupt) else behind(error)
         with held(), self._writer or nullcontext():
-            if interrupted and self._writer:  # before the ranks' end, with which an outside launcher may end this too
-                self._writer.end(_now(), status(error))
+            if signal and self._writer:  # before the ranks' end, with which an outside launcher may end this too
+                self._writer.end(_now(), status(signal))
             self._ranks.__exit__(kind, error, *rest)
             if kind is None and self._writer:
                 self._writer.end(_now(), exit_status(self.results))

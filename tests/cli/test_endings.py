@@ -1,5 +1,6 @@
 """How commands end that nobody foresaw: one line, a status, and a place for the traceback."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from collbench import interrupts
 from collbench.cli import TOGETHER, _last_resort, _streams, group
 from tests.conftest import ROOT, Command
 
@@ -31,6 +33,26 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, brok
     (file,) = (tmp_path / "cache").iterdir()
     assert str(file) in line
     assert file.read_text().startswith("Traceback")
+
+
+@pytest.mark.parametrize("number", interrupts.ENDING)
+def test_a_signal_that_python_took_for_an_error_is_a_signal(
+    here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    """One that comes while a class gets its attributes is a RuntimeError to Python; nobody has to report that."""
+
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(number)
+
+    @click.command()
+    def command() -> None:
+        type("Made", (), {"field": Field()})
+
+    monkeypatch.setattr(group, "get_command", lambda context, name: command)
+    done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
+    assert (done.returncode, done.stderr) == (128 + number, "collbench: error: interrupted\n")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_the_traceback_can_be_asked_for(here: Command, broken: None, tmp_path: Path) -> None:

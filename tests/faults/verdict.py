@@ -86,10 +86,15 @@ def _run_file(path: Path, torn: bool) -> Iterator[str]:
         yield f"the run file is not whole: {error}"
 
 
+def _words(path: Path) -> str:
+    """What a traceback says: where the error came from, and the error."""
+    return ": " + " | ".join(path.read_text().strip().splitlines()[-12:]) if path.suffix == ".txt" else ""
+
+
 def _cache(trial: Trial, cache: Path) -> Iterator[str]:
     for path in sorted((*cache.iterdir(), *cache.glob("kernels/*"))):
         if not _CACHED.match(path.name):
             if not (trial.unforeseen and path.name.startswith("traceback-")):
-                yield f"left in the cache: {path.name}"
+                yield f"left in the cache: {path.name}{_words(path)}"
             if path.is_file():
                 path.unlink()
