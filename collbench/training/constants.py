@@ -13,19 +13,21 @@ class Constants:
     """Shares of a data sheet's rates."""
 
     products: float  # that matrix products reach
-    fused: float = 0.296  # of that: what fused attention reaches
+    fused: float = 0.546  # of that: what fused attention reaches of long samples
+    half: float = 2777  # tokens of a sample at which it reaches half of that
+    fp8: float = 0.963  # of that: what products on 8 bits reach, each of their own peak
+    grouped: float = 0.383  # of that: what products of routed experts reach, each on some of the tokens
     unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
     memory: float = 1.0  # of the memory's rate: what all else reaches
     generation: int = 0  # the compute capability that they were fitted to
-    spread: float = 0.1  # of computing's time, up and down: what nine of ten published steps lie within
+    spread: float = 0.13  # of computing's time, up and down: what nine of ten published steps lie within
+    spread_experts: float = 0.23  # the same where there are experts
 
 
 FITTED = {
     80: Constants(products=0.671, generation=80),
-    90: Constants(products=0.597, generation=90),
+    90: Constants(products=0.590, generation=90),
 }
-FP8 = 0.75
-"""What products on 8 bits reach of what those on 16 do, each of their own peak: they convert more."""
 
 
 def constants_of(arch: str) -> Constants:

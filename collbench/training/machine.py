@@ -63,7 +63,7 @@ def placed(system: System, gpus: int) -> System:
     UsageError for more nodes than can be joined.
     """
     if gpus <= system.gpus:
-        return system.of(1)
+        return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
     own = system.gpus if gpus % system.gpus == 0 else gcd_below(gpus, system.gpus)
     if own == 1 and system.gpus > 1:
         whole = gpus // system.gpus * system.gpus

@@ -131,11 +131,16 @@ class Model:
         return self.parameters - spared
 
     @property
+    def routed(self) -> float:
+        """Routed experts that a token meets in a layer, the mean over the layers."""
+        return self.moe_layers / self.layers * self.top_k
+
+    @property
     def worked(self) -> float:
         """Weights that a token is multiplied by in a layer, the mean over the layers."""
         moe = self.moe_layers / self.layers
-        routed = moe * (self.top_k + self.shared) * self.expert_weights
-        return self.attention_weights + (1 - moe) * self.dense_weights + routed + moe * self.hidden * self.experts
+        everywhere = self.attention_weights + (1 - moe) * self.dense_weights + moe * self.hidden * self.experts
+        return everywhere + (self.routed + moe * self.shared) * self.expert_weights
 
     def flops(self, sequence: int) -> float:
         """Of a token, forward and backward, as utilisation is counted: the whole attention, nothing twice.

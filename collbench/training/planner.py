@@ -79,7 +79,8 @@ def reckon_one(given: Setting, layout: Layout) -> Planned:
 
     What curves and what computing may be off know nothing of each other: both are squared and added.
     """
-    spread = 1 + given.machine.constants.spread
+    constants = given.machine.constants
+    spread = 1 + (constants.spread_experts if given.job.model.experts else constants.spread)
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
     known["efficiency"] = given.job.efficiency * np.array([1, 1, 1, spread, 1 / spread])
     books = enter(SECTIONS, known | {"network": Network(given.curves, EDGES)})

@@ -9,7 +9,6 @@ import numpy as np
 
 from collbench.model.steps import CONTENTION, slowest
 from collbench.training.candidates import CODES, data_stride, node_replicas
-from collbench.training.constants import FP8
 from collbench.training.curves import Curves, Modelled
 from collbench.training.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.training.layout import SHARDINGS
@@ -52,7 +51,8 @@ def _of_model(job: Job) -> dict[str, Any]:
     return {name: getattr(model, name) for name in (*names, *more)} | {
         "width_worked": worked / model.hidden,
         "moe_share": moe,
-        "routed": moe * model.top_k,
+        "routed": model.routed,
+        "grouped_worked": model.routed * model.expert_weights,
         "dropout": 0 if model.gated or STACKS[job.stack].fused_attention else 1,
         "sequence": job.sequence,
         "batch": job.batch,
@@ -84,9 +84,12 @@ def _of_hardware(given: Setting) -> dict[str, Any]:
     fp8 = PRECISIONS[given.job.precision].fp8
     return {
         "peak16": gpu.flops,
-        "peak": gpu.flops_fp8 * FP8 if fp8 and gpu.flops_fp8 > gpu.flops else gpu.flops,
+        "peak": gpu.flops_fp8 * known.fp8 if fp8 and gpu.flops_fp8 > gpu.flops else gpu.flops,
         "product_efficiency": known.products,
-        "attention_efficiency": known.fused if STACKS[given.job.stack].fused_attention else known.unfused,
+        "grouped_efficiency": known.grouped,
+        "fused_efficiency": known.fused,
+        "fused_half": known.half,
+        "unfused_efficiency": known.unfused,
         "memory_efficiency": known.memory,
         "memory_rate": gpu.memory_rate,
         "capacity": gpu.memory,

@@ -37,9 +37,15 @@ def own_layers(layers: V, pipeline: V, chunks: V) -> V:
 
 
 @term("FLOP", "2 FLOP a weight and token")
-def product_flops(tokens: V, worked: V, tensor: V) -> V:
-    """Of a layer's matrices, forward."""
-    return 2 * tokens * worked / tensor
+def product_flops(tokens: V, worked: V, grouped_worked: V, tensor: V) -> V:
+    """Of a layer's matrices without routed experts, forward."""
+    return 2 * tokens * (worked - grouped_worked) / tensor
+
+
+@term("FLOP", "2 FLOP a weight and token")
+def grouped_flops(tokens: V, grouped_worked: V, tensor: V) -> V:
+    """Of a layer's routed experts, forward."""
+    return 2 * tokens * grouped_worked / tensor
 
 
 @term("FLOP/s", "docs/training.md: fitted")
@@ -49,15 +55,21 @@ def product_rate(peak: V, product_efficiency: V) -> V:
 
 
 @term("s")
-def product_seconds(product_flops: V, product_rate: V) -> V:
+def product_seconds(product_flops: V, grouped_flops: V, grouped_efficiency: V, product_rate: V) -> V:
     """Of a layer's matrices, forward."""
-    return product_flops / product_rate
+    return (product_flops + grouped_flops / grouped_efficiency) / product_rate
 
 
 @term("FLOP", "2 products with the earlier tokens; fused attention leaves out the later ones")
 def attention_flops(tokens: V, sequence: V, queries: V, tensor: V, fused: V) -> V:
     """Of the scores and of the mean of the values, forward."""
     return 4 * tokens * sequence * queries / tensor * where(fused, 0.5, 1)
+
+
+@term(source="docs/training.md: fitted; fused attention reaches less of short samples")
+def attention_efficiency(fused: V, fused_efficiency: V, fused_half: V, sequence: V, unfused_efficiency: V) -> V:
+    """Of what products reach: attention's share."""
+    return where(fused, fused_efficiency / (1 + fused_half / sequence), unfused_efficiency)
 
 
 @term("s")
@@ -78,6 +90,18 @@ def pointwise_bytes(tokens: V, hidden: V, width_worked: V, matrices: V, queries:
     return 2 * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys)) / tensor)
 
 
+@term("bytes", "by expert, before and behind the all-to-all, there and back: 6 reads and writes of 2 bytes a copy")
+def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V) -> V:
+    """That sorting tokens by expert takes through memory, forward; as much backward."""
+    return 12 * tokens * hidden * routed / spread
+
+
+@term("s")
+def sorting_seconds(sorted_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+    """Of sorting tokens by expert."""
+    return sorted_bytes / (memory_rate * memory_efficiency)
+
+
 @term("s")
 def score_seconds(score_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
     """Of the scores' way through memory."""
@@ -91,18 +115,25 @@ def pointwise_seconds(pointwise_bytes: V, memory_rate: V, memory_efficiency: V) 
 
 
 @term("s")
-def layer_forward(product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, efficiency: V) -> V:
+def layer_forward(
+    product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, sorting_seconds: V, efficiency: V
+) -> V:
     """Of a layer, forward."""
-    return (product_seconds + attention_seconds + score_seconds + pointwise_seconds) / efficiency
+    return (product_seconds + attention_seconds + score_seconds + pointwise_seconds + sorting_seconds) / efficiency
 
 
 @term("s", "twice the products; fused attention makes its scores once more")
 def layer_backward(
-    product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, fused: V, efficiency: V
-) -> V:
+    product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, sorting_seconds: V, fused: V,
+    efficiency: V,
+) -> V:  # fmt: skip
     """Of a layer, backward."""
     return (
-        2 * product_seconds + where(fused, 2.5, 2) * attention_seconds + 2 * score_seconds + 2 * pointwise_seconds
+        2 * product_seconds
+        + where(fused, 2.5, 2) * attention_seconds
+        + 2 * score_seconds
+        + 2 * pointwise_seconds
+        + sorting_seconds
     ) / efficiency
 
 

@@ -9,10 +9,10 @@ from collbench.training.constants import Constants
 from collbench.training.curves import Modelled
 from collbench.training.job import Job
 from collbench.training.layout import Layout
-from collbench.training.machine import machine_of
+from collbench.training.machine import machine_of, placed
 from collbench.training.planner import Planned, reckon_one, search
 from collbench.training.setting import Setting
-from tests.training.published import Row, Table
+from tests.training.tables import Row, Table
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,17 @@ class Miss:
         return self.planned / self.published - 1
 
 
+def sequence_of(table: Table, row: Row) -> int:
+    """Tokens of a sample."""
+    return row.sequence or table.sequence or row.model.sequence
+
+
 def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> Setting:
     """The planner's question for a row."""
-    system = load(table.system)
+    system = placed(load(table.system), row.gpus)
     job = Job(
-        row.model, row.gpus, row.batch, table.sequence or row.model.sequence,
-        gradients=table.gradients, stack=table.stack, efficiency=efficiency,
+        row.model, row.gpus, row.batch, sequence_of(table, row),
+        precision=row.precision, gradients=table.gradients, stack=table.stack, efficiency=efficiency,
     )  # fmt: skip
     machine = machine_of(system)
     return Setting(job, Modelled(system), replace(machine, constants=constants or machine.constants))
@@ -50,9 +55,11 @@ def chosen(asked: Setting, row: Row) -> Planned:
 
 def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:
     """Of a step, from whatever the table is in."""
-    model, sequence = row.model, table.sequence or row.model.sequence
+    model, sequence = row.model, sequence_of(table, row)
     if table.unit == "s":
         return row.value
+    if table.unit == "tokens/s/GPU":
+        return row.batch * sequence / (row.value * row.gpus)
     flops = model.flops(sequence) * row.batch * sequence
     if table.unit == "MFU":
         return flops / (row.value * peak * row.gpus)

@@ -3,38 +3,11 @@
 What a table does not say (micro-batch, chunks of stages) the planner chooses, as whoever published it did.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 from collbench.training.layout import Said
 from collbench.training.models import Model
 from collbench.training.presets import MODELS
-
-
-class Row(NamedTuple):
-    """One run; `value` is in the table's unit."""
-
-    label: str
-    model: Model
-    gpus: int
-    batch: int
-    said: Said
-    value: float
-
-
-@dataclass(frozen=True)
-class Table:
-    """Runs by the same people with the same software on the same machine."""
-
-    name: str
-    source: str
-    system: str
-    stack: str
-    unit: str  # "TFLOP/s, recomputed counted", "TFLOP/s", "MFU" or "s"
-    rows: tuple[Row, ...]
-    gradients: str = "fp32"
-    sequence: int = 0  # 0: the model's
-    others: tuple[str, ...] = ()  # errors that other models have published of the same runs
+from tests.training.published_nvidia import B200_MOE, H100_MOE, LONG, NEMO_FP8, NVIDIA
+from tests.training.tables import Row, Table
 
 
 def _megatron(name: str, layers: int, hidden: int, heads: int) -> Model:
@@ -247,6 +220,9 @@ FSDP = Table(
     "MFU",
     (Row("128", MODELS["llama2-7b"], 128, 256, {"tensor": 1, "pipeline": 1, "sharding": "zero3"}, 0.57),),
 )
-FITTED_TO = (A100_2021, GPT3_2021, TABLE_2, H100_WEAK, H100_STRONG)
+FITTED_TO = (A100_2021, GPT3_2021, TABLE_2, H100_WEAK, H100_STRONG, NEMO_FP8, LONG, H100_MOE, B200_MOE)
 """Tables that the constants are fitted to; all others are never seen by a fit, but for ZeRO-3's rate of gathering."""
-TABLES = (*FITTED_TO, ZERO_3, KORTHIKANTI, MT_NLG, LLAMA_3, MEGASCALE, FSDP)
+TABLES = (
+    *FITTED_TO, ZERO_3, KORTHIKANTI, MT_NLG, LLAMA_3, MEGASCALE, FSDP,
+    *(table for table in NVIDIA if table not in FITTED_TO),
+)  # fmt: skip

@@ -5,52 +5,77 @@ the shipped constants and no anchor, with constants fitted without the table, an
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from collbench.topology.files import load
 from collbench.training import planner, setting
 from collbench.training.constants import FITTED, Constants
 from collbench.training.layout import Layout
+from collbench.training.machine import machine_of
 from collbench.training.planner import SECTIONS
 from tests.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
 from tests.training.exposed import exposed_rows
-from tests.training.published import FITTED_TO, TABLES, Table
+from tests.training.published import FITTED_TO, TABLES
+from tests.training.tables import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
-GENERATIONS = {"dgx-a100": 80, "dgx-h100": 90}
-START = (0.65, 0.6, 0.3)
-"""Of the three constants that are fitted: products on Ampere and on Hopper, and fused attention on both."""
+SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9}
+"""Constants that are fitted to dense models of all generations together, and where the search for them begins."""
+EXPERTS = {"grouped": 0.5}
+"""The same for those of models with experts, fitted afterwards, since their runs differ more than anything else."""
+PRODUCTS = 0.6
+"""Where it begins for matrix products, of which every generation has its own."""
+STEP = 1e-3  # of the search's derivatives
 Fit = Mapping[int, Constants]
+Layouts = Mapping[tuple[str, str], Layout]
 
 
 def fit(tables: Sequence[Table]) -> Fit:
     """The constants for which the mean square of the steps' logarithmic errors is least, every table counting alike."""
     layouts = {(table.name, row.label): chosen(given(table, row), row).layout for table in tables for row in table.rows}
+    experts = [table for table in tables if table.rows[0].model.experts]
+    dense = [table for table in tables if table not in experts]
 
-    def residuals(values: Sequence[float]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        known = constants(values)
-        parts = [_errors(table, known[GENERATIONS[table.system]], layouts) for table in tables]
+    def with_dense(values: Sequence[float]) -> Fit:
+        products, shared = values[: len(FITTED)], dict(zip(SHARED, values[len(FITTED) :], strict=True))
+        ages = zip(FITTED, products, strict=True)
+        return {age: replace(FITTED[age], products=product, **shared) for age, product in ages}
+
+    known = with_dense(_least(dense, with_dense, [PRODUCTS] * len(FITTED) + list(SHARED.values()), layouts))
+
+    def with_experts(values: Sequence[float]) -> Fit:
+        more = dict(zip(EXPERTS, values, strict=True))
+        return {age: replace(one, **more) for age, one in known.items()}
+
+    return with_experts(_least(experts, with_experts, list(EXPERTS.values()), layouts))
+
+
+def _least(
+    tables: Sequence[Table], constants: Callable[[Sequence[float]], Fit], start: list[float], layouts: Layouts
+) -> list[float]:
+    """The values of which the constants fit best; all are positive."""
+
+    def residuals(logarithms: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Any:
+        known = constants(np.exp(logarithms).tolist())
+        parts = [_errors(table, known[generation(table)], layouts) for table in tables]
         return np.concatenate([part / len(part) ** 0.5 for part in parts])
 
-    return constants(least_squares(residuals, START, bounds=([0.3, 0.3, 0.1], [1, 1, 1]), diff_step=1e-3).x)
+    found: list[float] = np.exp(least_squares(residuals, np.log(start), diff_step=STEP).x).tolist()
+    return found
 
 
-def constants(values: Sequence[float]) -> Fit:
-    """As the planner has them."""
-    products = dict(zip(FITTED, (float(value) for value in values[:2]), strict=True))
-    return {
-        generation: replace(FITTED[generation], products=product, fused=float(values[2]))
-        for generation, product in products.items()
-    }
+def generation(table: Table) -> int:
+    """Whose constants its GPUs have."""
+    return machine_of(load(table.system)).constants.generation
 
 
-def _errors(
-    table: Table, known: Constants, layouts: Mapping[tuple[str, str], Layout]
-) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     found = []
     for row in table.rows:
         asked = given(table, row, known)
@@ -76,7 +101,7 @@ def summary() -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for table in TABLES:
         without = fit([other for other in FITTED_TO if other is not table]) if table in FITTED_TO else None
-        known = without[GENERATIONS[table.system]] if without else None
+        known = without[generation(table)] if without else None
         left_out = f"{mean_error(misses(table, known)):.1%}" if without else "not fitted to"
         anchored = every_anchor(table)
         others = "; ".join(table.others) or "-"
@@ -122,9 +147,9 @@ def written(text: str, name: str, lines: Iterator[str]) -> str:
 def main() -> None:
     """Fit, print, and write the page."""
     fitted = fit(FITTED_TO)
-    for generation, known in fitted.items():
-        shipped = FITTED[generation]
-        print(f"sm{generation}: products {known.products:.3f}, fused {known.fused:.3f}; shipped {shipped}")  # noqa: T201
+    for age, known in fitted.items():
+        values = ", ".join(f"{name} {getattr(known, name):.4g}" for name in ("products", *SHARED, *EXPERTS))
+        print(f"sm{age}: {values}; shipped {FITTED[age]}")  # noqa: T201
     text = PAGE.read_text(encoding="utf-8")
     for name, lines in (("summary", summary()), ("exposed", exposed()), ("rows", rows())):
         text = written(text, name, lines)

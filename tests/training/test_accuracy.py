@@ -15,9 +15,9 @@ from tests.training.published import (
     TABLE_2,
     TABLES,
     ZERO_3,
-    Table,
 )
-from tests.training.report import every_anchor, fit
+from tests.training.report import EXPERTS, SHARED, every_anchor, fit
+from tests.training.tables import Table
 
 ANCHORED = ((A100_2021, 0.06), (H100_WEAK, 0.06), (TABLE_2, 0.06), (KORTHIKANTI, 0.06), (MT_NLG, 0.06), (ZERO_3, 0.15))
 
@@ -30,7 +30,17 @@ def test_with_one_anchor_a_table_is_met(table: Table, most: float) -> None:
 
 @pytest.mark.parametrize("table", FITTED_TO, ids=lambda table: table.name)
 def test_without_an_anchor_what_was_fitted_to_is_met(table: Table) -> None:
-    assert mean_error(misses(table)) <= 0.05
+    """Runs with experts differ more from each other than anything that is planned does."""
+    assert mean_error(misses(table)) <= (0.12 if table.rows[0].model.experts else 0.05)
+
+
+@pytest.mark.parametrize(("experts", "least"), [(False, 0.89), (True, 0.88)], ids=["dense", "experts"])
+def test_nine_of_ten_published_steps_lie_within_the_spread(experts: bool, least: float) -> None:
+    """Of all tables, fitted to or not; and not many more, or the spread would promise too little."""
+    found = [miss for table in TABLES for miss in misses(table) if bool(miss.row.model.experts) == experts]
+    spread = FITTED[90].spread_experts if experts else FITTED[90].spread
+    within = sum(abs(miss.relative) <= spread for miss in found) / len(found)
+    assert least <= within <= 0.95
 
 
 @pytest.mark.parametrize("table", [one for one in TABLES if one not in FITTED_TO], ids=lambda table: table.name)
@@ -88,15 +98,15 @@ def test_what_data_parallelism_exposed_is_planned_within_a_fifth_in_all() -> Non
 
 def test_the_shipped_constants_are_those_of_the_fit() -> None:
     for generation, found in fit(FITTED_TO).items():
-        assert found.products == pytest.approx(FITTED[generation].products, abs=0.005)
-        assert found.fused == pytest.approx(FITTED[generation].fused, abs=0.01)
+        for name in ("products", *SHARED, *EXPERTS):
+            assert getattr(found, name) == pytest.approx(getattr(FITTED[generation], name), rel=0.01), name
 
 
-def test_four_constants_are_fitted() -> None:
-    """Few, since what is planned was never measured: of all others every generation has the same."""
+def test_six_constants_are_fitted() -> None:
+    """Few, since what is planned was never measured: of all but products every generation has the same."""
     kinds = {
         tuple(value for name, value in vars(one).items() if name not in ("products", "generation"))
         for one in FITTED.values()
     }
     assert len(kinds) == 1
-    assert len(FITTED) == 2
+    assert len(FITTED) + len(SHARED) + len(EXPERTS) == 6

@@ -20,7 +20,7 @@ from collbench.training.planner import reckon_one, search
 from collbench.training.planning import EQUAL, plan_on
 from collbench.training.presets import MODELS
 from collbench.training.setting import Setting, setting
-from tests.training.books import GPT, MIXED, SYSTEM, Lines, asked, reckoned, with_constants
+from tests.training.books import CONSTANTS, GPT, MIXED, SYSTEM, Lines, asked, reckoned, with_constants
 
 SMALL = replace(GPT, layers=4, sequence=512)
 
@@ -94,7 +94,9 @@ def test_bands_hold_the_step_and_widen_with_what_is_not_known(text: str) -> None
     given = replace(asked(MIXED, 8, 64), curves=Modelled(SYSTEM))
     widths = []
     for spread in (0.0, 0.05, 0.1, 0.3):
-        plan = reckon_one(with_constants(given, replace(given.machine.constants, spread=spread)), layout)
+        plan = reckon_one(
+            with_constants(given, replace(given.machine.constants, spread=spread, spread_experts=spread)), layout
+        )
         assert 0 <= plan.low < plan.step < plan.high
         widths.append(plan.high - plan.low)
     assert widths == sorted(set(widths))
@@ -117,6 +119,13 @@ def test_a_band_is_of_what_is_unsure() -> None:
     assert known.step - known.low == pytest.approx(0.2 * sent)
     both = reckon_one(two, Layout(2))
     assert both.high - both.step == pytest.approx(np.hypot(0.25 * sent, 0.1 * both.parts["computing"]))
+
+
+def test_experts_are_less_sure_than_dense_models() -> None:
+    """A GPU alone: by the constant that published runs of experts are within."""
+    alone = reckon_one(asked(MIXED, gpus=1), Layout())
+    assert alone.high == pytest.approx(alone.step + CONSTANTS.spread_experts * alone.parts["computing"])
+    assert CONSTANTS.spread_experts > CONSTANTS.spread
 
 
 def test_slower_computing_or_network_is_a_slower_step() -> None:
@@ -146,7 +155,9 @@ def test_a_setting_has_the_constants_of_its_gpus_and_its_memory() -> None:
     values = reckoned(given, Layout(data=8)).values
     assert values["slowing"] == CONTENTION
     assert values["product_efficiency"] == FITTED[80].products
-    assert values["attention_efficiency"] == FITTED[80].fused
+    assert values["unfused_efficiency"] == FITTED[80].unfused
+    assert values["fused_efficiency"] == FITTED[80].fused
+    assert values["grouped_efficiency"] == FITTED[80].grouped
 
 
 @pytest.mark.parametrize(

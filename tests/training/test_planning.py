@@ -1,6 +1,5 @@
 """The planner's front: every model, every choice, ties, what does not fit, sizes, systems, money, anchors, advice."""
 
-import json
 import math
 import tracemalloc
 from dataclasses import replace
@@ -16,17 +15,18 @@ from collbench.topology.files import load
 from collbench.training import plan
 from collbench.training.advice import RESOURCES, largest_batch, sensitivities, why
 from collbench.training.anchor import anchored, parse_anchor
-from collbench.training.curves import Modelled
+from collbench.training.curves import Modelled, group_of
 from collbench.training.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS
 from collbench.training.layout import Layout, parse_layout
 from collbench.training.length import parse_duration, usual_tokens
+from collbench.training.machine import placed
 from collbench.training.model_files import described, load_model
 from collbench.training.planner import reckon_one
 from collbench.training.planning import EQUAL, GROUPED, Plan, best_of, plan_on, resized
 from collbench.training.presets import MODELS
 from collbench.training.recorded import row
 from collbench.training.sizes import on_system, same_cost, sizes
-from tests.conftest import ROOT
+from tests.training.published import H100_STRONG
 
 
 def gpt3(**more: str | int | float) -> Plan:
@@ -257,10 +257,18 @@ def test_a_file_and_words_describe_the_same_model() -> None:
         described({**told, "parameters": 1e12}, "file.toml")
 
 
+@pytest.mark.parametrize(("gpus", "own", "nodes"), [(8, 8, 1), (64, 64, 1), (72, 72, 1), (256, 64, 4), (144, 72, 2)])
+def test_a_job_has_those_gpus_of_a_node_that_deal_it_out_evenly(gpus: int, own: int, nodes: int) -> None:
+    """Of the 72 of an NVL72, and experts on 64 GPUs of one of them never leave it."""
+    system = placed(load("gb200-nvl72"), gpus)
+    assert (system.gpus, system.nodes) == (own, nodes)
+    inside = group_of(min(gpus, own), 1, system.gpus)
+    assert (inside.ranks, inside.nodes) == (own, 1)
+
+
 def test_published_scaling_of_a_fixed_batch_is_within_three_points() -> None:
     """Megatron-LM, 177B with 1,152 samples from 96 to 4,608 H100: from 47 to 42 % of the FLOP/s, with one anchor."""
-    published = {row["name"]: row for row in json.loads((ROOT.parent / "shared/published/scaling.json").read_text())}
-    points = published["Megatron-LM GPT-3 175B"]["points"]
+    points = {row.gpus: 100 * row.value for row in H100_STRONG.rows}
     found = {}
     answer = plan(
         replace(MODELS["gpt3-175b"], sequence=4096, vocabulary=131072),
@@ -269,13 +277,13 @@ def test_published_scaling_of_a_fixed_batch_is_within_three_points() -> None:
         1152,
         layout="tp8 cp1 zero1",
     )
-    given, _ = anchored(answer.setting, parse_anchor(f"{points[0]['mfu_pct']}%"), answer.said)
-    for point in points:
-        grown = resized(given, point["gpus"])
+    given, _ = anchored(answer.setting, parse_anchor(f"{points[96]:g}%"), answer.said)
+    for gpus in points:
+        grown = resized(given, gpus)
         assert grown
-        found[point["gpus"]] = 100 * plan_on(grown, answer.said).best.utilisation
-    for point in points:
-        assert abs(found[point["gpus"]] - point["mfu_pct"]) < 3, found
+        found[gpus] = 100 * plan_on(grown, answer.said).best.utilisation
+    for gpus, said in points.items():
+        assert abs(found[gpus] - said) < 3, found
 
 
 def test_curves_are_those_of_the_system() -> None:

@@ -97,7 +97,7 @@ def test_products_are_those_that_are_counted(tensor: int, stack: str) -> None:
     flops = float(plan["product_flops"] + plan["attention_flops"])
     assert flops * GPT.layers * tensor == pytest.approx(forward, rel=1e-12)
     assert plan["product_seconds"] == pytest.approx(plan["product_flops"] / GPU.flops / CONSTANTS.products)
-    reached = CONSTANTS.fused if stack == "modern" else CONSTANTS.unfused
+    reached = CONSTANTS.fused * 1024 / (1024 + CONSTANTS.half) if stack == "modern" else CONSTANTS.unfused
     rate = GPU.flops * CONSTANTS.products * reached
     assert plan["attention_seconds"] == pytest.approx(plan["attention_flops"] / rate)
 
@@ -105,9 +105,10 @@ def test_products_are_those_that_are_counted(tensor: int, stack: str) -> None:
 @pytest.mark.parametrize("model", [GPT, GATED, MIXED], ids=["gpt", "gated", "mixed"])
 @pytest.mark.parametrize("stack", ["modern", "megatron-2022"])
 def test_a_pass_backward_is_twice_one_forward(model: Model, stack: str) -> None:
-    """But for the scores of fused attention, made once more; full recomputation adds one forward."""
+    """But for scores of fused attention, made once more, and tokens, sorted as often; all once more is one forward."""
     known = books(Layout(), model, stack=stack).values
     extra = 0.5 * known["attention_seconds"] if STACKS[stack].fused_attention else 0.0
+    extra -= known["sorting_seconds"]
     assert known["layer_backward"] == pytest.approx(2 * known["layer_forward"] + extra)
     assert known["layer_again"] == 0
     again = books(Layout(recompute="full"), model, stack=stack).values
@@ -117,6 +118,39 @@ def test_a_pass_backward_is_twice_one_forward(model: Model, stack: str) -> None:
     expected = known["pointwise_seconds"] / 2 if STACKS[stack].fused_attention else scores
     assert part == pytest.approx(expected)
     assert part < known["layer_forward"]
+
+
+@pytest.mark.parametrize("sequence", [512, 4096, 2**20])
+def test_fused_attention_reaches_more_of_long_samples(sequence: int) -> None:
+    """Half of what it reaches at best where a sample has `half` tokens, however many GPUs cut it."""
+    reached = books(Layout(), sequence=sequence).values["attention_efficiency"]
+    assert reached == pytest.approx(CONSTANTS.fused / (1 + CONSTANTS.half / sequence))
+    assert books(Layout(context=8), sequence=sequence).values["attention_efficiency"] == reached
+    assert books(Layout(), sequence=sequence, stack="megatron-2022").values["attention_efficiency"] == CONSTANTS.unfused
+
+
+def test_routed_experts_are_products_of_their_own_kind() -> None:
+    """A gated expert's three matrices for every copy of a token; what all tokens share is as in a dense model."""
+    known = books(Layout(2), MIXED).values
+    assert known["grouped_flops"] == 2 * 1024 * MIXED.top_k * 3 * MIXED.hidden * MIXED.width / 2
+    rate = GPU.flops * CONSTANTS.products
+    grouped = known["grouped_flops"] / (rate * CONSTANTS.grouped)
+    assert known["product_seconds"] == pytest.approx(known["product_flops"] / rate + grouped)
+    shared = books(Layout(2), replace(MIXED, shared=1)).values
+    assert shared["grouped_flops"] == known["grouped_flops"]
+    more = shared["product_flops"] - known["product_flops"]
+    assert more == pytest.approx(known["grouped_flops"] / MIXED.top_k)
+    assert books(Layout(2)).values["grouped_flops"] == 0
+
+
+def test_tokens_are_sorted_by_expert_six_times() -> None:
+    """Of every token top_k copies of 2 bytes an element, read or written; in layers with experts only."""
+    known = books(Layout(2, micro=2), MIXED).values
+    assert known["sorted_bytes"] == 6 * 2 * (2 * 1024) * MIXED.top_k * MIXED.hidden
+    assert known["sorting_seconds"] == pytest.approx(known["sorted_bytes"] / GPU.memory_rate)
+    assert books(Layout(2, micro=2), replace(MIXED, moe_every=2)).values["sorted_bytes"] == known["sorted_bytes"] / 2
+    assert books(Layout(2, micro=2, sequential=True), MIXED).values["sorted_bytes"] == known["sorted_bytes"] / 2
+    assert books(Layout(2, micro=2)).values["sorted_bytes"] == 0
 
 
 def test_memory_is_read_and_written_as_often_as_said() -> None:
@@ -178,7 +212,9 @@ def test_the_first_micro_batch_is_sent_through_all_stages() -> None:
 def test_eight_bits_are_faster_where_the_gpu_has_them() -> None:
     """Products only; a GPU without computes on sixteen."""
     half, eighth = (books(Layout(), precision=name).values for name in ("bf16", "fp8"))
-    assert eighth["product_seconds"] == pytest.approx(half["product_seconds"] / (0.75 * GPU.flops_fp8 / GPU.flops))
+    assert eighth["product_seconds"] == pytest.approx(
+        half["product_seconds"] / (CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops)
+    )
     assert eighth["attention_seconds"] == half["attention_seconds"]
     old = replace(SYSTEM, arch="sm80", gpu="A100")
     without = [
