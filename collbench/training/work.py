@@ -5,7 +5,7 @@ Lengths and counts are of one GPU; a layer stands for the mean of all layers.
 
 from typing import Any
 
-from numpy import ceil, where
+from numpy import ceil, maximum, where
 
 from collbench.training.ledger import Section
 
@@ -55,9 +55,37 @@ def product_rate(peak: V, product_efficiency: V) -> V:
 
 
 @term("s")
-def product_seconds(product_flops: V, grouped_flops: V, grouped_efficiency: V, product_rate: V) -> V:
-    """Of a layer's matrices, forward."""
-    return (product_flops + grouped_flops / grouped_efficiency) / product_rate
+def product_seconds(product_flops: V, product_rate: V) -> V:
+    """Of a layer's matrices without routed experts, forward."""
+    return product_flops / product_rate
+
+
+@term()
+def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
+    """Parameters of a GPU's routed experts in a layer."""
+    return routed_parameters / (tensor * expert)
+
+
+@term("s", "as products, or as long as reading their weights takes, of which few tokens make use")
+def grouped_seconds(
+    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, memory_rate: V, memory_efficiency: V
+) -> V:
+    """Of a layer's routed experts, forward."""
+    return maximum(
+        grouped_flops / (product_rate * grouped_efficiency), 2 * layer_experts / (memory_rate * memory_efficiency)
+    )
+
+
+@term("s", "the same for what goes on to the layer before, and for gradients, which are read, added to and written")
+def grouped_backward(
+    grouped_seconds: V, grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, gradient_bytes: V,
+    memory_rate: V, memory_efficiency: V,
+) -> V:  # fmt: skip
+    """Of a layer's routed experts, backward."""
+    return grouped_seconds + maximum(
+        grouped_flops / (product_rate * grouped_efficiency),
+        2 * gradient_bytes * layer_experts / (memory_rate * memory_efficiency),
+    )
 
 
 @term("FLOP", "2 products with the earlier tokens; fused attention leaves out the later ones")
@@ -116,20 +144,24 @@ def pointwise_seconds(pointwise_bytes: V, memory_rate: V, memory_efficiency: V) 
 
 @term("s")
 def layer_forward(
-    product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, sorting_seconds: V, efficiency: V
-) -> V:
+    product_seconds: V, grouped_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V,
+    sorting_seconds: V, efficiency: V,
+) -> V:  # fmt: skip
     """Of a layer, forward."""
-    return (product_seconds + attention_seconds + score_seconds + pointwise_seconds + sorting_seconds) / efficiency
+    return (
+        product_seconds + grouped_seconds + attention_seconds + score_seconds + pointwise_seconds + sorting_seconds
+    ) / efficiency
 
 
-@term("s", "twice the products; fused attention makes its scores once more")
+@term("s", "twice the products; sorting as often; fused attention makes its scores once more")
 def layer_backward(
-    product_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, sorting_seconds: V, fused: V,
-    efficiency: V,
+    product_seconds: V, grouped_backward: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V,
+    sorting_seconds: V, fused: V, efficiency: V,
 ) -> V:  # fmt: skip
     """Of a layer, backward."""
     return (
         2 * product_seconds
+        + grouped_backward
         + where(fused, 2.5, 2) * attention_seconds
         + 2 * score_seconds
         + 2 * pointwise_seconds

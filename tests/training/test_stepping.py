@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.topology.products import product_of
-from collbench.training.job import OPTIMISERS, STACKS
+from collbench.training.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.training.layout import RECOMPUTE, Layout
 from collbench.training.models import Model
 from collbench.training.presets import MODELS
@@ -134,13 +134,26 @@ def test_routed_experts_are_products_of_their_own_kind() -> None:
     known = books(Layout(2), MIXED).values
     assert known["grouped_flops"] == 2 * 1024 * MIXED.top_k * 3 * MIXED.hidden * MIXED.width / 2
     rate = GPU.flops * CONSTANTS.products
-    grouped = known["grouped_flops"] / (rate * CONSTANTS.grouped)
-    assert known["product_seconds"] == pytest.approx(known["product_flops"] / rate + grouped)
+    assert known["grouped_seconds"] == pytest.approx(known["grouped_flops"] / (rate * CONSTANTS.grouped))
+    assert known["product_seconds"] == pytest.approx(known["product_flops"] / rate)
     shared = books(Layout(2), replace(MIXED, shared=1)).values
     assert shared["grouped_flops"] == known["grouped_flops"]
     more = shared["product_flops"] - known["product_flops"]
     assert more == pytest.approx(known["grouped_flops"] / MIXED.top_k)
     assert books(Layout(2)).values["grouped_flops"] == 0
+
+
+@pytest.mark.parametrize("gradients", GRADIENTS)
+def test_experts_that_see_few_tokens_wait_for_their_weights(gradients: str) -> None:
+    """Read forward and backward, 2 bytes each; their gradients are read and written; parallel experts have fewer."""
+    few = replace(MIXED, experts=128, sequence=16)
+    own = 128 * few.expert_weights
+    for expert in (1, 4):
+        known = books(Layout(data=4, expert=expert), few, gradients=gradients).values
+        assert known["layer_experts"] == own / expert
+        assert known["grouped_seconds"] == pytest.approx(2 * own / expert / GPU.memory_rate)
+        added = 2 * GRADIENTS[gradients] * own / expert / GPU.memory_rate
+        assert known["grouped_backward"] == pytest.approx(known["grouped_seconds"] + added)
 
 
 def test_tokens_are_sorted_by_expert_six_times() -> None:
