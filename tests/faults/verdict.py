@@ -33,7 +33,7 @@ def complaints(trial: Trial, scene: Scene, done: Done, cache: Path) -> list[str]
 
 def _said(trial: Trial, done: Done) -> Iterator[str]:
     if done.missed:
-        yield "the fault was not made, since its moment never came"
+        yield f"the fault was not made, since its moment never came: {_tail(done)}"
     if done.status not in trial.allowed:
         yield (
             f"status {done.status}, not {' or '.join(map(str, trial.allowed))}: {_tail(done)}"
