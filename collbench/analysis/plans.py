@@ -1,4 +1,4 @@
-"""What plans of a training run come to: the fastest layout, how it scales, what an interconnect or money buys."""
+"""What plans of a training run come to: the first layout, how it scales, what an interconnect or money buys."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,19 +92,19 @@ def verdicts(results: Sequence[CaseResult]) -> list[str]:
     """In words, each of which says that nobody measured it."""
     layouts, scale, systems, costs = (planned(results, name) for name in ("layout", "scale", "interconnect", "cost"))
     priced = [row for row in costs if row.price > 0]
-    return [*_fastest(layouts), *map(_scales, scaled(scale)), *_differs(systems), *_costs(priced)]
+    return [*_first(layouts), *map(_scales, scaled(scale)), *_differs(systems), *_costs(priced)]
 
 
-def _fastest(rows: Sequence[PlannedStep]) -> Iterator[str]:
+def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
     if not rows:
         return
-    best = max(rows, key=rate)
+    best = rows[0]
     low, high = (format_seconds(end) for end in best.band)
     spent = {part: seconds for part, seconds in best.parts.items() if part != "computing" and seconds > 0}
     most = max(spent, key=lambda part: spent[part], default="")
     beside = f"; beside computing most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
     yield (
-        f"predicted: {best.implementation} is the fastest of {len(rows):,} layouts, "
+        f"predicted: {best.implementation} comes first of {len(rows):,} layouts, "
         f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{beside}"
     )
     level = [row for row in rows if row is not best and row.low / row.tokens <= best.typical / best.tokens]

@@ -22,7 +22,8 @@ _ELSEWHERE = (
     "{bubble:>6}{cost}"
 )
 LEGEND = (
-    "nothing here is measured: step is what is expected, nine in ten the band, of the curves' bands and computing's\n"
+    "nothing here is measured: step is what is likely, nine in ten the band, of the curves' bands and computing's\n"
+    "ranked by the mean over the curves' bands, in which the likely step counts four times\n"
     "MFU: of the data sheet's FLOP/s, nothing that is computed twice counted; sent: communication that nothing hides"
 )
 

@@ -12,8 +12,9 @@ from collbench.topology.system import System
 from collbench.training.curves import TYPICAL, Array, Curve, Curves, Group, Modelled, Where, group_of
 from collbench.training.layout import Layout, Said
 from collbench.training.planner import Planned, reckon_one
-from collbench.training.planning import Plan, best_of
+from collbench.training.planning import EQUAL, Plan, best_of
 from collbench.training.setting import Setting
+from collbench.units import format_seconds
 
 MORE = 1.1
 """Of a resource, for a sensitivity."""
@@ -131,6 +132,7 @@ def why(plan: Plan) -> list[str]:
         _largest(best),
         *_exposed(plan.setting, best),
         *_neighbours(plan.setting, best),
+        *_bolder(plan.boldest, best),
         *_starving(plan.setting, best),
     ]
 
@@ -204,7 +206,23 @@ def _compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
     changes = {name: other.parts[name] - best.parts[name] for name in best.parts}
     most = max(changes, key=lambda name: changes[name])
     loss = 1 - best.step / other.step
-    return f"{what} {'loses' if loss >= 0 else 'gains'} {abs(loss):.1%}: {words(most)} {changes[most]:+.3g} s"
+    if loss < 0:  # and yet it comes later
+        spared = (other.needed - best.needed) / 2**30
+        return f"{what} gains {-loss:.1%}, {_may(other, best) or f'as good as nothing, for {spared:.1f} GiB more'}"
+    return f"{what} loses {loss:.1%}: {words(most)} {changes[most]:+.3g} s"
+
+
+def _may(other: Planned, best: Planned) -> str:
+    """What is against a layout that is likely faster, if its band ends later."""
+    ends = format_seconds(other.high), format_seconds(best.high)
+    return f"but may take {ends[0]}, not {ends[1]} at most" if other.high > best.high else ""
+
+
+def _bolder(boldest: Planned, best: Planned) -> Iterator[str]:
+    """A layout that leans on curves of which less is known."""
+    gain = 1 - boldest.step / best.step
+    if gain > EQUAL and (end := _may(boldest, best)):
+        yield f"{boldest.layout.name} is likely {gain:.1%} faster, {end}"
 
 
 def _starving(given: Setting, best: Planned) -> Iterator[str]:

@@ -21,7 +21,7 @@ from collbench.training.setting import Setting
 from collbench.units import format_size
 
 GROUPED = ("tensor", "pipeline", "context", "expert", "data")
-"""What makes layouts different ones in a ranking; of those that differ in less, the fastest stands for all."""
+"""What makes layouts different ones in a ranking; of those that differ in less, the best stands for all."""
 
 EQUAL = 0.01
 """Steps that differ by less are equal: no plan can tell."""
@@ -34,7 +34,7 @@ HOPELESS = 2**12
 
 @dataclass(frozen=True)
 class Plan:
-    """An answer: the layouts that fit, the fastest first."""
+    """An answer: the layouts that fit, those first that take least, the mean over their bands."""
 
     setting: Setting
     said: Said
@@ -42,15 +42,15 @@ class Plan:
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """In the order of their steps, the fastest of every group; of equal ones that with most memory to spare."""
+        """In the order of their means, the best of every group; of equal ones that with most memory to spare."""
         keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
-        steps, needs = self.searched.steps[order], self.searched.needs[self.searched.fitting[order]]
-        ranks, begin = np.zeros(len(order), np.int64), steps[0]
-        for place, step in enumerate(steps):
-            begin = begin if step <= begin * (1 + EQUAL) else step
-            ranks[place] = np.searchsorted(steps, begin)
+        means, needs = self.searched.means[order], self.searched.needs[self.searched.fitting[order]]
+        ranks, begin = np.zeros(len(order), np.int64), means[0]
+        for place, mean in enumerate(means):
+            begin = begin if mean <= begin * (1 + EQUAL) else mean
+            ranks[place] = np.searchsorted(means, begin)
         return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, ranks))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
@@ -59,8 +59,14 @@ class Plan:
 
     @cached_property
     def best(self) -> Planned:
-        """The fastest layout."""
+        """The layout that comes first."""
         return self.ranked(1)[0]
+
+    @cached_property
+    def boldest(self) -> Planned:
+        """The layout whose likely step is shortest, however sure that is."""
+        place = self.searched.fitting[int(np.argmin(self.searched.steps))]
+        return reckon_one(self.setting, layouts(self.searched.arrays, [int(place)])[0])
 
     @property
     def fitting(self) -> int:
@@ -107,7 +113,7 @@ def plan(
 def plan_on(given: Setting, said: Said, advised: bool = True) -> Plan:
     """The same for a setting; UsageError if nothing fits, saying by how much, and if `advised` what would."""
     searched = search(given, said)
-    if not len(searched.steps):
+    if not len(searched.means):
         near = float(searched.needs[searched.smallest]) < HOPELESS * given.capacity
         way_out = _what_fits(given, said) if near else "give a smaller model"
         raise UsageError(_why_nothing_fits(given, searched) + (f"; {way_out}" if advised else ""))
@@ -115,7 +121,7 @@ def plan_on(given: Setting, said: Said, advised: bool = True) -> Plan:
 
 
 def best_of(given: Setting, said: Said) -> Planned:
-    """The fastest layout that agrees with what is said; where none fits, the one that needs least memory."""
+    """The first of those that agree with what is said; where none fits, the one that needs least memory."""
     searched = search(given, said)
     place = int(searched.fitting[0]) if len(searched.fitting) else searched.smallest
     return reckon_one(given, layouts(searched.arrays, [place])[0])

@@ -36,7 +36,7 @@ def test_the_page_says_that_nobody_measured_it(page: str) -> None:
     assert "training plan: here" in text
     assert "collbench report · planned, which is predicted" in text
     assert "Nobody measured any of it: every number is predicted." in text
-    assert "predicted: tp8 dp8 mb1 zero3 is the fastest of 4 layouts" in text
+    assert "predicted: tp8 dp8 mb1 zero3 comes first of 4 layouts" in text
     for caption in ("Layouts", "Scaling", "Interconnects", "Cost"):
         assert f"{caption}, predicted" in text
 

@@ -53,6 +53,12 @@ def chosen(asked: Setting, row: Row) -> Planned:
     return reckon_one(asked, layouts(found.arrays, [place])[0])
 
 
+def regret(table: Table, row: Row) -> float:
+    """A published run over the layout that the planner would choose itself: the ratio of the means."""
+    asked = given(table, row)
+    return float(search(asked, row.said).means[0] / search(asked, {}).means[0])
+
+
 def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:
     """Of a step, from whatever the table is in."""
     model, sequence = row.model, sequence_of(table, row)

@@ -1,6 +1,7 @@
 """The planner's front: every model, every choice, ties, what does not fit, sizes, systems, money, anchors, advice."""
 
 import math
+import re
 import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +14,7 @@ from collbench.errors import UsageError
 from collbench.planned import PlannedStep
 from collbench.topology.files import load
 from collbench.training import plan
-from collbench.training.advice import RESOURCES, largest_batch, sensitivities, why
+from collbench.training.advice import RESOURCES, _compared, largest_batch, sensitivities, why
 from collbench.training.anchor import anchored, parse_anchor
 from collbench.training.curves import Modelled, group_of
 from collbench.training.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS
@@ -228,6 +229,33 @@ def test_neighbours_say_what_they_lose() -> None:
     lines = why(gpt3())
     assert any(line.startswith("tp8 instead of tp4 loses") and "tensor parallelism +" in line for line in lines)
     assert any(line.startswith("pp8 instead of pp16 does not fit") for line in lines)
+
+
+def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
+    """Weights gathered across nodes are likely faster here, and may take twice as long; both are said."""
+    answer = plan("gpt3-175b", load("dgx-h100"), 1024, 1536)
+    best, boldest = answer.best, answer.boldest
+    assert boldest.step == pytest.approx(answer.searched.steps.min())
+    assert boldest.layout.sharding == "zero3"
+    assert boldest.step < 0.99 * best.step
+    assert boldest.high > 1.5 * best.high
+    (line,) = (line for line in why(answer) if line.startswith(boldest.layout.name))
+    assert re.search(r"is likely \d\.\d% faster, but may take [\d.]+ s, not [\d.]+ s at most$", line)
+    assert gpt3().boldest.layout == gpt3().best.layout
+    assert not any("likely" in line for line in why(gpt3()))
+
+
+def test_a_neighbour_that_is_faster_and_yet_later_says_why() -> None:
+    """Two layouts of a GPU each, of which one is unsure, and one needs more memory for as good as nothing."""
+    best = gpt3().best
+    faster = {**best.values, "step": 0.98 * best.step, "needed": best.needed + 2**31}
+    unsure = replace(best, values=faster, high=2 * best.high)
+    assert _compared(best, unsure, "tp2 instead of tp4", math.inf).startswith(
+        "tp2 instead of tp4 gains 2.0%, but may take"
+    )
+    equal = replace(best, values=faster)
+    told = _compared(best, equal, "tp2 instead of tp4", math.inf)
+    assert told == "tp2 instead of tp4 gains 2.0%, as good as nothing, for 2.0 GiB more"
 
 
 def test_the_largest_useful_batch_is_unknown_until_the_noise_scale_is_given() -> None:
