@@ -1,4 +1,4 @@
-"""The figure of a search for layouts: where the time of an expected step goes, the fastest first."""
+"""The figure of a search for layouts: where the time of an expected step goes, in the order of their ranks."""
 
 from collbench.analysis.plans import planned
 from collbench.figures.bars import SECONDS, Bar, figure, label, of_what
