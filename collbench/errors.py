@@ -1,4 +1,4 @@
-"""Every error that collbench raises on purpose.
+"""Every error that collbench raises on purpose, and what it warns of.
 
 CollbenchError             what a user can act on; the command line prints it as one line, without a traceback
 ├── UsageError             the command asks for something that does not exist or cannot be (exit status 2)
@@ -28,6 +28,10 @@ class CollbenchError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(clean.message(str(message)))
+
+
+class Notice(UserWarning):
+    """What a user has to know of results: a part that is missing, ranks that died; commands always print it."""
 
 
 class UsageError(CollbenchError):

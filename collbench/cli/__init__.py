@@ -51,9 +51,11 @@ def _carry_out() -> int:
     import warnings
 
     from collbench.cli import _streams
+    from collbench.errors import Notice
 
     _streams.prepare()
     warnings.showwarning = _warn
+    warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
     if sys.argv[1:2] in ([name] for name in TOGETHER):
         from collbench.launcher import launched

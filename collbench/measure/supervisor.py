@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from collbench.cases import Case, Sampling, Sweep
-from collbench.errors import PlatformError
+from collbench.errors import Notice, PlatformError
 from collbench.interrupts import held, waiting
 from collbench.measure import cleanup, link, start, worker
 from collbench.measure.greeting import Greeting
@@ -110,7 +110,8 @@ class Supervisor:
                     waiting.remove(culprit)
                     yield Failed(case, culprit, self.platform, str(loss))
                 else:
-                    warnings.warn(f"after the last result of {case.title}: {loss}; fresh ranks go on", stacklevel=2)
+                    told = f"after the last result of {case.title}: {loss}; fresh ranks go on"
+                    warnings.warn(told, Notice, stacklevel=2)
 
 
 class _Lost(Exception):

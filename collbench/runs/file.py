@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from collbench import clean, door
 from collbench.clean import text
-from collbench.errors import RunFileError, StorageError, UsageError
+from collbench.errors import Notice, RunFileError, StorageError, UsageError
 from collbench.measurement import Prediction, Result, Skipped
 from collbench.planned import PlannedStep
 from collbench.runs import rescue
@@ -58,11 +58,11 @@ def why_none(runs: Sequence[Run]) -> str:
     return f"no measurement in {names} was right; its other rows say why"
 
 
-class BadRow(UserWarning):
+class BadRow(Notice):
     """A row of a run file that is no result; the others are read."""
 
 
-class TornLine(UserWarning):
+class TornLine(Notice):
     """The last line of a run file stops in the middle, as after a power cut, or kill -9 at the wrong moment."""
 
 

@@ -71,6 +71,20 @@ def test_where_no_folder_takes_it_the_line_says_how_to_see_it(
     assert "COLLBENCH_TRACEBACK=1 shows the traceback" in done.stderr
 
 
+@pytest.mark.parametrize("filters", ["ignore", "default", "error"])
+def test_what_is_missing_of_a_run_is_said_whatever_python_is_told_of_warnings(
+    collbench: Command, tmp_path: Path, filters: str
+) -> None:
+    """Once, in a line, and the rest is read."""
+    run = tmp_path / "run.jsonl"
+    run.write_bytes((ROOT / "results" / "cpu-2-ranks" / "run.jsonl").read_bytes()[:-20])
+    done = collbench("compare", str(run), str(run), PYTHONWARNINGS=filters)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("collbench: ")
+    assert "run.jsonl" in line
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
