@@ -14,7 +14,7 @@ from collbench.training.anchor import anchored, parse_anchor
 from collbench.training.curves import Modelled
 from collbench.training.job import MOST_GPUS, Job
 from collbench.training.layout import Said, parse_layout
-from collbench.training.machine import machine_of, placed
+from collbench.training.machine import machine_of
 from collbench.training.machine import said as with_said
 from collbench.training.model_files import load_model, parse_count
 from collbench.training.models import with_sequence
@@ -73,9 +73,9 @@ def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any])
         raise UsageError(f"--fitted is of a run's curves; {options['on']} is described, and has those of the model")
     system = find_system(options["on"], ())
     assert system
-    there = placed(system, gpus)
-    machine = with_said(machine_of(there), options["tflops"], options["memory"])
-    return Setting(job(machine.stack), Modelled(there), machine, _loader(options))
+    curves = Modelled(system, gpus)
+    machine = with_said(machine_of(curves.system), options["tflops"], options["memory"])
+    return Setting(job(machine.stack), curves, machine, _loader(options))
 
 
 def _of_run(run: Run, job: Callable[[str], Job], options: Mapping[str, Any]) -> Setting:

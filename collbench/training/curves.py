@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.errors import UsageError
 from collbench.model.network.on_network import network_curve
 from collbench.topology.system import System
 
@@ -114,12 +115,43 @@ def part_of(system: System, group: Group) -> System:
     return replace(own, nics=nics, tiers=tiers).of(nodes)
 
 
-class Modelled:
-    """Curves of a described system, as `collbench predict` has them."""
+def placed(system: System, gpus: int) -> System:
+    """The system with as many GPUs of every node as a job of that size uses: all, or the most that deal it out evenly.
 
-    def __init__(self, system: System) -> None:
-        self.system = system
-        self.origin = f"model of {system.name}"
+    UsageError for more nodes than can be joined.
+    """
+    if gpus <= system.gpus:
+        return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
+    own = system.gpus if gpus % system.gpus == 0 else gcd_below(gpus, system.gpus)
+    if own == 1 and system.gpus > 1:
+        whole = gpus // system.gpus * system.gpus
+        raise UsageError(
+            f"--gpus {gpus} cannot be dealt out to nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
+        )
+    return (system if own == system.gpus else _some(system, own)).of(gpus // own)
+
+
+def gcd_below(number: int, limit: int) -> int:
+    """The largest divisor of a number that is not above the limit."""
+    return next(one for one in range(limit, 0, -1) if gcd(number, one) == one)
+
+
+def _some(system: System, own: int) -> System:
+    """Nodes of which a job uses some GPUs, and those may use all network cards."""
+    part = system.of(1).part(own)
+    return replace(part, nics=system.nics, tiers=system.tiers)
+
+
+class Modelled:
+    """Curves of a described system, as `collbench predict` has them, for a job on so many of its GPUs.
+
+    The `system` is as much of the `whole` one as such a job uses; without a number it is all of it.
+    """
+
+    def __init__(self, whole: System, gpus: int = 0) -> None:
+        self.whole = whole
+        self.system = placed(whole, gpus) if gpus else whole
+        self.origin = f"model of {whole.name}"
         self._known: dict[tuple[str, Group], Curve] = {}
 
     def curve(self, collective: str, group: Group) -> Curve:

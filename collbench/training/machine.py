@@ -1,9 +1,7 @@
 """What a plan computes on: GPUs of a described system, or the ranks that a run was measured with."""
 
 from dataclasses import dataclass, replace
-from math import gcd
 
-from collbench.errors import UsageError
 from collbench.topology.architectures import capability
 from collbench.topology.products import GIB, TERA, Product, is_named, product_of
 from collbench.topology.system import System
@@ -55,30 +53,3 @@ def said(machine: Machine, tera: float | None, gibibytes: float | None) -> Machi
     if gibibytes:
         product = replace(product, memory=gibibytes * GIB)
     return replace(machine, product=product)
-
-
-def placed(system: System, gpus: int) -> System:
-    """The system with as many GPUs of every node as a job of that size uses: all, or the most that deal it out evenly.
-
-    UsageError for more nodes than can be joined.
-    """
-    if gpus <= system.gpus:
-        return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
-    own = system.gpus if gpus % system.gpus == 0 else gcd_below(gpus, system.gpus)
-    if own == 1 and system.gpus > 1:
-        whole = gpus // system.gpus * system.gpus
-        raise UsageError(
-            f"--gpus {gpus} cannot be dealt out to nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
-        )
-    return (system if own == system.gpus else _some(system, own)).of(gpus // own)
-
-
-def gcd_below(number: int, limit: int) -> int:
-    """The largest divisor of a number that is not above the limit."""
-    return next(one for one in range(limit, 0, -1) if gcd(number, one) == one)
-
-
-def _some(system: System, own: int) -> System:
-    """Nodes of which a job uses some GPUs, and those may use all network cards."""
-    part = system.of(1).part(own)
-    return replace(part, nics=system.nics, tiers=system.tiers)

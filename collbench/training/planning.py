@@ -13,7 +13,7 @@ from collbench.training.candidates import layouts
 from collbench.training.curves import Modelled
 from collbench.training.job import Job
 from collbench.training.layout import Layout, Said, in_words, parse_layout
-from collbench.training.machine import Machine, machine_of, placed
+from collbench.training.machine import Machine, machine_of
 from collbench.training.model_files import load_model
 from collbench.training.models import Model
 from collbench.training.planner import Planned, Searched, reckon_one, search
@@ -104,10 +104,10 @@ def plan(
     True
     """
     known = load_model(model) if isinstance(model, str) else model
-    system = placed(on, gpus)
-    machine = machine_of(system)
+    curves = Modelled(on, gpus)
+    machine = machine_of(curves.system)
     job = Job(known, gpus, batch, sequence or known.sequence, **({"stack": machine.stack} | how))  # type: ignore[arg-type]
-    return plan_on(Setting(job.checked(), Modelled(system), machine, loader), parse_layout(layout) if layout else {})
+    return plan_on(Setting(job.checked(), curves, machine, loader), parse_layout(layout) if layout else {})
 
 
 def plan_on(given: Setting, said: Said, advised: bool = True) -> Plan:
@@ -181,10 +181,10 @@ def resized(given: Setting, gpus: int) -> Setting | None:
     """The same on another number of GPUs; None where those cannot be had, as of a run that was measured."""
     if isinstance(given.curves, Modelled):
         try:
-            system = placed(given.curves.system, gpus)
+            curves = Modelled(given.curves.whole, gpus)
         except UsageError:
             return None
-        return replace(given, job=given.job.on(gpus), curves=Modelled(system))
+        return replace(given, job=given.job.on(gpus), curves=curves)
     return replace(given, job=given.job.on(gpus))
 
 

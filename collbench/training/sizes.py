@@ -7,7 +7,7 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.topology.system import System
 from collbench.training.curves import Modelled, Where
 from collbench.training.layout import Said
-from collbench.training.machine import machine_of, placed
+from collbench.training.machine import machine_of
 from collbench.training.planner import Planned
 from collbench.training.planning import plan_on, resized
 from collbench.training.setting import Setting
@@ -42,11 +42,11 @@ def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
     The software becomes what that system's constants are of, unless the job's is not what its own machine's are of.
     """
     count = gpus or given.job.gpus
-    there = placed(system, count)
-    machine = machine_of(there)
+    curves = Modelled(system, count)
+    machine = machine_of(curves.system)
     stack = machine.stack if given.job.stack == given.machine.stack else given.job.stack
     job = replace(given.job, gpus=count, stack=stack)
-    return replace(given, job=job, curves=Modelled(there), machine=machine)
+    return replace(given, job=job, curves=curves, machine=machine)
 
 
 @dataclass(frozen=True)

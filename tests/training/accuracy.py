@@ -9,7 +9,7 @@ from collbench.training.constants import Constants
 from collbench.training.curves import Modelled
 from collbench.training.job import Job
 from collbench.training.layout import Layout
-from collbench.training.machine import machine_of, placed
+from collbench.training.machine import machine_of
 from collbench.training.planner import Planned, reckon_one, search
 from collbench.training.setting import Setting
 from tests.training.tables import Row, Table
@@ -37,13 +37,13 @@ def sequence_of(table: Table, row: Row) -> int:
 
 def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> Setting:
     """The planner's question for a row."""
-    system = placed(load(table.system), row.gpus)
+    curves = Modelled(load(table.system), row.gpus)
     job = Job(
         row.model, row.gpus, row.batch, sequence_of(table, row),
         precision=row.precision, gradients=table.gradients, stack=table.stack, efficiency=efficiency,
     )  # fmt: skip
-    machine = machine_of(system)
-    return Setting(job, Modelled(system), replace(machine, constants=constants or machine.constants))
+    machine = machine_of(curves.system)
+    return Setting(job, curves, replace(machine, constants=constants or machine.constants))
 
 
 def chosen(asked: Setting, row: Row) -> Planned:

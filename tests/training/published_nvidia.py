@@ -29,8 +29,17 @@ _MODELS = MODELS | {
         _nemotron("nemotron-8b", 32, 4096, 32),
         _nemotron("nemotron-22b", 40, 6144, 48),
         _nemotron("nemotron-340b", 96, 18432, 96, 8),
+        # Their published configurations; every other layer of gpt-oss looks back 128 tokens only, which costs less.
+        Model(
+            "gpt-oss-120b", 36, 2880, 64, 8, 2880, 4096, 201088,
+            gated=True, experts=128, top_k=4, head=64,
+        ),
+        Model(
+            "qwen3-30b", 48, 2048, 32, 4, 768, 4096, 151936,
+            gated=True, experts=128, top_k=8, head=128,
+        ),
     )
-}
+}  # fmt: skip
 _SUMMARY = "docs/source/performance/performance_summary.md: containers of July 2024"
 NEMO_FP8 = Table(
     "NeMo on H100, 8 bits",
@@ -82,20 +91,6 @@ LONG = Table(
     ),
     gradients="bf16",
 )  # fmt: skip
-_EXPERTS = MODELS | {
-    model.name: model
-    for model in (
-        # Their published configurations; every other layer of gpt-oss looks back 128 tokens only, which costs less.
-        Model(
-            "gpt-oss-120b", 36, 2880, 64, 8, 2880, 4096, 201088,
-            gated=True, experts=128, top_k=4, head=64,
-        ),
-        Model(
-            "qwen3-30b", 48, 2048, 32, 4, 768, 4096, 151936,
-            gated=True, experts=128, top_k=8, head=128,
-        ),
-    )
-}  # fmt: skip
 _Run = tuple[str, str, int, int, int, str, tuple[int, ...], float]
 
 
@@ -103,7 +98,7 @@ def _bridge(name: str, system: str, *runs: _Run) -> Table:
     """Megatron-Bridge's page: the newest container that has a run, with experts loaded evenly and no token dropped."""
     rows = tuple(
         Row(
-            f"{model} on {gpus}{'' if precision == 'fp8' else ', 16 bits'}", _EXPERTS[model], gpus, batch,
+            f"{model} on {gpus}{'' if precision == 'fp8' else ', 16 bits'}", _MODELS[model], gpus, batch,
             _said(micro, sharding, *sizes), value, precision=precision,
         )
         for model, precision, gpus, batch, micro, sharding, sizes, value in runs

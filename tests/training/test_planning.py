@@ -16,11 +16,10 @@ from collbench.topology.files import load
 from collbench.training import plan
 from collbench.training.advice import RESOURCES, _compared, largest_batch, sensitivities, why
 from collbench.training.anchor import anchored, parse_anchor
-from collbench.training.curves import Modelled, group_of
+from collbench.training.curves import Modelled, group_of, placed
 from collbench.training.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS
 from collbench.training.layout import Layout, parse_layout
 from collbench.training.length import parse_duration, usual_tokens
-from collbench.training.machine import placed
 from collbench.training.model_files import described, load_model
 from collbench.training.planner import reckon_one
 from collbench.training.planning import EQUAL, GROUPED, Plan, best_of, plan_on, resized
@@ -292,6 +291,20 @@ def test_a_job_has_those_gpus_of_a_node_that_deal_it_out_evenly(gpus: int, own: 
     assert (system.gpus, system.nodes) == (own, nodes)
     inside = group_of(min(gpus, own), 1, system.gpus)
     assert (inside.ranks, inside.nodes) == (own, 1)
+
+
+@pytest.mark.parametrize(
+    ("system", "gpus", "others"), [("dgx-h100", 4, 64), ("gb200-nvl72", 8, 64), ("gb200-nvl72", 256, 288)]
+)
+def test_another_number_of_gpus_has_nodes_of_its_own(system: str, gpus: int, others: int) -> None:
+    """Not as many GPUs of a node as the first job had use for; and back again."""
+    model = MODELS["llama3-8b"]
+    one, other = (plan(model, load(system), count, 576) for count in (gpus, others))
+    for here, there in ((one, other), (other, one)):
+        grown = resized(here.setting, there.setting.job.gpus)
+        assert grown
+        assert grown.curves.system == there.setting.curves.system
+        assert plan_on(grown, {}).best.step == there.best.step
 
 
 def test_published_scaling_of_a_fixed_batch_is_within_three_points() -> None:
