@@ -24,6 +24,7 @@ from tests.gpu import refusals
 from tests.gpu.places import SCALE
 
 CALLS = SCALE.calls
+TRIES = 5  # of what a busy machine may spoil once
 SMALL, ODD, LARGE = 4, 1_236, SCALE.large  # bytes: one element, no whole packs, several laps
 KINDS = [(DATATYPES[dtype], REDUCTIONS[redop]) for dtype in SCALE.dtypes for redop in SCALE.redops]
 
@@ -102,20 +103,31 @@ def calls_back_to_back(platform: Platform, implementation: Implementation) -> No
 
 
 def a_log_of_every_rank(platform: Platform, implementation: Implementation, least: float = SCALE.accounted) -> None:
-    """Built with its log a kernel still gives the right result, and says of every rank where the time went."""
+    """Built with its log a kernel still gives the right result, and says of every rank where the time went.
+
+    Tracks are of the last of several operations, which a busy machine may hold up; a clock that is wrong is so always.
+    """
     if implementation.library:
         raise Unsupported("a library cannot be looked into")
+    longer = []
+    for _ in range(TRIES):
+        result = _logged(platform, implementation)
+        spent = sum(result.spent(phase) for phase in PHASES)
+        assert spent > least * result.traced, f"{spent:.3g} s of {result.traced:.3g} s are accounted for"
+        longest = max(track.seconds for track in result.tracks)
+        if longest < SCALE.longest * result.traced:
+            return
+        longer.append(f"a track of {longest:.3g} s in an operation of {result.traced:.3g} s")
+    raise AssertionError("; ".join(longer))
+
+
+def _logged(platform: Platform, implementation: Implementation) -> Explanation:
     (result,) = explain(case(platform, nbytes=LARGE // 160), [implementation], platform, Sampling(traced=True))
     if isinstance(result, Skipped):
         raise Unsupported(result.reason)
     assert isinstance(result, Explanation), f"{result}"
     assert {track.rank for track in result.tracks} == set(range(platform.ranks))
-    longest = max(track.seconds for track in result.tracks)
-    assert longest < SCALE.longest * result.traced, (
-        f"a track of {longest:.3g} s in an operation of {result.traced:.3g} s"
-    )
-    spent = sum(result.spent(phase) for phase in PHASES)
-    assert spent > least * result.traced, f"{spent:.3g} s of {result.traced:.3g} s are accounted for"
+    return result
 
 
 def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -> None:
