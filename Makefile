@@ -9,14 +9,57 @@ CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
 EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/platforms/gpu/cuda_extra.py))$(EXTRA)
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
+# Where `make install` puts an environment of its own, and a link to its command.
+PREFIX ?= $(HOME)/.local
+ROOTED = $(if $(filter /%,$(PREFIX)),$(PREFIX),$(CURDIR)/$(PREFIX))
+HOUSE = $(ROOTED)/share/collbench
+LINK = $(ROOTED)/bin/collbench
+# What `make outside` tries: PYTHONS="python3.11 python3.14".
+PYTHONS ?= $(PYTHON)
 
-.PHONY: sweep test lint types unit faults fuzz mutants bench results model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: sweep test hour install uninstall ours wheel outside lint types unit faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
 	$(RUN)/collbench sweep --op allreduce $(ARGS)
 
 test: $(VENV)/.dev compiler lint types unit
+
+# A new user's hour: every command of the README, as printed and in its order, in a fresh copy.  Takes two minutes.
+hour:
+	@$(NEW_ENOUGH)
+	@$(PYTHON) -m tests.hour
+
+install: ours
+	@$(NEW_ENOUGH)
+	$(PYTHON) -m venv --clear "$(HOUSE)"
+	"$(HOUSE)/bin/python" -m pip install --quiet --disable-pip-version-check '.$(if $(EXTRA),[$(EXTRA)])'
+	@mkdir -p "$(ROOTED)/bin"
+	@ln -sfn "$(HOUSE)/bin/collbench" "$(LINK)"
+	@echo "installed: $(LINK)"
+	@case ":$$PATH:" in *":$(ROOTED)/bin:"*) ;; *) \
+	echo "collbench: $(ROOTED)/bin is not on the PATH; fix: export PATH=\"$(ROOTED)/bin:\$$PATH\"" >&2 ;; esac
+	@$(MAKE) --no-print-directory compiler RUN="$(HOUSE)/bin"
+
+uninstall: ours
+	rm -rf "$(HOUSE)" "$(LINK)"
+
+# Nothing that somebody else put there is overwritten or removed.
+ours:
+	@if [ -e "$(HOUSE)" ] && [ ! -e "$(HOUSE)/pyvenv.cfg" ]; then \
+	echo "collbench: error: $(HOUSE) was not made by make install; fix: make $(MAKECMDGOALS) PREFIX=..." >&2; exit 2; fi
+	@if { [ -e "$(LINK)" ] || [ -L "$(LINK)" ]; } && [ "$$(readlink "$(LINK)")" != "$(HOUSE)/bin/collbench" ]; then \
+	echo "collbench: error: $(LINK) was not made by make install; fix: make $(MAKECMDGOALS) PREFIX=..." >&2; exit 2; fi
+
+# Wheel and sdist, in dist/.
+wheel: $(VENV)/bin/python
+	$(RUN)/pip install --quiet --disable-pip-version-check hatchling
+	@rm -f dist/collbench-*
+	$(RUN)/python -m hatchling build -d dist
+
+# Both, installed with all that they need by each of PYTHONS into a new environment, and used in an empty folder.
+outside: wheel
+	@for python in $(PYTHONS); do $$python tests/outside.py dist/collbench-* || exit; done
 
 lint: $(VENV)/.dev
 	$(RUN)/ruff check .
@@ -41,6 +84,10 @@ fuzz: $(VENV)/.dev
 mutants: $(VENV)/.dev compiler
 	$(RUN)/python -m tests.mutants $(ARGS)
 
+# Twenty sweeps of one code under two names on a busy machine: whoever tells them apart errs.  Takes five minutes.
+noisy: $(VENV)/.dev compiler
+	$(RUN)/python -m tests.noisy $(ARGS)
+
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tests/bench.py
 
@@ -49,6 +96,10 @@ bench: $(VENV)/.dev compiler
 # MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
 results: $(VENV)/.dev compiler
 	$(CHECKOUT) $(RUN)/python -m tests.remeasure --mpi $(or $(MPI),mpich)
+
+# Draws docs/gallery from the committed runs, and writes its page; measures nothing.  Takes a minute.
+gallery: $(VENV)/.dev
+	$(CHECKOUT) $(RUN)/python -m tests.gallery
 
 # Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md.  Takes minutes.
 model-report: $(VENV)/.dev
@@ -78,12 +129,14 @@ cupy:
 
 compiler:
 	@for name in $$CXX c++ g++ clang++; do command -v $$name >/dev/null && exit 0; done; \
-	$(RUN)/python -m ziglang version >/dev/null 2>&1 && exit 0; \
+	"$(RUN)/python" -m ziglang version >/dev/null 2>&1 && exit 0; \
 	echo "collbench: error: no C++ compiler found; fix: apt install g++, or $(RUN)/pip install ziglang" >&2; exit 2
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "collbench: error: $(PYTHON) is older than 3.11; fix: make PYTHON=python3.12" >&2; exit 2; }
+
+$(VENV)/bin/python:
+	@$(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)
 
 ifeq ($(origin EXTRA),command line)

@@ -49,6 +49,7 @@ class Case:
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
         words += ["in place"] if self.in_place else []
+        words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
         return ", ".join([*words, *(part for more in (self.step, self.job) if more for part in more.words)])
 
@@ -175,6 +176,7 @@ class Sweep:
     implementations: tuple[str, ...]
     root: int = 0
     in_place: bool = False
+    both_places: bool = False  # every size out of place, and then in place if the collective can be
     sampling: Sampling = Sampling()
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
@@ -190,13 +192,18 @@ class Sweep:
     def _sizes(self, collective: Collective, dtype: Datatype, redop: Reduction) -> Iterator[Case]:
         seen = set()
         root = self.root if collective.rooted else 0
-        for size in self.sizes:
+        for size in self.sizes if collective.sized else (1,):
             case = Case(collective, size, dtype, redop, root, self.ranks, self.in_place)
             nbytes = max(case.block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
-                for step, job in product(self.steps, self.jobs):
-                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, self.in_place, step, job)
+                for place, step, job in product(self._places(collective), self.steps, self.jobs):
+                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, step, job)
+
+    def _places(self, collective: Collective) -> tuple[bool, ...]:
+        if not self.both_places:
+            return (self.in_place,)
+        return (False, True) if collective.in_place else (False,)
 
 
 def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """What each collective means: who sends and receives what, and what its bandwidth is counted against.
 
-Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md).  To add a collective, add a record here;
-buffers, checks, tables, command line and tests follow from it.
-Predictions need its record in model/schedule.py, too.
+Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md), and for messages between pairs of ranks those
+of the OSU Micro-Benchmarks (README of OMB 7).  To add a collective, add a record here; buffers, checks, tables, command
+line and tests follow from it.  Predictions need its record in model/schedule.py, too.
 
 A buffer is a row of equal blocks.  A collective that is `sharded` splits its nbytes into one block a rank; for the
 others the whole array is one block.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.errors import unknown
+from collbench.messages import BOTH_WAYS, MANY_PAIRS, ONE_WAY, PING_PONG, WINDOW, Flight, arrivals
 
 REDUCED = -1  # as a source: the reduction over all ranks
 
@@ -45,10 +46,31 @@ class Collective:
     send_blocks: Callable[[int], int] = _one
     receive_blocks: Callable[[int], int] = _one
     in_place: Callable[[int, int], tuple[int, int]] | None = None
+    flights: tuple[Flight, ...] = ()  # what it is made of, if that is messages between pairs, one flight after another
+    parts: int = 1  # an operation is so many of what is timed: times, and so rates, are of one of them
+    least_ranks: int = 1
+    sized: bool = True  # whether there are messages of one size and another
+    suite: str = "nccl-tests"  # where it is from; others are none of nccl-tests' programs
 
 
 def _others(ranks: int) -> float:
     return (ranks - 1) / ranks
+
+
+def _of_pairs(
+    name: str, alias: str, flights: tuple[Flight, ...], parts: int, factor: Callable[[int], float]
+) -> Collective:
+    """Messages between pairs of ranks, under OSU's name as well."""
+    return Collective(
+        name=name,
+        aliases=(alias,),
+        bus_factor=factor,
+        moves=lambda rank, ranks, root: arrivals(flights, rank, ranks),
+        flights=flights,
+        parts=parts,
+        least_ranks=2,
+        suite="osu",
+    )
 
 
 def _same_place(rank: int, ranks: int) -> tuple[int, int]:
@@ -135,13 +157,32 @@ COLLECTIVES = {
             bus_factor=lambda ranks: 1.0,
             moves=lambda rank, ranks, root: [(0, (rank - 1) % ranks, 0)],
         ),
+        _of_pairs("pingpong", "latency", PING_PONG, 2, lambda ranks: 1.0),
+        _of_pairs("bandwidth", "bw", ONE_WAY, WINDOW, lambda ranks: 1.0),
+        _of_pairs("bidirectional", "bibw", BOTH_WAYS, WINDOW, lambda ranks: 2.0),
+        _of_pairs("multipair", "mbw_mr", MANY_PAIRS, WINDOW, lambda ranks: float(ranks // 2)),
+        # Two barriers, between which every rank stores its element where its neighbour reads: what was stored before
+        # the second one must be seen after it, and what is read is not overwritten before the first.
+        Collective(
+            name="barrier",
+            bus_factor=lambda ranks: 0.0,
+            moves=lambda rank, ranks, root: [(0, (rank - 1) % ranks, 0)],
+            parts=2,
+            sized=False,
+            suite="osu",
+        ),
     )
 }
 
 
+def of_nccl_tests() -> list[Collective]:
+    """Those that nccl-tests has a program for."""
+    return [collective for collective in COLLECTIVES.values() if collective.suite == "nccl-tests"]
+
+
 def find_collective(name: str) -> Collective:
-    """The collective of that name or alias, also as nccl-tests calls its program (`all_reduce_perf`)."""
-    wanted = name.removesuffix("_perf")
+    """The collective of that name or alias, also as a program of nccl-tests (`all_reduce_perf`) or OSU (`osu_bw`)."""
+    wanted = name.removeprefix("osu_").removesuffix("_perf")
     for collective in COLLECTIVES.values():
         if wanted == collective.name or wanted in collective.aliases:
             return collective

@@ -169,7 +169,7 @@ def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, c
     if how.grades:
         terms = [_graded(values, how, rank, first, element) for rank, values in enumerate(terms)]
     if reduction.name == "avg":
-        return datatype.encode(np.sum(terms, axis=0) // how.ranks)
+        return datatype.encode(np.add.reduce(terms) // how.ranks)
     combine = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[reduction.name]
     return datatype.encode(combine.reduce(terms))
 

@@ -25,6 +25,7 @@ class Note:
     spin: str = ""  # how a waiting rank spins, where the user said so
     picked: str = ""  # the implementation that `auto` took
     remarks: tuple[str, ...] = ()  # all else, in words
+    bound: bool = False  # of a prediction: nothing measured stands behind it, so it is in no contest
 
     @staticmethod
     def of(*remarks: str) -> "Note":
@@ -39,12 +40,15 @@ class Note:
             self.spin or other.spin,
             self.picked or other.picked,
             self.remarks + other.remarks,
+            self.bound or other.bound,
         )
 
     def __str__(self) -> str:
         cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]
         picked = f"picked {self.picked}" if self.picked else ""
-        return "; ".join(filter(None, [str(self.shared or ""), ", ".join(filter(None, cores)), picked, *self.remarks]))
+        bound = "a bound" if self.bound else ""
+        facts = [str(self.shared or ""), ", ".join(filter(None, cores)), picked, bound, *self.remarks]
+        return "; ".join(filter(None, facts))
 
 
 NO_NOTE = Note()

@@ -30,18 +30,46 @@ def format_size(nbytes: float) -> str:
     return f"{nbytes:.4g} TiB"
 
 
-def format_seconds(seconds: float) -> str:
-    """Three significant digits in the unit that suits: `310 ns`, `4.21 us`, `1.5 ms`, `2 s`."""
+MOST_DIGITS = 3  # that a time or a rate is printed with
+
+
+def digits(halfwidth: float) -> int:
+    """Significant digits of a number, half of whose interval is so much of it: of 0.01 three, of 0.15 two, of 1 one."""
+    if not halfwidth > 0:
+        return MOST_DIGITS
+    return min(MOST_DIGITS, max(1, 1 + math.ceil(-math.log10(halfwidth))))
+
+
+def significant(value: float, count: int, most: int = 12) -> str:
+    """A number with so many significant digits, never by an exponent, and at most so many decimals: 0.15, 25, 160."""
+    if not value or not math.isfinite(value):
+        return f"{value:.0f}"
+    place = count - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, place)
+    decimals = count - 1 - math.floor(math.log10(abs(rounded))) if rounded else place
+    return f"{rounded:.{min(most, max(0, decimals))}f}"
+
+
+def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
+    """So many significant digits in the unit that suits: `310 ns`, `4.21 us`, `1.5 ms`, `2 s`; of two `25 ms`."""
     for scale, unit in ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
         if seconds < 999.5 * scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{_plain(seconds / scale, count)} {unit}"
+    return f"{_plain(seconds, count)} s"
 
 
-def format_rate(rate: float) -> str:
-    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs."""
+def _plain(value: float, count: int) -> str:
+    return f"{value:.3g}" if count == MOST_DIGITS else significant(value, count)
+
+
+def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
+    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs.
+
+    Fewer digits than three leave out decimals that nobody knows.
+    """
     gigabytes = rate / 1e9
-    return f"{gigabytes:.{4 if gigabytes < 0.1 else 3 if gigabytes < 10 else 1}f}"
+    decimals = 4 if gigabytes < 0.1 else 3 if gigabytes < 10 else 1
+    return f"{gigabytes:.{decimals}f}" if count == MOST_DIGITS else significant(gigabytes, count, decimals)
 
 
 def format_figure(value: float) -> str:

@@ -25,6 +25,7 @@ Tree = Callable[[dict[str, str]], Path]
 
 # Users' Pythons keep what they compile of our modules: every command that a test starts would compile them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("COLUMNS", None)  # which xdist sets, and no user's pipe has
 sys.dont_write_bytecode = False
 # A shell starts what it leaves in the background deaf to Ctrl-C, and nohup to its end; commands would inherit that.
 if threading.current_thread() is threading.main_thread():

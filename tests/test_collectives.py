@@ -6,7 +6,7 @@ from collbench.collectives import COLLECTIVES, REDUCED, Collective, chunk_bounds
 from collbench.errors import UsageError
 
 EVERY = pytest.mark.parametrize("collective", COLLECTIVES.values(), ids=COLLECTIVES)
-FACTORS = {  # nccl-tests doc/PERFORMANCE.md, at 4 ranks
+FACTORS = {  # nccl-tests doc/PERFORMANCE.md, and what OSU's tests add up, at 4 ranks
     "allreduce": 1.5,
     "broadcast": 1,
     "allgather": 0.75,
@@ -16,11 +16,16 @@ FACTORS = {  # nccl-tests doc/PERFORMANCE.md, at 4 ranks
     "gather": 0.75,
     "scatter": 0.75,
     "sendrecv": 1,
+    "pingpong": 1,
+    "bandwidth": 1,
+    "bidirectional": 2,
+    "multipair": 2,
+    "barrier": 0,
 }
 
 
 @EVERY
-def test_bus_factors_are_those_of_nccl_tests(collective: Collective) -> None:
+def test_bus_factors_are_the_published_ones(collective: Collective) -> None:
     """Every collective has one, and it is the published one."""
     assert collective.bus_factor(4) == FACTORS[collective.name]
 
@@ -61,6 +66,13 @@ def test_names_from_nccl_tests_are_understood(collective: Collective) -> None:
     """`allreduce`, `all_reduce` and `all_reduce_perf` are one."""
     for name in (collective.name, *collective.aliases):
         assert find_collective(name) is find_collective(f"{name}_perf") is collective
+
+
+@EVERY
+def test_names_from_osu_are_understood(collective: Collective) -> None:
+    """`latency` and `osu_latency`, `bcast` and `osu_bcast`."""
+    for name in (collective.name, *collective.aliases):
+        assert find_collective(f"osu_{name}") is collective
 
 
 def test_an_unknown_collective_names_the_choices() -> None:

@@ -15,6 +15,7 @@ README = (ROOT / "README.md").read_text()
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "CHANGELOG.md",
     ROOT / "results" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),

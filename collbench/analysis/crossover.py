@@ -1,19 +1,17 @@
-"""From which message size on which implementation wins, and by how much."""
+"""From which message size on which implementation wins, and by how much, as far as the intervals tell them apart."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
+from collbench.analysis.advantage import Advantage
 from collbench.cases import Case
 from collbench.implementations import find
 from collbench.labels import family
 from collbench.measurement import Prediction, Result, timed
 from collbench.observed import Timed
 from collbench.units import format_size
-
-Speedups = list[tuple[int, float]]
-"""(nbytes, the library's time over the other's), by size."""
 
 
 @dataclass(frozen=True)
@@ -23,30 +21,18 @@ class Contest:
     case: Case  # of the largest size
     library: str
     challenger: str
-    speedups: Speedups
+    points: tuple[Advantage, ...]  # by size, two or more
 
     @property
-    def crossovers(self) -> list[float]:
-        """Sizes at which the faster one changes: straight lines between neighbours on log-log axes.
-
-        Where both take the same time just then, it is at that size, or half way between several.
-        """
-        places = []
-        decided = [number for number, (_, speedup) in enumerate(self.speedups) if speedup != 1]
-        for left, right in pairwise(decided):
-            (size, fast), (after, later) = self.speedups[left], self.speedups[right]
-            if (fast > 1) == (later > 1):
-                continue
-            if right > left + 1:
-                places.append(math.sqrt(self.speedups[left + 1][0] * self.speedups[right - 1][0]))
-            else:
-                places.append(size * (after / size) ** (math.log(fast) / math.log(fast / later)))
-        return places
+    def crossovers(self) -> list[tuple[int, int]]:
+        """Sizes in bytes between which the faster one changes: at both it is known who that is, between them not."""
+        decided = [point for point in self.points if point.sign]
+        return [(one.nbytes, other.nbytes) for one, other in pairwise(decided) if one.sign != other.sign]
 
     @property
-    def ties(self) -> list[int]:
-        """Sizes at which both take exactly the same time."""
-        return [size for size, speedup in self.speedups if speedup == 1]
+    def expected(self) -> bool:
+        """Whether a model says so, and nobody measured it."""
+        return any(point.expected for point in self.points)
 
 
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
@@ -64,8 +50,8 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
             name, reference = _opponent(kind, library, groups)
             sizes = sorted(times.keys() & reference.keys())
             if _hand_written(challenger) and len(sizes) > 1:
-                speedups = [(size, reference[size].typical / times[size].typical) for size in sizes]
-                pairs.append(Contest(times[sizes[-1]].case, name, challenger, speedups))
+                points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
+                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points))
     return pairs
 
 
@@ -111,9 +97,10 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
 def rivals(results: Iterable[Result]) -> list[Timed]:
     """What has a time and bytes, without what is not exact, or only picks or calls others, unless that is all.
 
-    Those are level with what they pick or call, and would be called the fastest by chance alone.
+    Those are level with what they pick or call, and would be called the fastest by chance alone.  A prediction that is
+    a bound is never one: nothing measured stands behind it.
     """
-    every = [result for result in timed(results) if result.case.nbytes]
+    every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
     own = [
         result
         for result in every
@@ -123,44 +110,122 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
 
 
 def in_words(contest: Contest) -> str:
-    """`ring-flags beats mpi at every size: 15x at 8 B, 2.8x at 128 MiB`, or where it starts and stops to."""
-    first, last = contest.speedups[0], contest.speedups[-1]
-    best = max(contest.speedups, key=lambda speedup: speedup[1])
-    told = sorted({first, best, last})
-    figures = ", ".join(f"{speedup:.2g}x at {format_size(size)}" for size, speedup in told)
-    return f"{contest.challenger} {_outcome(contest)}: {figures}"
+    """`ring-flags beats mpi up to 512 B and loses from 2 KiB on: 3x at 8 B, 0.15x at 128 KiB`.
+
+    What the intervals do not tell apart is neither: `ring-flags and mpi are not told apart at any size`.
+    """
+    verbs = _EXPECTED if contest.expected else _MEASURED
+    decided = [point for point in contest.points if point.sign]
+    if not decided:
+        return f"{contest.challenger} and {contest.library} are not told apart at any size"
+    first, last = decided[0], decided[-1]
+    told = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
+    words = f"{contest.challenger} {_outcome(contest, decided, verbs)}: {', '.join(map(str, told))}"
+    return f"{words}{_doubt(contest)}"
 
 
-def _outcome(contest: Contest) -> str:
-    wins = [speedup > 1 for _, speedup in contest.speedups if speedup != 1]
-    if not wins:
-        return f"is level with {contest.library} at every size"
-    verb, other = ("beats", "loses") if wins[0] else ("loses to", "wins")
-    places = [f"about {format_size(place)}" for place in contest.crossovers]
-    if not places:
-        level = " and ".join(map(format_size, contest.ties))
-        return f"{verb} {contest.library} at every size" + (f" but {level}, where they are level" if level else "")
-    if len(places) == 1:
-        return f"{verb} {contest.library} up to {places[0]} and {other} above"
-    return f"{verb} {contest.library} at the smallest size; the faster one changes at {', '.join(places)}"
+class _Verbs(NamedTuple):
+    first: Mapping[int, str]  # by sign
+    second: Mapping[int, str]
 
 
-def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[tuple[int, int, str]]]]:
-    """For each kind of case, who is fastest over which range: (first size, last size, implementation)."""
-    best: dict[Case, dict[int, Timed]] = {}
+_MEASURED = _Verbs({1: "beats", -1: "loses to"}, {1: "wins", -1: "loses"})
+_EXPECTED = _Verbs({1: "should beat", -1: "should lose to"}, {1: "win", -1: "lose"})
+
+
+def _outcome(contest: Contest, decided: Sequence[Advantage], verbs: _Verbs) -> str:
+    first, last, rival = decided[0].sign, decided[-1].sign, contest.library
+    verb, other = verbs.first[first], verbs.second[-first]
+    if not contest.crossovers:
+        every = len(decided) == len(contest.points)
+        return f"{verb} {rival} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
+    if _at_one_place(contest):
+        ((before, after),) = contest.crossovers
+        return f"{verb} {rival} up to {format_size(before)} and {verbs.second[last]} from {format_size(after)} on"
+    wins = _sizes(contest, lambda point: point.sign == first)
+    losses = _sizes(contest, lambda point: point.sign == -first)
+    return f"{verb} {rival} at {wins} and {other} at {losses}"
+
+
+def _at_one_place(contest: Contest) -> bool:
+    """Whether the faster one changes once, and all sizes that are not told apart are there."""
+    if len(contest.crossovers) != 1:
+        return False
+    ((before, after),) = contest.crossovers
+    return all(point.sign or before < point.nbytes < after for point in contest.points)
+
+
+def _doubt(contest: Contest) -> str:
+    """Where nobody can tell, if that was not said."""
+    if contest.expected:
+        where = _sizes(contest, lambda point: not point.apart)
+        return f"; the bands overlap at {where}" if where else ""
+    where = "" if _at_one_place(contest) else _sizes(contest, lambda point: not point.sign)
+    return f"; not told apart at {where}" if where else ""
+
+
+def _sizes(contest: Contest, chosen: Callable[[Advantage], bool]) -> str:
+    """`8 B to 2 KiB, 1 MiB`: the sizes that are chosen, neighbours as one range."""
+    parts = []
+    for taken, group in groupby(contest.points, chosen):
+        members = list(group)
+        if taken:
+            parts.append(format_span(members[0].nbytes, members[-1].nbytes))
+    return ", ".join(parts)
+
+
+def format_span(first: int, last: int) -> str:
+    """`8 B to 2 KiB`, or the one size."""
+    return format_size(first) if first == last else f"{format_size(first)} to {format_size(last)}"
+
+
+class Range(NamedTuple):
+    """Neighbouring sizes at which the same are fastest."""
+
+    first: int
+    last: int
+    names: tuple[str, ...]  # the fastest, then those that are not told apart from it, by time
+
+    def __str__(self) -> str:
+        """`one-shot 8 B to 2 KiB`; `one-shot or two-shot 4 KiB`; `one of 5 (one-shot, two-shot, ...) 8 KiB`."""
+        names = (
+            f"one of {len(self.names)} ({self.names[0]}, {self.names[1]}, ...)" if len(self.names) > MOST_NAMED else ""
+        )
+        return f"{names or ' or '.join(self.names)} {format_span(self.first, self.last)}"
+
+
+MOST_NAMED = 3  # as perhaps the fastest
+
+
+def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]:
+    """For each kind of case, who is fastest over which range of sizes, and who may as well be."""
+    sizes: dict[Case, dict[int, dict[str, Timed]]] = {}
     for result in timed(results):
-        sizes = best.setdefault(result.case.kind, {})
-        if result.case.nbytes not in sizes or result.typical < sizes[result.case.nbytes].typical:
-            sizes[result.case.nbytes] = result
-    return [(sizes[max(sizes)].case, _ranges(sizes)) for sizes in best.values()]
+        sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
+    every: list[tuple[Case, list[Range]]] = []
+    for of_kind in sizes.values():
+        rows = {size: sorted(of_kind[size].values(), key=lambda row: row.typical) for size in sorted(of_kind)}
+        every.append((rows[max(rows)][0].case, _ranges({size: _fastest(those) for size, those in rows.items()})))
+    return every
 
 
-def _ranges(winners: Mapping[int, Timed]) -> list[tuple[int, int, str]]:
-    """Neighbouring sizes with the same winner as one range."""
-    ranges: list[tuple[int, int, str]] = []
-    for size, winner in sorted(winners.items()):
-        if ranges and ranges[-1][2] == winner.implementation:
-            ranges[-1] = (ranges[-1][0], size, winner.implementation)
+def _fastest(rows: Sequence[Timed]) -> tuple[str, ...]:
+    """Of rows of a case by time: the first, and those that are not told apart from it; of predictions the first."""
+    first, *rest = rows
+    return (first.implementation, *(row.implementation for row in rest if not Advantage.of(first, row).sign))
+
+
+def _ranges(fastest: Mapping[int, tuple[str, ...]]) -> list[Range]:
+    """Neighbouring sizes with the same names, in whatever order, as one range."""
+    ranges: list[Range] = []
+    for size, names in fastest.items():
+        if ranges and set(ranges[-1].names) == set(names):
+            ranges[-1] = ranges[-1]._replace(last=size)
         else:
-            ranges.append((size, size, winner.implementation))
+            ranges.append(Range(size, size, names))
     return ranges
+
+
+def fastest_in_words(case: Case, ranges: Sequence[Range], expected: bool) -> str:
+    """`fastest, allreduce, float, sum, 2 ranks: one-shot 8 B to 2 KiB; one-shot or two-shot 8 KiB`."""
+    return f"{'likely ' if expected else ''}fastest, {case.title}: {'; '.join(map(str, ranges))}"

@@ -18,6 +18,12 @@ def __getattr__(name: str) -> object:
     return group
 
 
+def program() -> None:
+    """`all_reduce_perf` and its like, by the name that the program was started by."""
+    sys.argv[1:1] = [sys.argv[0].rpartition("/")[2]]
+    main()
+
+
 def main() -> None:
     """Run a command; every error becomes one line on stderr and an exit status."""
     from collbench.isolation import isolate
@@ -57,7 +63,7 @@ def _carry_out() -> int:
     warnings.showwarning = _warn
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
-    if sys.argv[1:2] in ([name] for name in TOGETHER):
+    if any(name in TOGETHER or name.endswith("_perf") or name.startswith("osu_") for name in sys.argv[1:2]):
         from collbench.launcher import launched
 
         if joined := launched():
@@ -68,7 +74,7 @@ def _carry_out() -> int:
     from collbench.cli._commands import group
 
     with _together.company(joined):
-        return group.main(prog_name="collbench", standalone_mode=False) or 0
+        return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
@@ -99,6 +105,10 @@ def _of_class(error: BaseException) -> tuple[str, int] | None:
         from collbench.errors import CollbenchError
     except ImportError:  # which may be the error itself
         return None
+    if isinstance(error, click.NoSuchOption):
+        from collbench.cli._commands import unknown_option
+
+        return unknown_option(error), error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
     if isinstance(error, click.exceptions.Exit):

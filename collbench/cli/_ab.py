@@ -13,10 +13,10 @@ import click
 from collbench import interrupts
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
+from collbench.api.wanted import cut_short, default_folder, make_sweep, of_described
 from collbench.cli._carried_out import draw_plots
 from collbench.cli._live_table import LiveTable
-from collbench.cli._options import cut_short, default_folder, make_sweep, of_described
-from collbench.cli._patience import started
+from collbench.cli._progress import awaited, begun
 from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows
 from collbench.errors import UsageError
 from collbench.launcher import launched
@@ -52,9 +52,9 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
     ]
     paths = [one.path for one in session.sessions]
     try:
-        with started(session):
+        with begun(session, sweep.ranks, options["quiet"]):
             _begin(session, texts, remarks)
-            _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])))
+            _show(session, (label(LETTERS[0], texts[0]), label(LETTERS[1], texts[1])), options["quiet"])
     except KeyboardInterrupt as cause:
         where = " and ".join(map(str, paths)) if session.sessions[0].results else ""
         click.echo(
@@ -130,10 +130,10 @@ def _begin(session: PairedSession, texts: Sequence[str], remarks: Iterable[str])
         click.echo(f"{letter}: {text or 'the environment as it is'}")
 
 
-def _show(session: PairedSession, labels: tuple[str, str]) -> None:
+def _show(session: PairedSession, labels: tuple[str, str], quiet: bool) -> None:
     """The table, row by row as results arrive."""
     table = LiveTable(len(list(session.sweep.cases())) * len(session.sweep.implementations))
-    for pair in session.run():
+    for pair in awaited(session.run(), quiet):
         lines = paired_rows(pair, labels, _ratios(*pair))
         table.show(pair[0].case.title, paired_heading(), list(zip(pair, lines, strict=False)))
     table.close()

@@ -6,28 +6,33 @@ from pathlib import Path
 import click
 
 from collbench import interrupts
-from collbench.cli._patience import started
+from collbench.cli._progress import begun
 from collbench.errors import RunFileError, StorageError
 from collbench.measure.session import Session, exit_status
 from collbench.runs.file import read
 
 
 def carried_out(
-    session: Session, show: Callable[[], None], close: Callable[[], None], remarks: Iterable[str] = ()
+    session: Session,
+    show: Callable[[], None],
+    close: Callable[[], None],
+    remarks: Iterable[str] = (),
+    quiet: bool = False,
 ) -> int:
     """Run it to its end or until Ctrl-C; the exit status.
 
     `show` takes every result and prints the rows, `close` says what they come to; every process of a launcher calls
-    `show`, and only the one that speaks for all calls `close`.
+    `show`, and only the one that speaks for all calls `close`.  What is quiet says nothing of where it runs.
     """
     try:
-        with started(session):
-            if session.leader:
+        with begun(session, 0 if session.modelled else session.sweep.ranks, quiet):
+            if session.leader and not quiet:
                 for line in (session.topology, *remarks):
                     click.echo(line, err=True)
             show()
     except KeyboardInterrupt as cause:
-        where = f"what was measured is in {session.path}" if session.results else "nothing was measured"
+        where = f"what was measured is in {session.path}" if session.path else "nothing was stored"
+        where = where if session.results else "nothing was measured"
         click.echo(f"\ninterrupted: {where}", err=True)
         return interrupts.answered(cause)
     if session.leader:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,16 +13,22 @@ from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Judged, Row, Together
+from collbench.analysis.interconnects.table import Table
 from collbench.clean import cell
+from collbench.cli._columns import Table as Wide
+from collbench.cli._interconnects_table import as_json, show
+from collbench.runs.cut_off import cut_off
 from collbench.runs.records import case_fields
-from collbench.units import format_seconds, printable
+from collbench.units import digits, format_seconds, printable, significant
 
 LEGEND = (
     "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"
     "same: surely within {margin:.3g} %; slower, faster: surely not 1; inconclusive: may be either"
 )
 _TOGETHER = "all: the sizes of an implementation as one, their mean ratio (geometric)"
-_ROW = "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}"
+_ROW = Wide(
+    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}", ("base", "new", "interval")
+)
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
@@ -29,11 +36,16 @@ COLUMNS = (
 )
 
 
-def _table(comparisons: Sequence[Comparison]) -> None:
+def _table(comparisons: Sequence[Comparison], interconnects: Sequence[Table]) -> None:
     for comparison in comparisons:
         for line in (*_head(comparison), *_rows(comparison), *_tail(comparison)):
             click.echo(line)
         click.echo()
+    if interconnects:
+        click.echo("different machines: who is fastest, each by its library")
+        show(interconnects)
+    if not any(comparison.rows for comparison in comparisons):
+        return
     if any(comparison.together for comparison in comparisons):
         click.echo(_TOGETHER)
     click.echo(LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin))
@@ -43,7 +55,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
     """The runs, and what differs but for the times."""
     for word, run in (("BASE", comparison.base), ("NEW", comparison.new)):
         started = printable(run.header.started)
-        cut = "" if run.complete else ", cut off"
+        cut = f", {words}" if (words := cut_off(run)) else ""
         yield f"{word:<4}  {run.path}" + (f", {started}" if started else "") + cut
     for name, one, other in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {one} -> {other}"
@@ -60,21 +72,29 @@ def _rows(comparison: Comparison) -> Iterator[str]:
     for kind, rows in kinds.items():
         yield from ("", kind)
         head = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")}
-        yield _ROW.format(**head, name="")
+        yield _ROW.line(head | {"name": ""})
         yield from map(_row, rows)
 
 
 def _row(row: Row | Together) -> str:
     before, after, remark = (row.before, row.after, row.remark) if isinstance(row, Row) else (None, None, "")
-    return _ROW.format(
-        size=gate.sizes(row),
-        name=printable(row.implementation),
-        base="" if before is None else format_seconds(before),
-        new="" if after is None else format_seconds(after),
-        ratio=f"{row.ratio:.3f}x",
-        interval=gate.span(row),
-        verdict=row.verdict.value + (f": {remark}" if remark else ""),
-    )
+    cells = {
+        "size": gate.sizes(row),
+        "name": printable(row.implementation),
+        "base": "" if before is None else format_seconds(before),
+        "new": "" if after is None else format_seconds(after),
+        "ratio": f"{_known(row)}x",
+        "interval": gate.span(row),
+        "verdict": row.verdict.value + (f": {remark}" if remark else ""),
+    }
+    return _ROW.line(cells)
+
+
+def _known(row: Row | Together) -> str:
+    """The ratio with three decimals, or with the digits that a wide interval leaves."""
+    low, high = row.interval
+    halfwidth = (high - low) / 2 / row.ratio if row.ratio else 0.0
+    return significant(row.ratio, digits(halfwidth)) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:
@@ -88,7 +108,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
     yield from ("", f"rows: {gate.tally(comparison)}")
 
 
-def _csv(comparisons: Sequence[Comparison]) -> None:
+def _csv(comparisons: Sequence[Comparison], _: Sequence[Table]) -> None:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for comparison in comparisons:
@@ -97,7 +117,7 @@ def _csv(comparisons: Sequence[Comparison]) -> None:
             writer.writerow({name: cell(value) for name, value in (runs | fields).items()})
 
 
-def _json(comparisons: Sequence[Comparison]) -> None:
+def _json(comparisons: Sequence[Comparison], interconnects: Sequence[Table]) -> None:
     records = [
         _paths(comparison)
         | {
@@ -113,7 +133,8 @@ def _json(comparisons: Sequence[Comparison]) -> None:
         }
         for comparison in comparisons
     ]
-    click.echo(json.dumps({"comparisons": records, "gate": gate.status(comparisons)}, indent=2, allow_nan=False))
+    answer = {"comparisons": records, "gate": gate.status(comparisons), "interconnects": as_json(interconnects)}
+    click.echo(json.dumps(answer, indent=2, allow_nan=False))
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:

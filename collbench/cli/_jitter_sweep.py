@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from collbench.api.patience import RANKS, said_if_long
+from collbench.api.wanted import make_sweep
 from collbench.cases import Sampling, Sweep
-from collbench.cli._options import make_sweep
-from collbench.cli._patience import RANKS, said_if_long
 from collbench.cli._step_options import parse_slow, parse_work
 from collbench.errors import UsageError
 from collbench.implementations import implementations

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from collbench.cli._progress import Status
+from collbench.cli._streams import coloured
 from collbench.measurement import Result, Skipped
 
 
@@ -28,7 +29,7 @@ class LiveTable:
             click.echo(f"\n{title}\n{heading}")
         self._title = title
         for result, line in () if self._said([result for result, _ in rows]) else rows:
-            click.secho(line, fg="red" if result.outcome.bad else None)
+            click.echo(click.style(line, fg="red") if result.outcome.bad and coloured() else line)
         self._done += 1
         self._status.show(self._done, title)
 

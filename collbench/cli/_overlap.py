@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from collbench.cli._options import default_folder, make_cases, make_sweep
+from collbench.api.wanted import default_folder, make_cases, make_sweep
 from collbench.cli._step_options import (
     check_matrix,
     one_step,

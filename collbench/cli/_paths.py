@@ -1,6 +1,7 @@
 """Arguments and options that are paths, as several commands take them."""
 
 import os
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ class _Named(click.Path):
         if len(shown) > _LONGEST or max(len(name.encode()) for name in shown.split("/")) > _LONGEST_NAME:
             self.fail(f"{shown!r} is longer than any name of a file", parameter, context)
         return super().convert(value, parameter, context)
+
+
+class Where(click.Option):
+    """`--out`, where a command writes; -o and --output, of before, still do, but -o is the reduction elsewhere."""
+
+    def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
+        """By its one name."""
+        shown = copy(self)
+        shown.opts = ["--out"]
+        return click.Option.get_help_record(shown, context)
 
 
 PATH = _Named(path_type=Path)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from collbench.runs.cut_off import WORD
 from collbench.runs.listing import Entry
 from collbench.runs.scan_folder import shown
 
@@ -52,7 +53,7 @@ def notes(entry: Entry) -> list[str]:
     said = ["predicted"] if "model" in facts.platforms else []
     said += [word for word in (facts.tool, facts.setting) if word]
     said += [f"{count} {word}" for count, word in ((facts.wrong, "wrong"), (facts.failed, "failed")) if count]
-    return said + ([] if facts.complete else ["incomplete"])
+    return said + ([] if facts.complete else [WORD])
 
 
 def _fit(columns: list[Column], widths: dict[str, int], width: int) -> list[Column]:

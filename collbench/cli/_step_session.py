@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from collbench.cli._options import left_aside
-from collbench.cli._predict import find_system
+from collbench.api.predicting import find_system
+from collbench.api.wanted import left_aside
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import UsageError
 from collbench.implementations import choose, libraries

@@ -3,13 +3,15 @@
 import math
 
 from collbench.analysis.scaling.points import Curve, Point
+from collbench.cli._columns import Table
 from collbench.measurement import Result, Untimed
 from collbench.step_times import StepPrediction, StepRow, StepTimes
 from collbench.units import format_seconds
 
-_ROW = (
+_ROW = Table(
     "{ranks:>9}  {name:<22} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {send:>8}"
-    "  {check}"
+    "  {check}",
+    ("compute", "wait", "send", "interval", "speedup", "efficiency"),
 )
 
 LEGEND = (
@@ -22,17 +24,19 @@ PREDICTED = "a model's numbers: nothing was measured; intervals are bands in whi
 
 def heading() -> str:
     """The names of the columns of a scaling."""
-    return _ROW.format(
-        ranks="ranks",
-        name="",
-        step="step",
-        interval="± 95 %",
-        speedup="speed-up",
-        efficiency="efficiency",
-        compute="compute",
-        wait="wait",
-        send="exposed",
-        check="check",
+    return _ROW.line(
+        {
+            "ranks": "ranks",
+            "name": "",
+            "step": "step",
+            "interval": "± 95 %",
+            "speedup": "speed-up",
+            "efficiency": "efficiency",
+            "compute": "compute",
+            "wait": "wait",
+            "send": "exposed",
+            "check": "check",
+        }
     ).rstrip()
 
 
@@ -47,17 +51,19 @@ def scaling_row(result: Result, curve: Curve | None, point: Point | None) -> str
     whole = result.computing() + result.waiting() + result.exposed()
     parts = (result.computing(), result.waiting(), result.exposed())
     compute, wait, send = (f"{part / whole:.1%}" if whole else "" for part in parts)
-    return _ROW.format(
-        ranks=ranks,
-        name=name,
-        step=format_seconds(result.typical),
-        interval=_halfwidth(result),
-        speedup=curve.speedup(point).text("x") if curve and point else "1x",
-        efficiency=point.efficiency.times(100).text("%") if point else "100%",
-        compute=compute,
-        wait=wait,
-        send=send,
-        check=_check(result),
+    return _ROW.line(
+        {
+            "ranks": ranks,
+            "name": name,
+            "step": format_seconds(result.typical),
+            "interval": _halfwidth(result),
+            "speedup": curve.speedup(point).text("x") if curve and point else "1x",
+            "efficiency": point.efficiency.times(100).text("%") if point else "100%",
+            "compute": compute,
+            "wait": wait,
+            "send": send,
+            "check": _check(result),
+        }
     ).rstrip()
 
 

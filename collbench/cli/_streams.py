@@ -3,8 +3,11 @@
 import contextlib
 import io
 import os
+import re
 import sys
-from typing import Any
+from typing import Any, TextIO
+
+from collbench.cli._columns import room, wrapped
 
 
 class Unwritable(Exception):
@@ -39,21 +42,57 @@ class _Messages(io.FileIO):
         return len(data)
 
 
+class _Wrapping(io.TextIOWrapper):
+    """For a terminal: lines that are too long for it go on below themselves, and no word is broken.
+
+    What a program reads, a line of JSON, stays whole.
+    """
+
+    def write(self, text: str) -> int:
+        """As it does, with more lines."""
+        width = room()
+        if width is None or all(len(_CODE.sub("", line)) <= width for line in text.split("\n")):
+            return super().write(text)
+        lines = (line if line.lstrip()[:1] in _PROGRAMS else wrapped(line, width) for line in text.split("\n"))
+        super().write("\n".join(lines))
+        return len(text)
+
+
+_CODE = re.compile(r"\x1b\[[0-9;]*m")  # of a colour, which takes no room
+_PROGRAMS = ('"', "{", "[", "#")  # begin lines that programs read, and those that another tool would have printed
+
+
+def coloured() -> bool:
+    """Whether standard output may have colours: a terminal that knows them, whose user did not ask for none.
+
+    See https://no-color.org.
+    """
+    return obeys(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def obeys(stream: TextIO) -> bool:
+    """Whether it is a terminal that understands escape codes.
+
+    A mpirun gives its processes a terminal that is none, and TERM=dumb, an empty one or nothing.
+    """
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
 def prepare() -> None:
     """Make this process's own streams such; others, as a test's, stay as they are."""
     _occupy()
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout)
+        sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout, _Wrapping)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
 
 
-def _text(binary: Any, before: Any) -> io.TextIOWrapper:
+def _text(binary: Any, before: Any, kind: type[io.TextIOWrapper] = io.TextIOWrapper) -> io.TextIOWrapper:
     """Text for that file: a character that the terminal does not know is a question mark."""
     encoding = before.encoding if before else "utf-8"
     direct = not isinstance(binary, io.BufferedWriter)
     lines = direct or binary.isatty()
-    return io.TextIOWrapper(binary, encoding, "replace", line_buffering=lines, write_through=direct)
+    return kind(binary, encoding, "replace", line_buffering=lines, write_through=direct)
 
 
 def _occupy() -> None:

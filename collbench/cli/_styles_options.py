@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from collbench.api.wanted import make_sweep
 from collbench.cases import Sweep
-from collbench.cli._options import make_sweep
 from collbench.errors import PlatformError, UsageError
 from collbench.jobs import Job
 from collbench.platforms import find_platform

@@ -6,33 +6,42 @@ from dataclasses import replace
 import click
 
 from collbench.analysis.bound import in_words, measured_bound
-from collbench.analysis.crossover import contests, library_of, rivals, winners
+from collbench.analysis.crossover import contests, fastest_in_words, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
 from collbench.analysis.wires import tradeoffs
 from collbench.cli._carried_out import carried_out, say_where
 from collbench.cli._live_table import LiveTable
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, row
+from collbench.cli._noise import words as noise
+from collbench.cli._outputs import Outputs
+from collbench.cli._progress import awaited
+from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, left_out, row
 from collbench.cli._wires_table import WIRES_LEGEND, lines
 from collbench.implementations import implementations, is_library, libraries
 from collbench.labels import family
+from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session
-from collbench.measurement import Measurement, observed
-from collbench.units import format_size
+from collbench.measurement import Measurement, observed, timed
 
 
-def carry_out(session: Session, remarks: Iterable[str], spread: bool, plot: bool) -> int:
+def carry_out(session: Session, remarks: Iterable[str], spread: bool, outputs: Outputs) -> int:
     """Run it to its end or until Ctrl-C, and print all of it; the exit status."""
+    watch = Watch()
+    legend = EXPECTED_LEGEND if session.modelled else LEGEND
 
     def end() -> None:
         _fastest(session)
         _bounds(session)
         _wires(session)
-        close(session, EXPECTED_LEGEND if session.modelled else LEGEND, plot)
+        for line in () if outputs.quiet else noise(session.results, watch):
+            click.echo(line, err=True)
+        close(session, legend, outputs)
 
-    return carried_out(session, lambda: _show(session, spread), end, remarks)
+    status = carried_out(session, lambda: _show(session, spread, outputs.quiet), end, remarks, outputs.quiet)
+    outputs.write(session)
+    return status
 
 
-def _show(session: Session, spread: bool) -> None:
+def _show(session: Session, spread: bool, quiet: bool = False) -> None:
     """The table, row by row as results arrive."""
     wanted = session.sweep.implementations
     compared = [name for name in libraries() if name in map(family, wanted)]
@@ -40,8 +49,8 @@ def _show(session: Session, spread: bool) -> None:
     several = len([name for name in wanted if is_library(name)]) > 1
     library = "best" if several else compared[0] if compared else ""
     width = max(NAME, *map(len, session.labels))
-    table = LiveTable(len(list(session.sweep.cases())) * len(wanted))
-    for result in session.run():
+    table = LiveTable(0 if quiet else len(list(session.sweep.cases())) * len(wanted))
+    for result in awaited(session.run(), quiet):
         if not session.leader:
             continue
         estimates = result.case.collective.name in estimated
@@ -50,18 +59,28 @@ def _show(session: Session, spread: bool) -> None:
         line = row(result, rival, spread, estimates, width)
         table.show(result.case.title, names, [(result, line)])
     table.close()
+    gone = left_out(library, spread, bool(estimated), width, session.modelled)
+    if gone and session.leader and not quiet:
+        click.echo(f"too narrow for all columns, so without: {', '.join(gone)}", err=True)
 
 
 def _fastest(session: Session) -> None:
     """Who wins from which size on; one implementation alone has no rivals."""
     own = rivals(session.results)
-    alone = len({result.implementation for result in own}) < 2
+    names = {result.implementation for result in own}
+    alone = len(names) < 2
+    left = [name for name in session.sweep.implementations if name not in names and name in _timed(session)]
+    aside = f" (not counted: {', '.join(left)})" if left else ""
     for case, ranges in [] if alone else winners(own):
-        told = [f"{name} {_span(first, last)}" for first, last, name in ranges]
-        click.echo(f"\nfastest, {case.title}: {'; '.join(told)}")
+        click.echo(f"\n{fastest_in_words(case, ranges, session.modelled)}{aside}")
         for contest in contests(own, libraries()):
             if contest.case.title == case.title:
                 click.echo(f"  {contest_in_words(contest)}")
+
+
+def _timed(session: Session) -> set[str]:
+    """Names of what has a time."""
+    return {result.implementation for result in timed(session.results)}
 
 
 def _bounds(session: Session) -> None:
@@ -83,13 +102,12 @@ def _wires(session: Session) -> None:
         click.echo(WIRES_LEGEND, err=True)
 
 
-def _span(first: int, last: int) -> str:
-    return format_size(first) if first == last else f"{format_size(first)} to {format_size(last)}"
-
-
-def close(session: Session, legend: str, plot: bool) -> None:
+def close(session: Session, legend: str, outputs: Outputs) -> None:
     """What the numbers mean, and where everything is."""
-    click.echo(f"\n{legend}", err=True)
-    if any(isinstance(result, Measurement) and result.estimate is not None for result in session.results):
+    if not outputs.quiet:
+        click.echo(f"\n{legend}", err=True)
+    if not outputs.quiet and any(
+        isinstance(result, Measurement) and result.estimate is not None for result in session.results
+    ):
         click.echo(ESTIMATE, err=True)
-    say_where(session, ("png",) if plot else ())
+    say_where(session, ("png",) if outputs.plot else ())

@@ -1,9 +1,11 @@
 """Results as lines of a table, made one by one while a sweep runs or is predicted."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from collbench.analysis.bound import in_words
 from collbench.cli import _explain_table, _styles_table
+from collbench.cli._columns import Table
 from collbench.cli._step_table import scaling_row
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
 from collbench.observed import Observed, Timed
@@ -11,7 +13,7 @@ from collbench.planned import PlannedStep
 from collbench.stats import percentile
 from collbench.step_times import StepRow
 from collbench.trained import Trained
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 PAIRED_LEGEND = (
     "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
@@ -34,14 +36,21 @@ ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
 NAME = 16  # characters of an implementation's name
-_ROW = "{size:>9}  {name:<{width}} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
-_EXPECTED = "{size:>9}  {name:<{width}} {time:>9} {band:>18} {algbw:>8} {busbw:>8} {ratio:>8}  {how:<16} {check}"
-_PAIRED = (
-    "{size:>9}  {name:<{width}} {label:<18} {time:>9} {interval:>7} {algbw:>8} {busbw:>8} {ratio:>8}"
-    "  {spread:>16}  {check}"
+_ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+_FIRST_OUT = ("spread", "estimate", "algbw", "busbw", "interval", "ratio")
+_EXPECTED = Table(
+    f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}} {{busbw:>8}} {{ratio:>8}}  "
+    "{how:<16} {check}",
+    ("algbw", "how", "busbw", "ratio", "band"),
+)
+_PAIRED = Table(
+    f"{{size:>9}}  {{name:<{NAME}}} {{label:<18}} {{time:>9}} {{interval:>7}} {{algbw:>8}} {{busbw:>8}} {{ratio:>8}}"
+    "  {spread:>16}  {check}",
+    ("algbw", "busbw", "interval", "spread", "ratio"),
 )
 _LABEL = 18  # characters of a setting's name in a row
-_CHANGE = "{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}"
+_CHANGE = Table("{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}", ("how", "before"))
+_MODELLED = {"band": "nine in ten", "how": "algorithm", "check": ""}
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
@@ -50,19 +59,29 @@ def heading(library: str, spread: bool = False, estimates: bool = False, width: 
 
     `width` is that of the longest implementation's name.
     """
-    return _ROW.format(
-        width=width,
-        **_names(library),
-        interval="± 95 %",
-        spread="".join(f"{name:>9} " for name in _SPREAD) if spread else "",
-        estimate=f"{'estimate':>9} " if estimates else "",
-        check="check",
-    )
+    return _rows(width).line(_headings(library, spread, estimates))
+
+
+def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool) -> list[str]:
+    """The columns that a terminal is too narrow for."""
+    names = _headings(library, spread, estimates)
+    gone = _EXPECTED.left_out(names | _MODELLED) if modelled else _rows(width).left_out(names)
+    return [named for name in gone if (named := names.get(name, name).strip())]
+
+
+def _rows(width: int) -> Table:
+    return Table(_ROW.replace("WIDTH", str(width)), _FIRST_OUT)
+
+
+def _headings(library: str, spread: bool, estimates: bool) -> dict[str, str]:
+    more = "".join(f"{name:>9} " for name in _SPREAD) if spread else ""
+    estimate = f"{'estimate':>9} " if estimates else ""
+    return {**_names(library), "interval": "± 95 %", "spread": more, "estimate": estimate, "check": "check"}
 
 
 def expected_heading(library: str) -> str:
     """The same for predictions."""
-    return _EXPECTED.format(**_names(library), width=NAME, band="nine in ten", how="algorithm", check="").rstrip()
+    return _EXPECTED.line(_names(library) | _MODELLED).rstrip()
 
 
 def _names(library: str) -> dict[str, str]:
@@ -73,24 +92,24 @@ def _names(library: str) -> dict[str, str]:
 
 def change_heading() -> str:
     """The names of the columns where the same is predicted twice."""
-    return _CHANGE.format(
-        size="size", name="", before="as it is", after="what if", ratio="takes", how="algorithm", note=""
-    ).rstrip()
+    names = {"size": "size", "name": "", "before": "as it is", "after": "what if", "ratio": "takes"}
+    return _CHANGE.line(names | {"how": "algorithm", "note": ""}).rstrip()
 
 
 def change_row(before: Result, after: Result) -> str:
     """A prediction beside the one without the change; `takes` is how many times as long it lasts."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
         return row(after, None)
-    return _CHANGE.format(
-        size=format_size(after.case.nbytes),
-        name=after.implementation,
-        before=format_seconds(before.seconds),
-        after=format_seconds(after.seconds),
-        ratio=f"{after.seconds / before.seconds:.2f}x",
-        how=_way(after),
-        note=_joined("predicted", after),
-    )
+    cells = {
+        "size": format_size(after.case.nbytes),
+        "name": after.implementation,
+        "before": format_seconds(before.seconds),
+        "after": format_seconds(after.seconds),
+        "ratio": f"{after.seconds / before.seconds:.2f}x",
+        "how": _way(after),
+        "note": _joined("predicted", after),
+    }
+    return _CHANGE.line(cells)
 
 
 def label(letter: str, setting: str) -> str:
@@ -102,7 +121,7 @@ def label(letter: str, setting: str) -> str:
 def paired_heading() -> str:
     """The names of the columns where two settings are measured in turn."""
     names = _names("") | {"ratio": "B / A"}
-    return _PAIRED.format(**names, width=NAME, label="setting", interval="± 95 %", spread="rounds", check="check")
+    return _PAIRED.line(names | {"label": "setting", "interval": "± 95 %", "spread": "rounds", "check": "check"})
 
 
 def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Sequence[float]) -> Iterator[str]:
@@ -120,14 +139,9 @@ def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Se
             continue
         told = ratios if number else ()
         ratio = f"{_factor(percentile(told, 50))}x" if told else ""
-        yield _PAIRED.format(
-            **_cells(result) | {"size": size, "name": implementation, "ratio": ratio},
-            width=NAME,
-            label=name,
-            interval=_halfwidth(result),
-            spread=f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else "",
-            check=_joined("ok", result),
-        )
+        cells = {"size": size, "name": implementation, "ratio": ratio, "label": name, "interval": _halfwidth(result)}
+        spread = f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else ""
+        yield _PAIRED.line(_cells(result) | cells | {"spread": spread, "check": _joined("ok", result)})
 
 
 def _factor(ratio: float) -> str:
@@ -144,14 +158,16 @@ def _reason(result: Result) -> str:
 def _halfwidth(result: Observed) -> str:
     low, high = result.interval
     halfwidth = (high - low) / 2 / result.typical
-    return f"{halfwidth:.1%}" if halfwidth < 10 else "?"
+    return f"{halfwidth:.{1 if halfwidth < 0.1 else 0}%}" if halfwidth < 10 else "?"
 
 
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
     """One result; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
     if isinstance(result, Untimed) or result.wrong:
-        return f"{size:>9}  {result.label:<{width}} {_reason(result)}"
+        return Table(f"{{size:>9}}  {{name:<{width}}} {{reason}}").line(
+            {"size": size, "name": result.label, "reason": _reason(result)}
+        )
     if isinstance(result, Explanation):
         return _explain_table.row(result)
     if isinstance(result, Trained):
@@ -167,23 +183,22 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {_joined('no time', result)}"
     percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []
-    return _ROW.format(
-        **_cells(result, library),
-        width=width,
-        interval=_halfwidth(result),
-        spread="".join(f"{seconds:>9} " for seconds in percentiles),
-        estimate=f"{_estimate(result):>9} " if estimates else "",
-        check=_joined(_check(result), result),
-    )
+    more = {
+        "interval": _halfwidth(result),
+        "spread": "".join(f"{seconds:>9} " for seconds in percentiles),
+        "estimate": f"{_estimate(result):>9} " if estimates else "",
+        "check": _joined(_check(result), result),
+    }
+    return _rows(width).line(_cells(result, library) | more)
 
 
 def _cells(result: Timed, library: Timed | None = None) -> dict[str, str]:
     return {
         "size": format_size(result.case.nbytes),
         "name": result.label,
-        "time": format_seconds(result.typical),
-        "algbw": format_rate(result.algbw),
-        "busbw": format_rate(result.busbw),
+        "time": format_seconds(result.typical, digits(_doubt(result))),
+        "algbw": format_rate(result.algbw, digits(_doubt(result))),
+        "busbw": format_rate(result.busbw, digits(_doubt(result))),
         "ratio": _ratio(result, library),
     }
 
@@ -207,13 +222,21 @@ def _estimate(result: Observed) -> str:
 
 def _expected_row(result: Prediction, library: Timed | None) -> str:
     band = " .. ".join(map(format_seconds, result.band))
-    return _EXPECTED.format(
-        **_cells(result, library), width=NAME, band=band, how=_way(result), check=_joined("predicted", result)
-    )
+    more = {"band": band, "how": _way(result), "check": _joined("predicted", result)}
+    return _EXPECTED.line(_cells(result, library) | more)
 
 
 def _ratio(result: Timed, library: Timed | None) -> str:
     if library is None or library is result:
         return ""
     speedup = library.typical / result.typical
-    return f"{speedup:.2f}x" if speedup >= 0.01 else f"{speedup:.1g}x"
+    known = digits(math.hypot(_doubt(result), _doubt(library)))
+    return f"{significant(speedup, known, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
+
+
+def _doubt(result: Timed) -> float:
+    """Half the interval of what was measured over the median; of all else nothing is known that digits could show."""
+    if not isinstance(result, Observed):
+        return 0.0
+    low, high = result.interval
+    return (high - low) / 2 / result.typical if math.isfinite(high) else 0.0

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from collbench.api.wanted import default_folder
 from collbench.cli import _train_table as table
 from collbench.cli._carried_out import say_where
-from collbench.cli._options import default_folder
 from collbench.cli._train_options import (
     Question,
     parse_counts,

@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from collbench.cli._predict import find_system
+from collbench.api.predicting import find_system
 from collbench.errors import UsageError
 from collbench.runs.file import NAME, Run, read
 from collbench.topology.system import System

@@ -1,4 +1,9 @@
-"""Compare runs: which cases became faster or slower, with intervals, and a gate for continuous integration."""
+"""Compare runs: which cases became faster or slower, with intervals, and a gate for continuous integration.
+
+For example:
+  collbench compare results/runs/before results/runs/after
+  collbench compare --baseline last results/runs/after --gate
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._paths import PATH
+from collbench.cli._json import STANDARD, JsonCommand, into, json_option
+from collbench.cli._paths import PATH, Where
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collbench.analysis.compare.compare import Comparison
+    from collbench.analysis.interconnects.table import Table
     from collbench.runs.file import Run
 
 
@@ -25,7 +32,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
     return share
 
 
-@click.command("compare")
+@click.command("compare", cls=JsonCommand)
 @click.argument("runs", metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH)
 @click.option(
     "--baseline",
@@ -51,9 +58,11 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
 )
 @click.option("--only", metavar="WORD[,WORD]", help="Collectives, implementations and sizes: allreduce,1M..")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@json_option("all of it")
 @click.option(
     "-o",
     "--out",
+    cls=Where,
     multiple=True,
     type=PATH,
     metavar="FILE",
@@ -66,10 +75,15 @@ def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, 
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
     BASE and NEW are run files or the folders that hold them.  With --baseline all runs given are NEW.
+
+    Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
+    which sizes.
     """
     from collbench.figures import ratios
     from collbench.runs import file
 
+    if options["as_json"] == STANDARD:
+        options["form"] = "json"
     ratios.check(options["out"])  # before anything is read
     if history and not baseline:
         raise UsageError("--history is where --baseline looks; give --baseline last|best|TAG too")
@@ -92,14 +106,19 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
     """Compare each new run with its base, print and write what the options ask for; the exit status."""
     from collbench.analysis.compare import gate
     from collbench.analysis.compare.compare import compare
+    from collbench.api.comparing import chosen
     from collbench.cli._compare_table import FORMATS
     from collbench.figures import ratios
 
-    selected = _selection(options["only"], [run for pair in pairs for run in pair])
+    selected = chosen(options["only"], [run for pair in pairs for run in pair])
     comparisons = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]
-    if not options["gated"]:
+    interconnects = _interconnects([run for pair in pairs for run in pair], selected)
+    if not options["gated"] and not interconnects:
         _refuse(comparisons)
-    FORMATS[options["form"]](comparisons)
+    FORMATS[options["form"]](comparisons, interconnects)
+    if options["as_json"] not in (None, STANDARD):
+        with into(options["as_json"]):
+            FORMATS["json"](comparisons, interconnects)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
@@ -112,34 +131,23 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
     return gate.status(comparisons)
 
 
-def _selection(only: str | None, runs: "Sequence[Run]") -> Any:
-    from collbench.analysis.compare.selection import selection
+def _interconnects(runs: "Sequence[Run]", selected: Any) -> "list[Table]":
+    """Runs of different machines side by side; none of one machine, where a comparison is of what ran on it."""
+    from collbench.analysis.compare.headers import several_machines
+    from collbench.analysis.interconnects.interconnect import of_runs
+    from collbench.analysis.interconnects.table import tables
 
-    if only is None:
-        return None
-    names = dict.fromkeys(result.implementation for run in runs for result in run.results)
-    chosen = selection(only, names)
-    if not any(chosen(result.case, result.implementation) for run in runs for result in run.results):
-        raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(_held(runs))}")
-    return chosen
-
-
-def _held(runs: "Sequence[Run]") -> list[str]:
-    from collbench.units import format_size
-
-    results = [result for run in runs for result in run.results]
-    words = [result.case.collective.name for result in results] + [result.implementation for result in results]
-    sizes = sorted(result.case.nbytes for result in results)
-    return [*dict.fromkeys(words), *([f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else [])]
+    return tables(of_runs(runs, selected)) if several_machines(run.header for run in runs) else []
 
 
 def _refuse(comparisons: "Sequence[Comparison]") -> None:
+    from collbench.api.comparing import held
+
     for comparison in comparisons:
         if not comparison.rows and not any(row.regression for row in comparison.unmatched):
             base, new = comparison.base, comparison.new
             why = [
-                f"{name} holds {', '.join(_held([run])) or 'no results'}"
-                for name, run in (("BASE", base), ("NEW", new))
+                f"{name} holds {', '.join(held([run])) or 'no results'}" for name, run in (("BASE", base), ("NEW", new))
             ]
             raise UsageError(
                 f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "

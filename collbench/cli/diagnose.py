@@ -1,4 +1,9 @@
-"""Say whether measured times are right: held against the model of the machine, with the likely reason if not."""
+"""Say whether measured times are right: held against the model of the machine, with the likely reason if not.
+
+For example:
+  collbench diagnose results/runs/...
+  collbench diagnose run.jsonl --as dgx-h100
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from collbench.cli._paths import RUN
-from collbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collbench.analysis.diagnose.diagnose import Diagnosis
-    from collbench.runs.file import Run
     from collbench.topology.system import System
 
 
@@ -30,39 +33,17 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
     first: each is the machine with something changed, and said is how well its times fit.
     """
-    from collbench.analysis.diagnose.diagnose import Evidence, diagnose, settings
-    from collbench.analysis.fit.runs import measured
-    from collbench.analysis.machine import remarks, sized
-    from collbench.observed import Observed
-    from collbench.runs.file import read, why_none
+    from collbench.analysis.diagnose.diagnose import settings
+    from collbench.api.diagnosing import diagnose
 
-    measured_run = read(run)
-    curves: dict[object, list[Observed]] = {}
-    for row in measured([measured_run]):
-        curves.setdefault((row.case.kind, row.implementation), []).append(row)
-    if not curves:
-        raise UsageError(f"nothing to diagnose: {why_none([measured_run])}")
-    whole, why = _system(measured_run, name)
-    facts = Evidence(measured_run.header.environment.variables, remarks(measured_run), why)
-    for remark in (*facts.caveats, *(f"{setting} was set" for setting in settings(facts))):
+    diagnosed = diagnose(run, name, nodes=nodes)
+    cut = (f"the run was {diagnosed.cut_off}",) if diagnosed.cut_off else ()
+    for remark in (*cut, *diagnosed.facts.caveats, *(f"{setting} was set" for setting in settings(diagnosed.facts))):
         click.echo(f"note: {remark}")
-    for rows in curves.values():
-        system = sized(whole, rows[0].case.ranks, nodes) if whole else None
-        for line in _lines(diagnose(rows, system, facts), system):
+    for curve, system in diagnosed.curves:
+        for line in _lines(curve, system):
             click.echo(line)
     return 0
-
-
-def _system(run: "Run", name: str | None) -> "tuple[System | None, str]":
-    """The machine as named or as discovered; else none, and why."""
-    from collbench.analysis.machine import machine
-
-    try:
-        return machine(run, name), ""
-    except UsageError as error:
-        if name:
-            raise
-        return None, str(error)
 
 
 def _lines(diagnosis: "Diagnosis", system: "System | None") -> Iterator[str]:

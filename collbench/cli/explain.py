@@ -1,4 +1,9 @@
-"""Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto."""
+"""Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto.
+
+For example:
+  collbench explain -b 8
+  collbench explain --impl ring-flags,one-shot-ll -b 8 -e 2M
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +32,8 @@ def command(**options: Any) -> int:
     """
     from dataclasses import replace
 
+    from collbench.api.wanted import default_folder, make_sweep
     from collbench.cli._carried_out import carried_out
-    from collbench.cli._options import default_folder, make_sweep
     from collbench.launcher import launched
     from collbench.measure.session import Session
 
@@ -44,11 +49,12 @@ def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.cli._explain_table import heading
     from collbench.cli._live_table import LiveTable
+    from collbench.cli._progress import awaited
     from collbench.cli._table import row
     from collbench.units import format_size
 
     table = LiveTable()
-    for result in session.run():
+    for result in awaited(session.run()):
         if session.leader:
             case = f"{result.case.title}, {format_size(result.case.nbytes)}"
             table.show(case, heading(), [(result, row(result, None))])

@@ -1,4 +1,9 @@
-"""Fit measured curves: latency, bandwidth and crossovers with intervals, and a calibration for `--on FILE.toml`."""
+"""Fit measured curves: latency, bandwidth and crossovers with intervals, and a calibration for `--on FILE.toml`.
+
+For example:
+  collbench fit results/runs/...
+  collbench fit run.jsonl --out machine.toml
+"""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._paths import PATH, RUNS
+from collbench.cli._json import STANDARD, JsonCommand, into, json_option
+from collbench.cli._paths import PATH, RUNS, Where
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,13 +27,15 @@ LEGEND = (
 )
 
 
-@click.command("fit")
+@click.command("fit", cls=JsonCommand)
 @RUNS
 @click.option("--held-back", metavar="SIZE[,SIZE]", help="Fit without these sizes, and say where they should be.")
-@click.option("-o", "--out", type=PATH, metavar="FILE.toml", help="Write a calibration there.")
+@click.option("-o", "--out", cls=Where, type=PATH, metavar="FILE.toml", help="Write a calibration there.")
 @click.option("--as", "system", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as discovered]")
-@click.option("--json", "as_json", is_flag=True, help="Print everything known of the fits.")
-def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, system: str | None, as_json: bool) -> int:
+@json_option("everything known of the fits")
+def command(
+    runs: tuple[Path, ...], held_back: str | None, out: Path | None, system: str | None, as_json: Path | None
+) -> int:
     """Fit T = a + g*sqrt(S) + b*S to each curve of the runs, which are of one machine.
 
     RUN is a run file or the folder that holds it.  With -o, the model of the machine is fitted to all curves together,
@@ -35,6 +43,7 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
     """
     from collbench.analysis.fit.runs import all_crossings, curves, fields
     from collbench.implementations import libraries
+    from collbench.runs.cut_off import notes
     from collbench.runs.file import read
 
     fitted = [read(path) for path in runs]
@@ -42,13 +51,16 @@ def command(runs: tuple[Path, ...], held_back: str | None, out: Path | None, sys
     fits = curves(fitted, _sizes(held_back))
     _refuse(fits, fitted, held_back)
     changes = all_crossings(fits, fitted, libraries())
+    for note in notes(fitted):
+        click.echo(f"note: {note}", err=True)
     if as_json:
         record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
-        click.echo(json.dumps(record, indent=2))
-    else:
+        with into(as_json):
+            click.echo(json.dumps(record, indent=2))
+    if as_json != STANDARD:
         _print(fits, changes)
     if calibration:
-        click.echo(f"calibration: {calibration}", err=as_json)
+        click.echo(f"calibration: {calibration}", err=as_json == STANDARD)
     return 0
 
 

@@ -1,4 +1,9 @@
-"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, CSV."""  # noqa: N999
+"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, CSV.
+
+For example:
+  collbench import all_reduce.log
+  mpirun -n 8 all_reduce_perf -b 8 -e 1G -f 2 | collbench import -
+"""  # noqa: N999
 
 import re
 import sys
@@ -9,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._paths import PATH
+from collbench.cli._paths import PATH, Where
 
 if TYPE_CHECKING:
     from collbench.formats.imported import Imported, Test
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
+    cls=Where,
     type=PATH,
     metavar="DIR",
     help="Folder to make for the run file.  [default: results/runs/...]",
@@ -66,7 +72,7 @@ def _refuse(groups: "Sequence[Imported]", tests: "Sequence[Test]") -> None:
 
 def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
     """As wanted, with a folder in it for each run where there are several; else as a sweep's."""
-    from collbench.cli._options import new_folder
+    from collbench.api.wanted import new_folder
 
     names = [collective.name for collective in imported.collectives]
     if out:

@@ -1,4 +1,9 @@
-"""Find stragglers: who is late, how often, what it costs everybody, and what more ranks would pay for the noise."""
+"""Find stragglers: who is late, how often, what it costs everybody, and what more ranks would pay for the noise.
+
+For example:
+  collbench jitter
+  collbench jitter --slow-rank 1 --compute 1ms
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +45,9 @@ def command(**options: Any) -> int:
     Ranks multiply matrices, then carry out a collective, and again: when each of them arrives and leaves is noted on
     one clock, since durations cannot tell a late rank from those that wait for it.
     """
+    from collbench.api.wanted import default_folder
     from collbench.cli._carried_out import carried_out
     from collbench.cli._jitter_sweep import make_step_sweep
-    from collbench.cli._options import default_folder
     from collbench.launcher import launched
     from collbench.measure.session import Session
 
@@ -56,10 +61,11 @@ def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.cli._jitter_table import heading, row
     from collbench.cli._live_table import LiveTable
+    from collbench.cli._progress import awaited
     from collbench.units import format_size
 
     table = LiveTable(len(session.sweep.implementations))
-    for result in session.run():
+    for result in awaited(session.run()):
         if session.leader:
             case = f"{result.case.title}, {format_size(result.case.nbytes)}"
             table.show(case, heading(), [(result, row(result))])

@@ -1,6 +1,10 @@
-"""List collectives, implementations, platforms and systems, and which implementation does what where."""
+"""List collectives, implementations, platforms and systems, and which implementation does what where.
 
-from collections.abc import Sequence
+For example:
+  collbench list
+"""
+
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -33,12 +37,14 @@ def command() -> None:
         [("wire", "implementation", "bytes of an element", "what it is")]
         + [(way.wire.name, way.name, f"{way.wire.nbytes:.3g}", way.wire.summary) for way in ways.values() if way.wire]
     )
-    _table(
-        [("what does what", *ways)]
-        + [(name, *("yes" if name in way.collectives else "-" for way in ways.values())) for name in COLLECTIVES]
-    )
+    _table([("what does what", ""), *((name, _does(way.collectives, COLLECTIVES)) for name, way in ways.items())])
     _table([("system", "GPUs of a node", "joined by", "NICs of a node"), *_systems()])
     _table([("dtypes", ", ".join(DATATYPES)), ("reductions", ", ".join(REDUCTIONS))])
+
+
+def _does(names: Sequence[str], known: Collection[str]) -> str:
+    """Names of collectives, or that it is all of them."""
+    return f"all {len(known)}" if set(names) == set(known) else ", ".join(name for name in known if name in names)
 
 
 def _systems() -> list[tuple[str, ...]]:
@@ -57,7 +63,9 @@ def _system(name: str, system: "System") -> tuple[str, ...]:
 
 
 def _program(collective: "Collective") -> str:
-    """What nccl-tests calls its program for it."""
+    """What nccl-tests calls its program for it, or OSU does."""
+    if collective.suite == "osu":
+        return f"osu_{(collective.aliases or (collective.name,))[0]}"
     return f"{(collective.aliases or (collective.name,))[0]}_perf"
 
 

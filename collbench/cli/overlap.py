@@ -1,4 +1,9 @@
-"""Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
+"""Measure what overlapping communication with computing hides: exposed communication, the best size of bucket.
+
+For example:
+  collbench overlap
+  collbench overlap --on dgx-h100 --compute 20ms --gradients 1G
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +47,11 @@ def _show(session: "Session") -> None:
     from collbench.analysis.overlap import overlaps
     from collbench.cli._live_table import LiveTable
     from collbench.cli._overlap_table import heading, overlap_row
+    from collbench.cli._progress import awaited
     from collbench.units import format_size
 
     table = LiveTable()
-    for result in session.run():
+    for result in awaited(session.run()):
         found = next((one for one in overlaps(session.results) if one.row is result), None)
         case = result.case
         assert case.step

@@ -1,11 +1,16 @@
-"""Write a report of runs: one HTML file with curves, verdicts and all rows, which opens without a network."""
+"""Write a report of runs: one HTML file with curves, verdicts and all rows, which opens without a network.
+
+For example:
+  collbench report results/runs/...
+  collbench report before after --out report.html
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from collbench.cli._paths import PATH, RUNS
+from collbench.cli._paths import PATH, RUNS, Where
 from collbench.door import opened
 from collbench.errors import CollbenchError, UsageError, unlinked, writing
 
@@ -15,6 +20,7 @@ from collbench.errors import CollbenchError, UsageError, unlinked, writing
 @click.option(
     "-o",
     "--out",
+    cls=Where,
     type=PATH,
     metavar="FILE",
     help="Where to write it.  [default: report.html beside the first run]",

@@ -1,4 +1,9 @@
-"""List the runs of a folder, tag them, and pick the one to compare another with."""
+"""List the runs of a folder, tag them, and pick the one to compare another with.
+
+For example:
+  collbench runs
+  collbench runs results --op allreduce
+"""
 
 import json
 import os
@@ -9,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collbench.cli._json import STANDARD, JsonCommand, into, json_option
 from collbench.cli._paths import PATH
 from collbench.errors import UsageError
 from collbench.platforms import platforms
@@ -22,7 +28,7 @@ _PLACES = "|".join((*platforms(), PREDICTED))
 NAMED = 5  # broken files whose reasons are told; --json tells all
 
 
-@click.command("runs")
+@click.command("runs", cls=JsonCommand)
 @click.argument("folder", required=False, type=PATH, metavar="[FOLDER]")
 @click.option("--host", default="", metavar="HOST", help="Runs of this host, or of all that match, as in 'node*'.")
 @click.option("--op", default="", metavar="NAME[,NAME]", help="Runs with any of these collectives.")
@@ -32,7 +38,7 @@ NAMED = 5  # broken files whose reasons are told; --json tells all
 @click.option("--until", metavar="DATE", help="Runs up to then; a day counts to its end.")
 @click.option("--tag-is", default="", metavar="TAG", help="Runs that have this tag.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="So many of them, the newest.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything known of them.")
+@json_option("everything known of them")
 @click.option("--tag", nargs=2, metavar="TAG RUN", help="Give a run a tag, instead of listing.")
 @click.option("--untag", nargs=2, metavar="TAG RUN", help="Take a tag from a run.")
 @click.option(
@@ -91,10 +97,11 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
     matching = [entry for entry in history.entries if chosen(entry)]
     shown = matching[: options["limit"]]
     if options["as_json"]:
-        click.echo(json.dumps([entry.fields() for entry in shown], indent=2))
-    elif shown:
+        with into(options["as_json"]):
+            click.echo(json.dumps([entry.fields() for entry in shown], indent=2))
+    if shown and options["as_json"] != STANDARD:
         _print(shown)
-    _remark(history, matching, shown, options["as_json"])
+    _remark(history, matching, shown, options["as_json"] == STANDARD)
 
 
 def _filter(options: dict[str, Any]) -> "Filter":

@@ -1,4 +1,9 @@
-"""Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
+"""Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help.
+
+For example:
+  collbench scale --ranks 1,2
+  collbench scale --on dgx-h100 --ranks 8..4096 --compute 50ms --gradients 4G
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +54,11 @@ def _show(session: "Session") -> None:
     """The table, row by row as results arrive."""
     from collbench.analysis.scaling.points import curves
     from collbench.cli._live_table import LiveTable
+    from collbench.cli._progress import awaited
     from collbench.cli._step_table import heading, scaling_row
 
     table = LiveTable()
-    for result in session.run():
+    for result in awaited(session.run()):
         places = ((curve, point) for curve in curves(session.results) for point in curve.more if point.row is result)
         curve, point = next(places, (None, None))
         table.show(_title(result), heading(), [(result, scaling_row(result, curve, point))])

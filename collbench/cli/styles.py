@@ -1,4 +1,9 @@
-"""Compare styles of synchronisation on a training job: ring, parameter server, groups, local SGD, asynchronous."""
+"""Compare styles of synchronisation on a training job: ring, parameter server, groups, local SGD, asynchronous.
+
+For example:
+  collbench styles
+  collbench styles --style ring,asynchronous --slow-rank 1
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +45,8 @@ def command(**options: Any) -> int:
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
+    from collbench.api.wanted import new_folder
     from collbench.cli._carried_out import carried_out
-    from collbench.cli._options import new_folder
     from collbench.cli._styles_options import here, make_styles
     from collbench.launcher import launched
     from collbench.measure.session import Session
@@ -55,10 +60,11 @@ def command(**options: Any) -> int:
 def _show(session: "Session") -> None:
     """The table of runs, row by row as they arrive."""
     from collbench.cli._live_table import LiveTable
+    from collbench.cli._progress import awaited
     from collbench.cli._styles_table import heading, row
 
     table = LiveTable(len(session.sweep.jobs) * len(session.sweep.implementations))
-    for result in session.run():
+    for result in awaited(session.run()):
         if session.leader:
             table.show(result.case.title, heading(), [(result, row(result))])
     table.close()

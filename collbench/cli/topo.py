@@ -1,4 +1,9 @@
-"""Show what connects the ranks here, or in a system that a file describes."""
+"""Show what connects the ranks here, or in a system that a file describes.
+
+For example:
+  collbench topo
+  collbench topo dgx-h100 --nodes 4 --out fabric.svg
+"""
 
 import json
 import shutil
@@ -9,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._paths import PICTURE
+from collbench.cli._json import STANDARD, JsonCommand, into, json_option
+from collbench.cli._paths import PICTURE, Where
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
     from collbench.topology.topology import Topology
 
 
-@click.command("topo")
+@click.command("topo", cls=JsonCommand)
 @click.argument("system", required=False, metavar="[PRESET|FILE.toml]")
 @click.option(
     "--on",
@@ -34,16 +40,19 @@ if TYPE_CHECKING:
     metavar="N",
     help="How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what run files keep of it; a system's fields.")
+@json_option("what run files keep of it, or a system's fields,")
 @click.option(
     "-o",
     "--output",
+    "--out",
+    "output",
+    cls=Where,
     type=PICTURE,
     metavar="FILE",
     help="Also draw a picture: .png, .svg or .pdf.",
 )
 def command(
-    system: str | None, on: str, nodes: int | None, ranks: int | None, as_json: bool, output: Path | None
+    system: str | None, on: str, nodes: int | None, ranks: int | None, as_json: Path | None, output: Path | None
 ) -> None:
     """Show what connects the ranks here, or draw a system (presets: `collbench list`).
 
@@ -68,27 +77,31 @@ def _system(name: str, on: str, nodes: int | None, ranks: int | None) -> "System
     return described.part(ranks) if ranks else described
 
 
-def _described(system: "System", as_json: bool, output: Path | None) -> None:
+def _described(system: "System", as_json: Path | None, output: Path | None) -> None:
     from collbench.topology.system_text import lines
 
-    _show(asdict(system) if as_json else None, lines(system, _columns()))
+    _show(asdict(system), as_json, lines(system, _columns()))
     if output:
         _draw(system, output)
 
 
-def _discovered(topology: "Topology", as_json: bool, output: Path | None) -> None:
+def _discovered(topology: "Topology", as_json: Path | None, output: Path | None) -> None:
     from collbench.topology.topology_text import lines  # not above: --help needs none of it
 
-    _show(topology.to_json() if as_json else None, lines(topology, _columns()))
+    _show(topology.to_json(), as_json, lines(topology, _columns()))
     if output:
         from collbench.topology.as_system import from_topology
 
         _draw(from_topology(topology), output)
 
 
-def _show(record: dict[str, object] | None, lines: Iterable[str]) -> None:
-    """The record as JSON if there is one, else the lines."""
-    click.echo(json.dumps(record, indent=2) if record is not None else "\n".join(lines))
+def _show(record: dict[str, object], as_json: Path | None, lines: Iterable[str]) -> None:
+    """The record as JSON if that is wanted, and the lines unless that took their place."""
+    if as_json:
+        with into(as_json):
+            click.echo(json.dumps(record, indent=2))
+    if as_json != STANDARD:
+        click.echo("\n".join(lines))
 
 
 def _columns() -> int:

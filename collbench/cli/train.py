@@ -1,4 +1,9 @@
-"""Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs."""
+"""Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
+
+For example:
+  collbench train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536
+  collbench train --model llama3-8b --on dgx-h100 --gpus 64 --batch 512 --price 2.5
+"""
 
 from typing import Any
 

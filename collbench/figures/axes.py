@@ -5,11 +5,11 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from collbench.figures.limits import explained, limit
 from collbench.figures.overlay import Layer
-from collbench.figures.panels import Drawn, Line, Panel, line_of
-from collbench.figures.styles import Look, Style
+from collbench.figures.panels import Drawn, Line, line_of
+from collbench.figures.styles import MUTED, Look, Style
 from collbench.figures.views import Quantity
-from collbench.measurement import Measurement
 from collbench.units import format_size
 
 if TYPE_CHECKING:
@@ -72,32 +72,64 @@ def line_name(line: Line, everything: bool) -> str:
 
 
 def legend_entries(
-    layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], style: Style
+    layers: Sequence[Layer], quantities: Sequence[Quantity], looks: Mapping[Line, Look], style: Style
 ) -> "list[Artist]":
-    """What the legend explains: topologies by colour, implementations by the rest, bands."""
+    """What the legend explains: topologies by colour, implementations by the rest, bands.
+
+    Lines come in the order in which they end at the right, the topmost first; those in grey after the others.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     everything = all(layer.panel.predicted for layer in layers)
-    drawn = {line for layer in layers for line in results_of(layer, quantity)}
     entries: list[Artist] = [
         Patch(color=layer.color, linewidth=0, label=textwrap.fill(layer.name, _NAME)) for layer in layers if layer.color
     ]
     colored = any(layer.color for layer in layers)
-    for line, look in looks.items():
-        if line in drawn:
-            own = style.drawn(look._replace(color=_NEUTRAL) if colored else look)
-            entries.append(Line2D([], [], label=line_name(line, everything), **own))
-    banded = {
-        line_of(result).predicted
+    for line in _ordered(layers, quantities[0], looks):
+        own = style.drawn(looks[line]._replace(color=_NEUTRAL) if colored else looks[line])
+        entries.append(Line2D([], [], label=line_name(line, everything), **own))
+    bounds = [bound for layer in layers if (bound := limit(layer.panel, quantities[0]))]
+    values = f": {quantities[0].tick(bounds[0].end[1])}" if len(layers) == 1 and bounds else ""
+    named = dict.fromkeys((bound.name if colored else bound.means) + values for bound in bounds)
+    entries += [explained(words) for words in named]
+    for predicted, alpha in ((False, 0.3), (True, 0.15)):
+        banded = [one.intervals[predicted] for one in quantities if _banded(layers, one, looks, predicted)]
+        other = f" (right: {banded[-1].removesuffix(' interval')})" if len(set(banded)) > 1 else ""
+        entries += [Patch(color="#808080", alpha=alpha, linewidth=0, label=f"{one}{other}") for one in banded[:1]]
+    return entries
+
+
+def _ordered(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look]) -> list[Line]:
+    """Those that are drawn: marks on others last, before them those in grey; by the value at the largest size."""
+    found: dict[Line, list[tuple[int, float]]] = {}
+    for layer in layers:
+        for line, results in results_of(layer, quantity).items():
+            end = (results[-1].case.nbytes, quantity.middle(layer.panel, results[-1]))
+            found.setdefault(line, []).append(end)
+    largest = max((size for ends in found.values() for size, _ in ends), default=0)
+
+    def place(line: Line) -> tuple[bool, bool, bool, float]:
+        sizes, values = zip(*found[line], strict=True)
+        value = math.fsum(math.log(max(value, 1e-300)) for value in values) / len(values)
+        return not looks[line].linestyle, looks[line].color == MUTED, max(sizes) < largest, -value
+
+    return sorted((line for line in looks if line in found), key=place)
+
+
+def _banded(layers: Sequence[Layer], quantity: Quantity, looks: Mapping[Line, Look], predicted: bool) -> bool:
+    """Whether any band of that kind is drawn."""
+    return any(
+        math.isfinite(quantity.between(layer.panel, result)[1])
         for layer in layers
         for result in layer.panel.results
-        if math.isfinite(quantity.between(layer.panel, result)[1])
-    }
-    for predicted, alpha in ((False, 0.3), (True, 0.15)):
-        if predicted in banded:
-            entries.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=quantity.intervals[predicted]))
-    return entries
+        if (line := line_of(result)).predicted == predicted and has_band(looks[line])
+    )
+
+
+def has_band(look: Look) -> bool:
+    """Bands of lines in grey would hide the others; marks on other lines have none."""
+    return bool(look.linestyle) and look.color != MUTED
 
 
 def results_of(layer: Layer, quantity: Quantity) -> dict[Line, list[Drawn]]:
@@ -144,19 +176,3 @@ def wrapped(heading: str, width: int) -> str:
     if len(heading) <= width:
         return heading
     return "\n".join(textwrap.fill(line, width) for line in heading.replace(" (", "\n(").split("\n"))
-
-
-def measured_bound(axes: "Axes", panel: Panel, quantity: Quantity) -> None:
-    """What memory allows, where the rows say it; a dotted line, and across each size that has it."""
-    measured = (result for result in panel.results if quantity.bounded and isinstance(result, Measurement))
-    known = {result.case.nbytes: (result, result.floor) for result in measured if result.floor}
-    if not known:
-        return
-    sizes = sorted(known)
-    values = [quantity.value(panel, *known[size]) for size in sizes]
-    axes.plot(sizes, values, color="#606060", linestyle=":", marker="_", markersize=12, zorder=1, gid="bound")
-    row, floor = known[sizes[-1]]
-    rates = quantity.value(panel, row, 2 * floor) < values[-1]
-    off, side = (3, "bottom") if rates else (-45, "top")  # where no curve is: times rise from the left, steeply
-    place, grey = (sizes[-1], values[-1]), "#606060"
-    axes.annotate("bound", place, (0, off), textcoords="offset points", ha="right", va=side, color=grey)

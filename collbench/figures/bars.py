@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.clean import text
+from collbench.figures.palette import MEMORY_PARTS, OTHERS, STEP_PARTS
 from collbench.figures.styles import style
 from collbench.planned import PlannedStep, words
 from collbench.runs.file import Run
@@ -17,27 +18,7 @@ MOST_BARS = 24  # of a picture: more are too thin to read
 LABEL, MACHINE = 52, 60  # characters of what a bar is called, and of what a machine is
 _WIDTH = 11.0  # inches
 _SMALL, _LETTER = 9.5, 0.56  # points of what stands behind a bar; width of a letter over its height
-_OTHERS = "#8A8A8A"
-COLOURS = {  # Okabe and Ito's and some of the looks': neighbours in a bar keep apart, also where colours are not seen
-    "computing": "#0072B2",
-    "tensor_parallel": "#E69F00",
-    "context_parallel": "#F0A3C0",
-    "expert_parallel": "#CC79A7",
-    "pipeline_parallel": "#882255",
-    "data_parallel": "#D55E00",
-    "bubble": "#CCCCCC",
-    "optimiser": "#009E73",
-    "stragglers": "#F0E442",
-    "loading": "#7A4A00",
-    "weights": "#0072B2",
-    "gradients": "#D55E00",
-    "optimiser_states": "#009E73",
-    "activations": "#E69F00",
-    "end_activations": "#F0E442",
-    "buffers": "#56B4E9",
-    "context_memory": "#882255",
-    "fragments": "#CCCCCC",
-}
+_COLOURS = {**STEP_PARTS, **MEMORY_PARTS}
 """By the part of a step or of a memory."""
 
 
@@ -122,7 +103,7 @@ def _bar(axes: "Axes", row: int, bar: Bar, limit: float) -> None:
     left = 0.0
     for part, value in bar.parts.items():
         axes.barh(
-            row, value, left=left, height=0.72, color=COLOURS.get(part, _OTHERS), edgecolor="white", linewidth=0.4
+            row, value, left=left, height=0.72, color=_COLOURS.get(part, OTHERS), edgecolor="white", linewidth=0.4
         )
         left += value
     if bar.band:
@@ -139,5 +120,5 @@ def _legend(drawn: "Figure", bars: Sequence[Bar]) -> None:
     least = max(map(_end, bars)) / 1000
     names = {name for bar in bars for name, value in bar.parts.items() if value > least}
     ordered = [name for name in dict.fromkeys(name for bar in bars for name in bar.parts) if name in names]
-    handles = [Patch(color=COLOURS.get(name, _OTHERS), label=words(name)) for name in ordered]
+    handles = [Patch(color=_COLOURS.get(name, OTHERS), label=words(name)) for name in ordered]
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))

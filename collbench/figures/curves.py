@@ -12,23 +12,18 @@ look of all a row in styles.STYLES.
 import math
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from collbench.figures.axes import (
-    legend_entries,
-    line_name,
-    measured_bound,
-    place_legend,
-    results_of,
-    size_axis,
-    value_axis,
-    wrapped,
-)
+from collbench.figures import limits, samples
+from collbench.figures.axes import legend_entries, place_legend, size_axis, value_axis, wrapped
+from collbench.figures.ends import label, settle
+from collbench.figures.focus import coloured, markers
 from collbench.figures.kinds import PLAIN, Kind, Named, Say, Wanted
+from collbench.figures.lines import ends, lines
 from collbench.figures.overlay import Layer, alone, overlaid, place
 from collbench.figures.panels import Combination, Line, Panel, only, panels, told_apart
 from collbench.figures.styles import Look, Style, letters_of, looks, style
-from collbench.figures.views import Quantity, chosen
+from collbench.figures.views import SAMPLES, Quantity, beside, chosen, named
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.runs.file import Run
 
@@ -40,13 +35,19 @@ Cell = tuple[Layer, ...]
 """What shares its axes: one layer, or several in an overlay."""
 
 
+class Part(NamedTuple):
+    """One panel of a figure: what it shows, and of what."""
+
+    cell: Cell
+    quantity: Quantity
+
+
 def figures(
     runs: Sequence[Run],
     wanted: Wanted = PLAIN,
     say: Say = lambda reason: None,
 ) -> Named:
     """Each figure; `say` is told of each panel that a view has to leave out, and why."""
-    views = chosen(wanted.views)
     rows = panels(runs, wanted.apart, wanted.machine)
     if wanted.implementations:
         rows = {combination: only(row, wanted.implementations) for combination, row in rows.items()}
@@ -54,22 +55,53 @@ def figures(
     rows = told_apart(rows, say)
     known = _looks(line for row in rows.values() for panel in row for line, _ in panel.points)
     said: set[str] = set()
-    for combination, row in rows.items():
-        cells: list[Cell] = [overlaid(row)] if wanted.overlay else [(Layer(panel),) for panel in row]
-        for quantity in views:
-            drawable = [kept for cell in cells if (kept := _drawable(cell, quantity, said, say))]
-            if drawable:
-                stem = [*_distinction(combination, rows), *(["overlay"] if wanted.overlay else []), quantity.name]
-                yield "-".join(stem), _figure(combination, drawable, quantity, known, wanted.style)
 
-
-def _drawable(cell: Cell, quantity: Quantity, said: set[str], say: Say) -> Cell:
-    """The layers that the view can be drawn of; each reason against one is said once."""
-    for panel in (layer.panel for layer in cell):
-        reason = f"{quantity.name} not drawn for {place(panel)}: {quantity.lacking(panel)}"
-        if quantity.lacking(panel) and reason not in said:
+    def once(reason: str) -> None:
+        if reason not in said:
             said.add(reason)
             say(reason)
+
+    for combination, row in rows.items():
+        for name, figure in _of_row(combination, row, known, wanted, once):
+            yield "-".join([*_distinction(combination, rows), name]), figure
+
+
+def _of_row(combination: Combination, row: list[Panel], known: dict[Line, Look], wanted: Wanted, say: Say) -> Named:
+    """The figures of one combination, by what tells them apart."""
+    cells: list[Cell] = [overlaid(row)] if wanted.overlay else [(Layer(panel),) for panel in row]
+    own = known if wanted.overlay else _focused(known, row, wanted.coloured)
+    for quantity in chosen(wanted.views, wanted.linear):
+        parts = [Part(kept, quantity) for cell in cells if (kept := _drawable(cell, quantity, say))]
+        if parts:
+            parts += _beside(parts, wanted.style)
+            name = f"overlay-{quantity.name}" if wanted.overlay else quantity.name
+            yield name, _figure(combination, parts, own, wanted.style)
+    if SAMPLES in named(wanted.views):
+        yield from samples.figures(row, known, say)
+
+
+def _focused(known: dict[Line, Look], row: Sequence[Panel], most: int) -> dict[Line, Look]:
+    """Looks in one figure: grey but for a few lines; and marks on the lines that one implementation picked."""
+    chosen, drawn = coloured(row, most), {line for panel in row for line, _ in panel.points}
+    own = {}
+    for line in (line for line in known if line in drawn):
+        look = known[line] if line in chosen else known[line].muted
+        own[line] = look.marks if markers(row, line) else look
+    return own
+
+
+def _beside(parts: Sequence[Part], of_style: Style) -> list[Part]:
+    """The view that stands right of another one of the same topology, where it can be drawn."""
+    (cell, _), other = parts[0], beside(parts[0].quantity)
+    wanted = of_style.beside and len(parts) == 1 and len(cell) == 1 and not cell[0].name
+    return [Part(cell, other)] if wanted and other and not other.lacking(cell[0].panel) else []
+
+
+def _drawable(cell: Cell, quantity: Quantity, say: Say) -> Cell:
+    """The layers that the view can be drawn of; `say` is told why of the others."""
+    for panel in (layer.panel for layer in cell):
+        if lacking := quantity.lacking(panel):
+            say(f"{quantity.name} not drawn for {place(panel)}: {lacking}")
     return tuple(layer for layer in cell if not quantity.lacking(layer.panel))
 
 
@@ -98,48 +130,61 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
     return [part for part, varies in zip(combination, varied, strict=True) if varies and part]
 
 
-def _figure(
-    combination: Combination, cells: list[Cell], quantity: Quantity, known: dict[Line, Look], of_style: Style
-) -> "Figure":
-    columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
-    rows = math.ceil(len(cells) / columns)
-    layers = [layer for cell in cells for layer in cell]
+def _figure(combination: Combination, parts: list[Part], known: dict[Line, Look], of_style: Style) -> "Figure":
+    columns = len(parts) if len(parts) <= 3 else math.ceil(math.sqrt(len(parts)))
+    rows = math.ceil(len(parts) / columns)
+    layers = [layer for part in parts for layer in part.cell]
+    named = columns <= of_style.ends and not any(layer.name for layer in layers)
+    width = of_style.width(columns) + (of_style.margin if named else 0)
     with style(of_style):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(of_style.width(columns), of_style.height(rows)), layout="constrained")
-        room = place_legend(figure, legend_entries(layers, quantity, known, of_style), of_style)
-        shared = _comparable(cells, quantity)
+        figure = Figure(figsize=(width, of_style.height(rows)), layout="constrained", dpi=of_style.dpi)
+        quantities = list(dict.fromkeys(part.quantity for part in parts))
+        room = place_legend(figure, legend_entries(layers, quantities, known, of_style), of_style)
+        shared = _comparable(parts)
         grid = figure.subplots(rows, columns, sharex=True, sharey=shared, squeeze=False)
         letters = of_style.letters(room, columns, shared)
-        for axes, cell in zip(grid.flat, cells, strict=False):
-            _panel(axes, cell, quantity, known, of_style)
-            axes.set_title(_title(cell, layers, quantity, letters))
-        for number, axes in enumerate(grid.flat[: len(cells)]):  # now that shared limits are known
-            _finish(axes, cells, number, columns, quantity, of_style)
-        _value_labels(figure, [_label(cell, quantity, of_style) for cell in cells], columns, of_style)
-        for unused in grid.flat[len(cells) :]:
+        for axes, part in zip(grid.flat, parts, strict=False):
+            _panel(axes, part, known, len(parts) > 1 and not named, of_style)
+            axes.set_title(_title(part, parts, letters))
+        for number, axes in enumerate(grid.flat[: len(parts)]):  # now that shared limits are known
+            _finish(axes, parts, number, columns, of_style)
+        _value_labels(figure, [_label(part, of_style) for part in parts], columns, of_style)
+        for unused in grid.flat[len(parts) :]:
             unused.remove()
         if of_style.title:
-            heading = _heading(combination, layers, quantity)
+            heading = _heading(combination, layers, parts[0].quantity)
             figure.suptitle(wrapped(heading, letters_of(room, of_style.title)), x=0.01, ha="left")
+        if named:
+            _name_ends(figure, parts, known, of_style)
     return figure
 
 
-def _panel(axes: "Axes", cell: Cell, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
-    for layer in cell:
-        _lines(axes, layer, quantity, known, of_style)
-        measured_bound(axes, layer.panel, quantity)
-    if quantity.level is not None:
-        axes.axhline(quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
+def _panel(axes: "Axes", part: Part, known: dict[Line, Look], words: bool, of_style: Style) -> None:
+    for layer in part.cell:
+        lines(axes, layer, part.quantity, known, of_style)
+        if bound := limits.limit(layer.panel, part.quantity):
+            limits.draw(axes, bound, layer.color or limits.GREY)
+            if words and not layer.color:
+                limits.write(axes, bound, part.quantity, of_style.remarks - 1)
+    if part.quantity.level is not None:
+        axes.axhline(part.quantity.level, color="#808080", linewidth=of_style.lines, zorder=1)
 
 
-def _finish(axes: "Axes", cells: list[Cell], number: int, columns: int, quantity: Quantity, of_style: Style) -> None:
+def _name_ends(figure: "Figure", parts: Sequence[Part], known: dict[Line, Look], of_style: Style) -> None:
+    """In the panels of the first view: in another one beside it lines end in the same order."""
+    shown = [(axes, part) for axes, part in zip(figure.axes, parts, strict=False) if part.quantity == parts[0].quantity]
+    made = [(axes, label(axes, ends(part.cell[0], part.quantity, known), of_style.remarks - 1)) for axes, part in shown]
+    settle(figure, made)
+
+
+def _finish(axes: "Axes", parts: list[Part], number: int, columns: int, of_style: Style) -> None:
     """Ticks, and what x is in the lowest of each column."""
-    value_axis(axes, quantity, of_style.marks)
-    sizes = [size for cell in cells for layer in cell for _, size in layer.panel.points]
+    value_axis(axes, parts[number].quantity, of_style.marks)
+    sizes = [size for part in parts for layer in part.cell for _, size in layer.panel.points]
     size_axis(axes, sizes, of_style.ticks(columns))
-    if number + columns >= len(cells):
+    if number + columns >= len(parts):
         axes.set_xlabel("message size")
         axes.tick_params(labelbottom=True)
 
@@ -151,15 +196,15 @@ def _value_labels(figure: "Figure", labels: list[str], columns: int, of_style: S
     if rows > 1 and len(set(labels)) == 1 and len(labels[0]) > letters_of(room, of_style.labels):
         figure.supylabel(labels[0], fontsize=of_style.labels)
         return
-    for number, (axes, label) in enumerate(zip(figure.axes, labels, strict=False)):
-        if number % columns == 0 or label != labels[number - 1]:
-            axes.set_ylabel(label)
+    for number, (axes, words) in enumerate(zip(figure.axes, labels, strict=False)):
+        if number % columns == 0 or words != labels[number - 1]:
+            axes.set_ylabel(words)
 
 
-def _label(cell: Cell, quantity: Quantity, of_style: Style) -> str:
+def _label(part: Part, of_style: Style) -> str:
     """Of the y axis; it also says what is only predicted, where no title does."""
-    row = [layer.panel for layer in cell]
-    words = quantity.label(row)
+    row = [layer.panel for layer in part.cell]
+    words = part.quantity.label(row)
     return f"predicted {words}" if not of_style.title and all(panel.predicted for panel in row) else words
 
 
@@ -170,44 +215,35 @@ def _heading(combination: Combination, layers: list[Layer], quantity: Quantity) 
     return f"{name.capitalize()} of {combination.collective} ({details})"
 
 
-def _comparable(cells: list[Cell], quantity: Quantity) -> bool:
+def _comparable(parts: list[Part]) -> bool:
     """Whether one y axis suits all panels; a linear one would lay much slower topologies on the ground."""
+    quantity = parts[0].quantity
+    if any(part.quantity != quantity for part in parts):
+        return False
     if quantity.scale == "log" or quantity.level is not None:
         return True
     peaks = [
-        max(quantity.middle(layer.panel, result) for layer in cell for result in layer.panel.results) for cell in cells
+        max(quantity.middle(layer.panel, result) for layer in part.cell for result in layer.panel.results)
+        for part in parts
     ]
     return max(peaks) < 4 * min(peaks)
 
 
-def _lines(axes: "Axes", layer: Layer, quantity: Quantity, known: dict[Line, Look], of_style: Style) -> None:
-    panel, shown = layer.panel, results_of(layer, quantity)
-    for line in (line for line in known if line in shown):
-        look = layer.look(known[line])
-        sizes = [result.case.nbytes for result in shown[line]]
-        middle = [quantity.middle(panel, result) for result in shown[line]]
-        low, high = zip(*(quantity.between(panel, result) for result in shown[line]), strict=True)
-        if len(sizes) > 1:
-            axes.fill_between(sizes, low, high, color=look.color, alpha=_opacity(panel, line), linewidth=0)
-        else:  # a band of one point has no area
-            axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * of_style.lines)
-        axes.plot(sizes, middle, label=line_name(line, panel.predicted), **of_style.drawn(look))
+def _title(part: Part, parts: list[Part], width: int) -> str:
+    """The topology, and what the reader must know; in an overlay of which topology, unless it is all.
 
-
-def _opacity(panel: Panel, line: Line) -> float:
-    """Of a band: those of predictions are wide; many of them must leave the lines to be seen, and what was measured."""
-    return 0.4 / (3 + len({other for other, _ in panel.points if other.predicted})) if line.predicted else 0.2
-
-
-def _title(cell: Cell, layers: list[Layer], quantity: Quantity, width: int) -> str:
-    """The topology, and what the reader must know; in an overlay of which topology, unless it is all."""
+    Another view beside it says only what it is.
+    """
+    if part.quantity != parts[0].quantity:
+        return ""
+    cell, layers = part.cell, [layer for other in parts for layer in other.cell if other.quantity == part.quantity]
     first = cell[0].panel
     name = place(first)
     if cell[0].name:
         name = name if alone([layer.panel for layer in cell]) else ""
     elif sum(place(layer.panel) == name for layer in layers) > 1:
         name += f", {first.origin}"
-    remarks = [[*layer.panel.remarks, *filter(None, [quantity.remark(layer.panel)])] for layer in cell]
+    remarks = [[*layer.panel.remarks, *filter(None, [part.quantity.remark(layer.panel)])] for layer in cell]
     if all(remark == remarks[0] for remark in remarks):
         told = ["; ".join(remarks[0])]
     else:

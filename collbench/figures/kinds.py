@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench import figures
-from collbench.figures.styles import SCREEN, Style, save
+from collbench.clean import text
+from collbench.figures.pictures import save
+from collbench.figures.styles import COLOURED, SCREEN, Style
 from collbench.figures.views import DEFAULT
 from collbench.measurement import Result
+from collbench.runs.cut_off import cut_off
 from collbench.runs.file import Run, why_none
 
 if TYPE_CHECKING:
@@ -31,12 +34,15 @@ class Wanted(NamedTuple):
     implementations: Collection[str] = ()  # those alone; none: all
     machine: str | None = None  # the system that measured runs are of, if their files are not to say
     apart: bool = False  # predictions in panels of their own, not laid over measurements
+    linear: bool = False  # bandwidth from zero on a linear axis
+    coloured: int = COLOURED  # lines with a colour; more are grey
 
     def shows(self, implementation: str) -> bool:
         """Whether what is of that implementation is drawn."""
         return not self.implementations or implementation in self.implementations
 
 
+_LONGEST = 40  # characters of a run's name in a picture
 PLAIN = Wanted()
 Say = Callable[[str], None]
 Named = Iterator[tuple[str, "Figure"]]
@@ -100,8 +106,20 @@ def draw(
         path
         for kind in kinds().values()
         for stem, figure in kind.figures(runs, wanted, say)
-        for path in save(figure, folder, stem, formats, wanted.style if kind.styled else SCREEN)
+        for path in save(_marked(figure, runs), folder, stem, formats, wanted.style if kind.styled else SCREEN)
     ]
+
+
+def _marked(figure: "Figure", runs: Sequence[Run]) -> "Figure":
+    """With a line below its title that says which runs were cut off."""
+    cut = [(text(run.path.parent.name, _LONGEST), words) for run in runs if (words := cut_off(run))]
+    if below := "\n".join(f"{name}: {words}" if len(runs) > 1 else words for name, words in cut):
+        title = next((words for words in figure.texts if words.get_text() == figure.get_suptitle()), None)
+        if title:
+            title.set_text(f"{title.get_text()}\n{below}")
+        else:
+            figure.suptitle(below, x=0.01, ha="left", fontsize="small")
+    return figure
 
 
 def lacking(runs: Sequence[Run]) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
 from collbench.figures.kinds import Kind, Named, Wanted, run_by_run
+from collbench.figures.palette import ACTIVITIES
 from collbench.figures.styles import COLORS, SCREEN, style
 from collbench.runs.file import Run
 from collbench.step_times import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SHADES = {COMPUTED: ("#0072B2", "#56B4E9"), COMMUNICATED: ("#D55E00", "#E69F00")}
-"""Of Okabe and Ito; buckets take turns with two of them."""
 _MOST_RANKS = 8  # in a timeline: more are too thin to read
 _MARKERS = "osD^vPX"
 
@@ -83,7 +82,7 @@ def _timeline(rows: Sequence[StepTimes], topology: str) -> "Figure":
         grid[-1, 0].set_xlim(0, 1e3 * max(one.start + one.seconds for row in rows for one in row.activities))
         grid[-1, 0].set_xlabel("time since the step began, ms")
         drawn.suptitle(f"A step of {rows[0].label}: {topology}", x=0.01, ha="left")
-        handles = [Patch(color=SHADES[what][0], label=what) for what in (COMPUTED, COMMUNICATED)]
+        handles = [Patch(color=ACTIVITIES[what][0], label=what) for what in (COMPUTED, COMMUNICATED)]
         drawn.legend(handles=handles, loc="outside lower left", ncols=2)
     return drawn
 
@@ -107,7 +106,7 @@ def _lanes(axes: "Axes", row: StepTimes) -> None:
 
 def _bars(axes: "Axes", own: Sequence[Activity], lane: int) -> None:
     spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
-    colors = [SHADES[one.what][one.bucket % 2] for one in own]
+    colors = [ACTIVITIES[one.what][one.bucket % 2] for one in own]
     axes.broken_barh(spans, (lane - 0.38, 0.76), facecolors=colors, edgecolor="white", linewidth=0.3)
 
 

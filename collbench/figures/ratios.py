@@ -9,7 +9,8 @@ from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.verdicts import Row
 from collbench.errors import UsageError
 from collbench.figures.axes import size_axis
-from collbench.figures.styles import FORMATS, SCREEN, TOLD_APART, Look, looks, save, style
+from collbench.figures.pictures import save
+from collbench.figures.styles import FORMATS, SCREEN, TOLD_APART, Look, looks, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

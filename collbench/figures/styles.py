@@ -5,20 +5,14 @@ Matplotlib brings along, so that the same runs give the same bytes on every mach
 """
 
 import math
-import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from collbench.errors import unlinked
 from collbench.figures.library import matplotlib
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Look(NamedTuple):
@@ -29,19 +23,35 @@ class Look(NamedTuple):
     linestyle: str
     linewidth: float = 1.5
     markerfacecolor: str = "auto"
+    markersize: float | None = None  # over that of the style; None: that
 
     @property
     def predicted(self) -> "Look":
         """The same implementation where it is predicted."""
         return self._replace(linestyle="--", linewidth=1.2, markerfacecolor="white")
 
+    @property
+    def muted(self) -> "Look":
+        """The same behind lines that matter more; its marker and dashes still tell it apart."""
+        return self._replace(color=MUTED, linewidth=1.0, markersize=0.6)
+
+    @property
+    def marks(self) -> "Look":
+        """Rings around points of other lines."""
+        return Look("#202020", self.marker, "", markerfacecolor="none", markersize=1.9)
+
+
+MUTED = "#BDBDBD"
+"""Of lines that stay in the background."""
+COLOURED = 7
+"""Lines that have a colour unless more are asked for: about as many as can be held apart at a glance."""
 
 # Libraries are solid and thick.  Colours are Okabe and Ito's without yellow, which is lost on white, and four
 # more that keep their distance under simulated protanopia, deuteranopia and tritanopia.
 LOOKS = {
     "nccl": Look("#000000", "o", "-", 2.4),
     "mpi": Look("#0072B2", "s", "-", 2.4),
-    "ring-host": Look("#A0A0A0", "v", "--"),
+    "ring-host": Look("#999933", "v", "--"),
     "ring-events": Look("#E69F00", "^", "-."),
     "ring-flags": Look("#D55E00", "D", "--"),
     "ring-pipelined": Look("#009E73", "P", "-."),
@@ -108,6 +118,9 @@ class Style:
     marks: int  # steps of a linear y axis at most; 0: as many as Matplotlib likes
     lines: float  # widths, over those of the screen
     dpi: int
+    beside: bool = False  # whether a second view stands right of the first where there is one topology
+    ends: int = 0  # the most panels side by side whose lines have labels at their ends
+    margin: float = 0.0  # inches more that a figure is wide for them
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of the screen
 
     def letters(self, inches: float, columns: int, shared: bool) -> int:
@@ -118,7 +131,8 @@ class Style:
 
     def drawn(self, look: Look) -> dict[str, Any]:
         """A line of that look, as Matplotlib takes it."""
-        return look._asdict() | {"linewidth": look.linewidth * self.lines}
+        size = (look.markersize or 1.0) * self.settings.get("lines.markersize", _EVERY["lines.markersize"])
+        return look._asdict() | {"linewidth": look.linewidth * self.lines, "markersize": size}
 
 
 _TEXT = 0.53  # width of a letter over the font's size
@@ -135,8 +149,6 @@ def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
     return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
 
 
-_UNFIT = re.compile(r"[/\\\x00]+")  # in the name of a file
-_LONGEST = 200  # characters of one
 _EVERY = {
     "svg.hashsalt": "collbench",
     "text.parse_math": False,  # what runs are called is text, also with two dollar signs in it
@@ -167,6 +179,9 @@ SCREEN = Style(
     marks=0,
     lines=1.0,
     dpi=150,
+    beside=True,
+    ends=2,
+    margin=1.3,
 )
 PAPER = Style(
     name="paper",
@@ -233,19 +248,3 @@ def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
     from matplotlib.style import context
 
     return context(["default", {**_EVERY, **chosen.settings}])
-
-
-def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], of_style: Style = SCREEN) -> list[Path]:
-    """Write one figure in each format, and say which files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = _UNFIT.sub("_", stem)[:_LONGEST]  # it holds words of a run file, which may lead out of the folder
-    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
-    for path in paths:
-        unlinked(path, "--out")
-        try:
-            with style(of_style):
-                figure.savefig(path, dpi=of_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
-        except BaseException:  # a full disk, Ctrl-C: half a picture is none
-            path.unlink(missing_ok=True)
-            raise
-    return paths

@@ -5,7 +5,7 @@ Another figure of the same panels is a row in QUANTITIES.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collbench.analysis.bound import share
 from collbench.errors import unknown
@@ -32,7 +32,8 @@ class Quantity:
     band: Callable[[Panel, Drawn], Band] | None = None  # where it is not simply the values of the ends in seconds
     intervals: tuple[str, str] = ("95 % interval", "nine in ten, predicted")  # what the legend calls a band
     level: float | None = None  # where a line across stands
-    bounded: bool = False  # whether the bound is drawn where it was measured
+    bounded: bool = False  # whether the bound is drawn where it is known
+    beside: str = ""  # the view that stands right of it where there is one topology, unless it is a figure of its own
     lacking: Callable[[Panel], str] = lambda panel: ""  # why it cannot be drawn
     remark: Callable[[Panel], str] = lambda panel: ""  # what else the reader must know
 
@@ -65,6 +66,14 @@ def _speedups(panel: Panel, result: Drawn) -> Band:
     return library.band[0] / result.band[1], library.band[1] / result.band[0]
 
 
+def _rate(rate: float) -> str:
+    """Bytes per second in the unit that suits: 1e9 to a GB, as nccl-tests counts."""
+    for scale, unit in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+        if rate >= 0.9995 * scale:
+            return f"{rate / scale:.3g} {unit}"
+    return f"{rate:.3g} B/s" if rate else "0"
+
+
 def _over(row: Sequence[Panel]) -> str:
     libraries = (panel.library(result) for panel in row for result in panel.results)
     names = dict.fromkeys(family(library.implementation) for library in libraries if library)
@@ -82,11 +91,12 @@ QUANTITIES = (
     Quantity(
         name="bandwidth",
         heading="bandwidth",
-        scale="linear",  # from zero: what matters here is how far apart the plateaus are
+        scale="log",  # small messages reach thousandths of what large ones do, and are to be seen too
         value=lambda panel, result, seconds: result.case.nbytes / seconds * (panel.factor or 1),
         bounded=True,
-        label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth (GB/s)",
-        tick=lambda rate: f"{rate / 1e9:.7f}".rstrip("0").rstrip("."),
+        beside="ratio",
+        label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth",
+        tick=_rate,
     ),
     Quantity(
         name="latency",
@@ -122,13 +132,33 @@ QUANTITIES = (
     ),
 )
 DEFAULT = ("bandwidth", "latency")
+SAMPLES = "samples"
+"""What is no quantity against size: every sample of every row (samples.py draws it)."""
+RATE = "bandwidth"
+"""The view that can also be linear, from zero: how far apart the plateaus are."""
 
 
-def chosen(names: Iterable[str]) -> list[Quantity]:
-    """The views of these names, or `all`, in the order of QUANTITIES; UsageError for another name."""
-    known = [quantity.name for quantity in QUANTITIES]
-    wanted = list(names)
+def named(names: Iterable[str]) -> list[str]:
+    """Those that are meant, where `all` means all; UsageError for another name."""
+    known, wanted = [*(quantity.name for quantity in QUANTITIES), SAMPLES], list(names)
     for name in wanted:
         if name not in (*known, "all"):
             raise unknown("--view", name, ("all", *known))
-    return [quantity for quantity in QUANTITIES if quantity.name in wanted or "all" in wanted]
+    return known if "all" in wanted else wanted
+
+
+def chosen(names: Iterable[str], linear: bool = False) -> list[Quantity]:
+    """The views of these names, or `all`, in the order of QUANTITIES; UsageError for another name.
+
+    With `linear` the bandwidth has a linear axis.  A view that is a figure of its own stands beside no other.
+    """
+    wanted = named(names)
+    views = [quantity for quantity in QUANTITIES if quantity.name in wanted]
+    alone = {view.name for view in views}
+    views = [replace(view, beside="") if view.beside in alone else view for view in views]
+    return [replace(view, scale="linear") if linear and view.name == RATE else view for view in views]
+
+
+def beside(view: Quantity) -> Quantity | None:
+    """What stands right of it."""
+    return next((other for other in QUANTITIES if other.name == view.beside), None)

@@ -179,6 +179,9 @@ def other_figures(results: Iterable[Observed]) -> list[str]:
 
 def signature(result: Observed) -> str:
     """The comment that says whose results follow, since such tables have no word for it; an import heeds it."""
-    ranks = result.case.ranks
-    who = f"{result.implementation} on {result.platform}"
-    return f"# collbench {__version__}: {who}, {ranks} rank{'s' if ranks > 1 else ''}"
+    return signed(result.implementation, result.platform, result.case.ranks)
+
+
+def signed(implementation: str, platform: str, ranks: int) -> str:
+    """The same of these."""
+    return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"

@@ -1,8 +1,8 @@
-"""Writes tables of the OSU Micro-Benchmarks, and knows their tests and types."""
+"""Writes tables of the OSU Micro-Benchmarks."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from collbench.cases import Case
 from collbench.formats.exported import (
     ExportLine,
     ExportSelection,
@@ -13,65 +13,10 @@ from collbench.formats.exported import (
     signature,
     texts,
 )
+from collbench.formats.osu_tests import MEASURED, NAMES, TIMES, OsuKind
 from collbench.observed import Observed
 
 NAME = "osu"
-
-
-@dataclass(frozen=True)
-class OsuKind:
-    """What one of their tests measures."""
-
-    title: str
-    collective: str
-    per_rank: bool = False  # whether its sizes are of each rank's message and not of the whole array
-    pair: bool = False  # whether two ranks do something else than the collective, which is told in the note
-    note: str = ""
-
-    def messages(self, ranks: int) -> int:
-        """How many of its sizes make the whole array."""
-        return ranks if self.per_rank else 1
-
-
-_TESTS = (
-    OsuKind("Allreduce Latency", "allreduce"),
-    OsuKind("Reduce Latency", "reduce"),
-    OsuKind("Broadcast Latency", "broadcast"),
-    OsuKind("Bcast Latency", "broadcast"),
-    OsuKind("Reduce_scatter Latency", "reducescatter"),
-    OsuKind("Allgather Latency", "allgather", per_rank=True),
-    OsuKind("Gather Latency", "gather", per_rank=True),
-    OsuKind("Scatter Latency", "scatter", per_rank=True),
-    OsuKind("All-to-All Personalized Exchange Latency", "alltoall", per_rank=True),
-    OsuKind("Alltoall Latency", "alltoall", per_rank=True),
-    OsuKind("Latency", "sendrecv", pair=True, note="half a round trip, one direction at a time"),
-    OsuKind("Bandwidth", "sendrecv", pair=True, note="one direction, many messages in flight"),
-    OsuKind(
-        "Bi-Directional Bandwidth", "sendrecv", pair=True, note="both directions together, many messages in flight"
-    ),
-)
-TESTS = {kind.title.lower(): kind for kind in _TESTS}
-_TITLES = {kind.collective: kind for kind in reversed(_TESTS) if not kind.pair}
-TYPES = {
-    "MPI_CHAR": "int8",
-    "MPI_SIGNED_CHAR": "int8",
-    "MPI_INT8_T": "int8",
-    "MPI_BYTE": "uint8",
-    "MPI_UNSIGNED_CHAR": "uint8",
-    "MPI_UINT8_T": "uint8",
-    "MPI_INT": "int32",
-    "MPI_INT32_T": "int32",
-    "MPI_UNSIGNED": "uint32",
-    "MPI_UINT32_T": "uint32",
-    "MPI_LONG": "int64",
-    "MPI_INT64_T": "int64",
-    "MPI_UINT64_T": "uint64",
-    "MPI_FLOAT": "float",
-    "MPI_DOUBLE": "double",
-    "HALF": "half",
-    "BFLOAT16": "bfloat16",
-}
-_NAMES = {dtype: name for name, dtype in reversed(TYPES.items())}
 
 
 def write(selection: ExportSelection) -> str:
@@ -96,8 +41,8 @@ def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
         if result:
             case = result.case
             groups.setdefault((case.dtype.name, case.redop.name, case.root), []).append(result)
-    for (dtype, _, _), results in groups.items():
-        yield from _table(_TITLES[results[0].case.collective.name], dtype, results)
+    for results in groups.values():
+        yield from _table(MEASURED[results[0].case.collective.name], results)
 
 
 def _held(line: ExportLine, selection: ExportSelection) -> Observed | None:
@@ -107,7 +52,7 @@ def _held(line: ExportLine, selection: ExportSelection) -> Observed | None:
     result = line.out
     if result is None:
         return None
-    case, kind = result.case, _TITLES.get(result.case.collective.name)
+    case, kind = result.case, MEASURED.get(result.case.collective.name)
     reasons = {
         f"OSU has no {case.collective.name}": kind is None,
         "OSU has no other operation than sum": case.collective.reduces and case.redop.name != "sum",
@@ -122,19 +67,32 @@ def _held(line: ExportLine, selection: ExportSelection) -> Observed | None:
     return result
 
 
-def _table(kind: OsuKind, dtype: str, results: list[Observed]) -> Iterator[str]:
-    first = results[0]
-    ranks, spread = first.case.ranks, all(len(result.times) > 1 for result in results)
+def _table(kind: OsuKind, results: list[Observed]) -> Iterator[str]:
+    first, spread = results[0], all(len(result.times) > 1 for result in results)
     yield ""
     yield signature(first)
     yield from other_figures(results)
-    yield f"# OSU {'NCCL-CUDA' if first.implementation == 'nccl' else 'MPI'} {kind.title} Test v7.4"
-    yield f"# Datatype: {_NAMES.get(dtype, dtype.upper())}."
-    yield f"{'# Size':<10}{'Avg Latency(us)':>20}" + ("".join(f"{name:>20}" for name in _SPREAD) if spread else "")
+    yield from opening(kind, first.implementation == "nccl", first.case, spread)
     for result in results:
-        ends = (min(result.times), max(result.times)) if spread else ()
-        figures = "".join(f"{seconds * 1e6:20.2f}" for seconds in (mean_seconds(result), *ends))
-        yield f"{result.case.nbytes // kind.messages(ranks):<10d}{figures}"
+        yield row(kind, result, spread)
 
 
-_SPREAD = ("Min Latency(us)", "Max Latency(us)")
+def opening(kind: OsuKind, nccl: bool, case: Case, spread: bool) -> Iterator[str]:
+    """The lines above the rows; a spread has the fastest and the slowest sample beside the mean."""
+    yield f"# OSU {'NCCL-CUDA' if nccl else 'MPI'} {kind.title} Test v7.4"
+    if line := kind.preamble(case.ranks):
+        yield line
+    yield f"# Datatype: {NAMES.get(case.dtype.name, case.dtype.name.upper())}."
+    columns = TIMES if spread and kind.timed else kind.columns
+    first = f"{'# Size':<10}{columns[0]:>20}" if kind.measured.sized else f"# {columns[0]}"
+    yield first + "".join(f"{name:>20}" for name in columns[1:])
+
+
+def row(kind: OsuKind, result: Observed, spread: bool) -> str:
+    """A row of such a table: the mean, since that is what OSU prints."""
+    figures = kind.figures(result, mean_seconds(result))
+    if spread and kind.timed:
+        figures += [f"{seconds * 1e6:.2f}" for seconds in (min(result.times), max(result.times))]
+    size = result.case.nbytes // kind.messages(result.case.ranks)
+    first = f"{size:<10d}{figures[0]:>20}" if kind.measured.sized else f"{figures[0]:>17}"
+    return first + "".join(f"{figure:>20}" for figure in figures[1:])

@@ -50,6 +50,8 @@ class Implementation:
         """Raise Unsupported if this case is not for this implementation, whatever the hardware."""
         if case.collective.name not in self.collectives:
             raise Unsupported(f"{self.name} carries out {', '.join(self.collectives)} only")
+        if case.ranks < case.collective.least_ranks:
+            raise Unsupported(f"{case.collective.name} takes {case.collective.least_ranks} ranks")
         if case.in_place and case.collective.in_place is None:
             raise Unsupported(f"{case.collective.name} has no in-place form")
         self.supports(case)

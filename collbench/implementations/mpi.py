@@ -6,7 +6,7 @@ what the library cannot add is added by a user-defined operation.  A broadcast i
 the root also copies, as NCCL's does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,10 +16,11 @@ import numpy as np
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import REDUCTIONS, Datatype, Reduction
-from collbench.errors import CaseFailed, Unsupported
+from collbench.errors import Unsupported
 from collbench.implementations import Implementation
 from collbench.note import Note
-from collbench.platforms.cpu import calls, libraries
+from collbench.platforms.cpu import calls, libraries, mpi, pairs
+from collbench.platforms.cpu.mpi import Arguments
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Launching, Pending, Prepared
 
@@ -37,7 +38,6 @@ ELEMENTS = {
 }
 _BITS = "UINT16_T"  # of a type that a library does not know; all others are in every library
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM"}
-_LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,6 @@ class _Ends:
         return (self.receive, *self.block) if self.at_root else (0, 0, self.element)
 
 
-Arguments = tuple[int, ...]
-
-
 def _gather(end: _Ends) -> Arguments:
     send = end.own if end.at_root else end.send
     return send, *end.block, *end.gathered, end.case.root, end.comm
@@ -89,7 +86,7 @@ def _scatter(end: _Ends) -> Arguments:
 
 def _sendrecv(end: _Ends) -> Arguments:
     right, left = (end.rank + 1) % end.case.ranks, (end.rank - 1) % end.case.ranks
-    return end.send, *end.block, right, 0, end.receive, *end.block, left, 0, end.comm, _status()
+    return end.send, *end.block, right, 0, end.receive, *end.block, left, 0, end.comm, mpi.statuses()
 
 
 _CALLS: dict[str, tuple[str, Callable[[_Ends], Arguments]]] = {
@@ -140,7 +137,7 @@ def operation(case: Case) -> Any:
 
     redop = REDUCTIONS["sum"] if case.redop.name == "avg" else case.redop
     if case.collective.reduces and case.dtype.itemsize == 2 and element(case.dtype) == getattr(MPI, _BITS):
-        return _own_operation(case.dtype, redop, case.block > _LARGEST_COUNT)
+        return _own_operation(case.dtype, redop, case.block > mpi.LARGEST_COUNT)
     return getattr(MPI, _OPERATIONS.get(redop.name, "SUM"))
 
 
@@ -151,34 +148,8 @@ def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
 
     handle = np.zeros(1, np.uint64)
     arguments = calls.combining(dtype, redop, large), 1, handle.ctypes.data
-    _succeed(calls.repeated([_call("MPI_Op_create", large, arguments)])(1))
+    mpi.succeed(calls.repeated([mpi.call("MPI_Op_create", arguments, large)])(1))
     return MPI.Op.fromhandle(int(handle[0]))
-
-
-@cache
-def _status() -> int:
-    """Where a receive may write its status; MPI_STATUS_IGNORE has another value in every library."""
-    from mpi4py import MPI
-
-    _status.kept = MPI.Status()  # type: ignore[attr-defined]
-    return int(MPI._addressof(_status.kept))  # type: ignore[attr-defined]
-
-
-def _call(name: str, large: bool, arguments: Arguments) -> calls.Call:
-    """A call of the library that mpi4py loaded; of its form for large counts, where one is needed."""
-    from mpi4py import MPI
-
-    wanted = f"{name}_c" if large else name
-    if (address := calls.symbol(MPI.__file__, wanted)) is None:
-        raise Unsupported(f"the MPI library has no {wanted}, which blocks of more than {_LARGEST_COUNT} elements need")
-    return calls.Call(address, arguments, errors=calls.INTEGER_STATUS)
-
-
-def _succeed(code: int) -> None:
-    if code:
-        from mpi4py import MPI
-
-        raise CaseFailed(f"MPI says: {MPI.Get_error_string(code)}")
 
 
 def _prepare(case: Case, platform: Launching) -> Prepared:
@@ -187,41 +158,57 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     (rank,) = platform.local
     send, receive = buffers(platform, case, rank)
     handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), platform.comm))
-    name, arguments = _CALLS[case.collective.name]
     end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
-    sequence = [_call(name, case.block > _LARGEST_COUNT, arguments(end))]
-    if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
-        sequence.insert(0, calls.copy(receive, send, case.nbytes))
+    sequence = list(_sequence(end, platform))
     division = _division(case, platform, rank, receive)
     repeated = calls.repeated([*sequence, *division])
-    pending = _pending(case, arguments(end), division) if len(sequence) == 1 else None
+    pending = _pending(end, division) if len(sequence) == 1 and case.collective.name in _CALLS else None
 
     def launch(launches: int) -> None:
-        _succeed(repeated(launches))
+        mpi.succeed(repeated(launches))
 
     def refuse() -> None:
-        _succeed(repeated.error)
+        mpi.succeed(repeated.error)
 
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(launch, note=note, library=library(), loop=repeated.loop, pending=pending, refuse=refuse)
 
 
-def _pending(case: Case, arguments: Arguments, division: list[calls.Call]) -> Pending | None:
+def _sequence(end: _Ends, platform: Launching) -> Iterator[calls.Call]:
+    """One operation of a rank, call after call."""
+    case, rank = end.case, end.rank
+    if case.collective.flights:
+        yield from pairs.exchange(pairs.PairEnd(case, rank, end.send, end.receive, end.element, end.comm))
+    elif case.collective.name == "barrier":
+        neighbour = buffers(platform, case, (rank + 1) % case.ranks)[1]
+        yield from pairs.barriers(end.comm, calls.copy(neighbour, end.send, case.nbytes))
+    else:
+        if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
+            yield calls.copy(end.receive, end.send, case.nbytes)
+        name, arguments = _CALLS[case.collective.name]
+        yield mpi.call(name, arguments(end), case.block > mpi.LARGEST_COUNT)
+
+
+def _pending(end: _Ends, division: list[calls.Call]) -> Pending | None:
     """The non-blocking form, MPI_Iallreduce and the like; None where the library has none, or C is not called so."""
+    case = end.case
+    name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
     if len(arguments) >= calls.MOST_ARGUMENTS:
         return None
-    name = _CALLS[case.collective.name][0].removeprefix("MPI_").lower()
     request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
+    own = (*arguments, request.ctypes.data)
     try:
-        begin = _call(f"MPI_I{name}", case.block > _LARGEST_COUNT, (*arguments, request.ctypes.data))
+        begin = mpi.call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, case.block > mpi.LARGEST_COUNT)
     except Unsupported:
         return None
-    poll = _call("MPI_Test", False, (request.ctypes.data, flag.ctypes.data, _status()))
-    finish = _call("MPI_Wait", False, (request.ctypes.data, _status()))
+    poll = mpi.call("MPI_Test", (request.ctypes.data, flag.ctypes.data, mpi.statuses()))
+    finish = mpi.call("MPI_Wait", (request.ctypes.data, mpi.statuses()))
     begins, polls, finishes = (calls.repeated(parts) for parts in ([begin], [poll], [finish, *division]))
     held = request, flag
     return Pending(
-        lambda: _succeed(begins(1) if held else 0), lambda: _succeed(polls(1)), lambda: _succeed(finishes(1))
+        lambda: mpi.succeed(begins(1) if held else 0),
+        lambda: mpi.succeed(polls(1)),
+        lambda: mpi.succeed(finishes(1)),
     )
 
 

@@ -3,7 +3,7 @@
 What the interpreter adds to a call shows beside `mpi`, which is the library alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.implementations import Implementation
 from collbench.implementations.mpi import element, library, operation, supports
+from collbench.messages import Flight
 from collbench.note import Note
 from collbench.platforms.layout import buffers, view
 from collbench.platforms.roles import Launching, Prepared
@@ -59,6 +60,55 @@ def _sendrecv(end: _Ends) -> Action:
     return partial(end.comm.Sendrecv, end.send, right, 0, end.receive, left, 0)
 
 
+def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
+    """A flight: of one message as Send or Recv, of more begun and then waited for."""
+    source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
+    received, sent = (_bare(buffer) if flight.bare else buffer for buffer in (end.receive, end.send))
+    if flight.count == 1:
+        if target is not None:
+            yield partial(end.comm.Send, sent, target)
+        if source is not None:
+            yield partial(end.comm.Recv, received, source)
+        return
+    begun = [partial(end.comm.Irecv, received, source)] * flight.count if source is not None else []
+    begun += [partial(end.comm.Isend, sent, target)] * flight.count if target is not None else []
+    if begun:
+        yield partial(_all_of, begun)
+
+
+def _bare(buffer: list[Any]) -> list[Any]:
+    return [buffer[0], 0, buffer[2]]
+
+
+def _all_of(begun: Sequence[Action]) -> None:
+    from mpi4py import MPI
+
+    MPI.Request.Waitall([begin() for begin in begun])
+
+
+def _barriers(end: _Ends, platform: Launching) -> Iterator[Action]:
+    """Two, and between them what must be seen after the second."""
+    neighbour = buffers(platform, end.case, (end.rank + 1) % end.case.ranks)[1]
+    own = buffers(platform, end.case, end.rank)[0]
+    yield end.comm.Barrier
+    yield partial(platform.copy, end.rank, neighbour, own, end.case.nbytes)
+    yield end.comm.Barrier
+
+
+def _actions(end: _Ends, platform: Launching) -> Iterator[Action]:
+    """One operation, call after call."""
+    case = end.case
+    for flight in case.collective.flights:
+        yield from _messages(end, flight)
+    if case.collective.name == "barrier":
+        yield from _barriers(end, platform)
+    elif not case.collective.flights:
+        if case.collective.name == "broadcast" and end.at_root and not case.in_place:
+            send, receive = buffers(platform, case, end.rank)
+            yield partial(platform.copy, end.rank, receive, send, case.nbytes)
+        yield _CALLS[case.collective.name](end)
+
+
 _CALLS: dict[str, Callable[[_Ends], Action]] = {
     "allreduce": lambda end: partial(end.comm.Allreduce, end.own, end.receive, end.operation),
     "broadcast": lambda end: partial(end.comm.Bcast, end.receive, end.case.root),
@@ -82,10 +132,8 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     send = [view(send_address, case.send_count * size), case.block, datatype]
     receive = [view(receive_address, case.receive_count * size), case.block, datatype]
     own = MPI.IN_PLACE if case.in_place else send
-    call = _CALLS[case.collective.name](_Ends(platform.comm, case, rank, send, receive, own, operation(case)))
-    actions = [call, *_division(case, platform, rank)]
-    if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
-        actions.insert(0, partial(platform.copy, rank, receive_address, send_address, case.nbytes))
+    end = _Ends(platform.comm, case, rank, send, receive, own, operation(case))
+    actions = [*_actions(end, platform), *_division(case, platform, rank)]
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(_repeat(actions), note=note, library=library())
 

@@ -1,10 +1,10 @@
 """`nccl`: NVIDIA's library, through CuPy; what the ladder is compared with on GPUs.
 
-One thread drives all ranks, so an operation is one group with every rank's calls.  What NCCL has no call for is made
-of its sends and receives, as nccl-tests does.
+One thread drives all ranks, so an operation is one group with every rank's calls, or one after another.  What NCCL has
+no call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
+from collbench.messages import Flight
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Launching, Prepared
 
@@ -106,6 +107,34 @@ _OF_PAIRS: dict[str, Callable[[_End], Iterator[Call]]] = {
 _CALLS = _WHOLE | _OF_PAIRS
 
 
+def _flight(end: _End, flight: Flight) -> Iterator[Call]:
+    """A rank's part of a group: its messages are under way together."""
+    source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
+    for _ in range(flight.count):
+        if target is not None:
+            yield end.send(0, target)
+        if source is not None:
+            yield end.receive(0, source)
+
+
+def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
+    """The groups of an operation, in their order, each with the calls of all local ranks.
+
+    Messages without data are left out: a stream goes on with its next group when this one is done.
+    """
+    flights = [flight for flight in case.collective.flights if not flight.bare]
+    if flights:
+        groups = [[call for end in ends for call in _flight(end, flight)] for flight in flights]
+        return [group for group in groups if group]
+    return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
+
+
+def _busy(case: Case, ends: Sequence[_End]) -> list[int]:
+    """The ranks that have a part in it: a pair leaves the others alone."""
+    flights = case.collective.flights
+    return [end.rank for end in ends if not flights or any(any(_flight(end, flight)) for flight in flights)]
+
+
 def _supports(case: Case) -> None:
     if case.in_place and case.collective.name == "alltoall":
         raise Unsupported("NCCL's all-to-all is made of sends and receives, which cannot share a buffer")
@@ -113,17 +142,14 @@ def _supports(case: Case) -> None:
 
 def _prepare(case: Case, platform: Launching) -> Prepared:
     comm = platform.comm
-    calls = [
-        call
-        for rank in platform.local
-        for call in _CALLS[case.collective.name](
-            _End(comm.ranks[rank], case, rank, *buffers(platform, case, rank), comm.stream(rank))
-        )
+    ends = [
+        _End(comm.ranks[rank], case, rank, *buffers(platform, case, rank), comm.stream(rank)) for rank in platform.local
     ]
-    launch = partial(comm.launch, calls)
+    groups = _groups(case, ends)
+    launch = partial(comm.launch, groups, _busy(case, ends))
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
-    estimate = comm.estimate(calls) if case.collective.name in _WHOLE else None
+    estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
     return Prepared(launch, note=comm.note, estimate=estimate, library=comm.library)
 
 
@@ -131,7 +157,7 @@ IMPLEMENTATION = Implementation(
     name="nccl",
     summary="NVIDIA's library, its own choice of algorithm and protocol",
     platforms=("gpu",),
-    collectives=tuple(COLLECTIVES),
+    collectives=tuple(name for name, collective in COLLECTIVES.items() if name in _CALLS or collective.flights),
     prepare=_prepare,
     supports=_supports,
     estimates=tuple(_WHOLE),

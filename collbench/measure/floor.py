@@ -20,9 +20,12 @@ class Floor:
 
     @classmethod
     def of(cls, case: Case, platform: Platform) -> "Floor":
-        """*Collective*: of a case, each way taken once before it counts."""
+        """*Collective*: of a case, each way taken once before it counts.
+
+        None where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
+        """
         with platform.team.agreeing():
-            ways = dict(enumerate(platform.floor(case)))
+            ways = dict(enumerate(platform.floor(case))) if case.collective.parts == 1 else {}
         for way in ways.values():
             platform.time(way, 1)
         return cls(platform, ways, {number: [] for number in ways})

@@ -18,16 +18,17 @@ _CALL = 20e-9  # seconds that calling one by one may add to an operation
 
 
 def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
-    """Whether operations of so many seconds are faster than any hardware, with the arithmetic."""
+    """Whether operations whose parts take so many seconds are faster than any hardware, with the arithmetic."""
     nbytes = _received(case)
     if nbytes > seconds * limits.rate:
         seen = f"{nbytes / seconds / 1e9:,.0f} GB/s" if seconds else "no time"
         bound = f"more than {limits.rate / 1e9:,.0f} GB/s ({limits.measured}) is impossible"
         return Implausible(seconds, f"{format_size(nbytes)} received in {format_seconds(seconds)} is {seen}; {bound}")
-    if case.ranks > 1 and seconds < limits.latency:
+    whole = seconds * case.collective.parts
+    if case.ranks > 1 and whole < limits.latency:
         return Implausible(
             seconds,
-            f"{format_seconds(seconds)} an operation, although no rank hears from another "
+            f"{format_seconds(whole)} an operation, although no rank hears from another "
             f"in less than {format_seconds(limits.latency)}",
         )
     return None

@@ -15,6 +15,7 @@ from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
+from collbench.measure.launches import calibrate, disturbed
 from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
@@ -28,7 +29,6 @@ SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 
 
 _STRESS_SEED = 1000  # of the first call back to back; the others follow it
 _COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
-_MOST_LAUNCHES = 2**16
 
 
 @dataclass
@@ -37,8 +37,15 @@ class _Contestant:
 
     implementation: Implementation
     prepared: Prepared
+    parts: int = 1  # of an operation: samples are of one
     launches: int = 1
     samples: list[float] = field(default_factory=list)
+
+    def sample(self, platform: Timing) -> float:
+        """Seconds of an operation, of which a sample is kept."""
+        seconds = platform.time(self.prepared, self.launches)
+        self.samples.append(seconds / self.parts)
+        return seconds
 
 
 def measure(
@@ -88,9 +95,10 @@ def _checked(
     try:
         implementation.refuse(case)
         with platform.team.agreeing():
-            contestant = _Contestant(implementation, implementation.prepare(case, platform))
+            prepared = implementation.prepare(case, platform)
     except Unsupported as reason:
         return Skipped(case, implementation.name, platform.name, str(reason))
+    contestant = _Contestant(implementation, prepared, case.collective.parts)
     slow = None if implementation.library else partial(_hesitant, case, implementation, platform)
     flaw = checked(case, contestant.prepared, platform, sampling, not known, slow)
     return _result(case, contestant, platform, flaw) if flaw or sampling.check_only else contestant
@@ -143,21 +151,10 @@ def _calibrated(
     A sample of one operation leaves nothing out, and what was measured already was asked then.
     """
     name = contestant.implementation.name
-    contestant.launches = calibrate(contestant.prepared, platform, sampling, launches.get(name, 1))
+    contestant.launches = calibrate(contestant.prepared, platform, sampling, launches.get(name, 1), case.nbytes)
     if name in launches or contestant.launches == 1:
         return None
     return plausible.left_out(contestant.prepared, platform, contestant.launches)
-
-
-def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1) -> int:
-    """Double the launches until they last as long as a sample should."""
-    region = platform.region if sampling.region is None else sampling.region
-    while launches < _MOST_LAUNCHES:
-        elapsed = min(platform.time(prepared, launches) for _ in range(2)) * launches  # one may have been disturbed
-        if elapsed >= region:
-            break
-        launches *= 2
-    return launches
 
 
 def _sample(
@@ -168,15 +165,15 @@ def _sample(
     for _ in range(sampling.warmup):
         for contestant in order:
             progress(contestant.implementation.name)
-            platform.time(contestant.prepared, contestant.launches)
+            lasted = platform.time(contestant.prepared, contestant.launches) * contestant.launches
+            if disturbed(lasted, platform, sampling):
+                contestant.launches = calibrate(contestant.prepared, platform, sampling, contestant.launches)
     spent = 0.0
     while not enough([contestant.samples for contestant in order], sampling, spent):
         spent += floor.sample()
         for contestant in order:
             progress(contestant.implementation.name)
-            seconds = platform.time(contestant.prepared, contestant.launches)
-            contestant.samples.append(seconds)
-            spent += seconds * contestant.launches
+            spent += contestant.sample(platform) * contestant.launches
         order.reverse()
 
 
@@ -203,7 +200,7 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
     """
     wire = contestant.prepared.wire
     platform.fill(case, _CLOSING_SEED, wire)
-    contestant.samples.append(platform.time(contestant.prepared, contestant.launches))
+    contestant.sample(platform)
     if case.in_place:
         platform.fill(case, _CLOSING_SEED, wire)
         platform.time(contestant.prepared, 1)

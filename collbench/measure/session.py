@@ -64,6 +64,7 @@ class Session:
         self.path = self._writer.path if self._writer else None
         self.results: list[Result] = []
         self.topology = ""
+        self.header = Header()  # of the run file, once the ranks are there
         self.labels: list[str] = []  # what rows are called, as far as the ranks have said it
 
     def __enter__(self) -> "Session":
@@ -72,7 +73,7 @@ class Session:
         except BaseException:
             self.discard()
             raise
-        header = self._header()
+        self.header = header = self._header()
         self.topology = header.topology.name
         self.labels = [_label(name, header.environment.versions) for name in self.sweep.implementations]
         try:

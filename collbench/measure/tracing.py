@@ -12,7 +12,8 @@ from itertools import chain
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.measure.runner import SEEDS, Progress, calibrate, checked
+from collbench.measure.launches import calibrate
+from collbench.measure.runner import SEEDS, Progress, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
 from collbench.platforms.products import Moment, at
@@ -62,7 +63,7 @@ def _explanation(
     """Plain and traced runs by turns; the tracks are those of the run of median length."""
     platform.fill(case, SEEDS[1])
     _tracks(platform)  # left by checked runs
-    launches = calibrate(plain, platform, sampling)
+    launches = calibrate(plain, platform, sampling, nbytes=case.nbytes)
     rounds = [_round(plain, traced, platform, launches, implementation.library) for _ in range(_ROUNDS)]
     typical = sorted(rounds, key=lambda round_: round_[1])[len(rounds) // 2]
     return Explanation(

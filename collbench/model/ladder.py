@@ -7,6 +7,7 @@ from collbench.cases import Case
 from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation, implementations
+from collbench.model.evidence import reached
 from collbench.platforms.gpu.hardware import gpus
 from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System
@@ -49,6 +50,11 @@ def _links(system: System, name: str) -> Hardware:
     return replace(links, link=system.to_next) if implementations()[name].neighbours_only and system.gpus > 1 else links
 
 
+def _reached(system: System, links: Hardware, name: str) -> Hardware:
+    """The same with as much of the links as kernels of its algorithm were seen to reach."""
+    return replace(links, link=links.link * reached(system, name))
+
+
 def ladder() -> dict[str, Implementation]:
     """The rungs that tell what they cost."""
     return {name: rung for name, rung in implementations().items() if rung.cost}
@@ -83,4 +89,5 @@ def _rung_time(system: System, case: Case, name: str) -> RungTime:
     implementation.refuse(case)
     assert implementation.cost
     links, cost = _links(system, name), implementation.cost(case)
-    return RungTime(links.seconds(cost, case.nbytes), links.floor(cost, case.nbytes), name)
+    seconds = _reached(system, links, name).seconds(cost, case.nbytes)
+    return RungTime(seconds, links.floor(cost, case.nbytes), name)

@@ -10,13 +10,14 @@ from collbench.implementations import implementations
 from collbench.measurement import Prediction
 from collbench.model import calibrate, choice, ladder
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
+from collbench.model.evidence import proven
 from collbench.note import Note
 from collbench.topology.system import System
 
 SMALL, LARGE = 64 << 10, 64 << 20
 """Bytes below which latency decides, and above which bandwidth does."""
 RUNG = (0.5, 2.0)
-"""For hand-written rungs, whose constants are published figures of one kind of GPU; an estimate."""
+"""For hand-written rungs: an estimate, in which all lies that is published of their algorithms (evidence.py)."""
 
 BANDS: Mapping[str, tuple[tuple[float, float], ...]] = {
     "one node": ((0.76, 1.39), (0.75, 1.5), (0.89, 1.58)),
@@ -89,7 +90,7 @@ def _library(system: System, cases: Sequence[Case], calibration: Calibration | N
 
 def _rung(system: System, case: Case, name: str) -> Prediction:
     seconds, floor, rung = ladder.rung_time(system, case, name)
-    note = Note(picked=rung) if name == "auto" else Note()
+    note = Note(picked=rung if name == "auto" else "", bound=not proven(system, rung))
     return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
 
 

@@ -13,11 +13,17 @@ from collbench.figures.styles import Look, looks
 from collbench.implementations import is_library, libraries
 from collbench.measurement import Measurement, Prediction, Reported, timed
 from collbench.observed import Timed
+from collbench.report.anchors import Anchors
+from collbench.report.head import statuses
+from collbench.report.rows import check
 from collbench.report.sanitize import Sound
+from collbench.report.sections import distinct
 from collbench.runs.file import Run
 
-ROOM = 260_000
+ROOM = 200_000
 """Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
+VIEWS = ("bandwidth", "latency", "ratio")
+"""Of a figure, as report.js knows them; each has a place of its own that can be linked to."""
 DIGITS = 4  # significant, which is more than any sample repeats
 
 SYMBOLS = {
@@ -38,12 +44,13 @@ SYMBOLS = {
 """Plotly's names of Matplotlib's markers."""
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 AGAIN = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third, ...
+EXPECTED = ("dash", "dot", "longdash", "dashdot")  # the same of predictions, in the first run too
 DARK = (0x16, 0x1A, 0x20)  # the page's background at night, as report.css has it
 READABLE = 4.5  # contrast with it
 KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
 
 
-def chart_of(runs: Sequence[Sound]) -> dict[str, Any]:
+def chart_of(runs: Sequence[Sound], anchors: Anchors) -> dict[str, Any]:
     """Everything that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
     styles = looks({result.implementation for run in runs for result in timed(run.run.results)})
     figures: dict[Case, dict[str, Any]] = {}
@@ -59,8 +66,10 @@ def chart_of(runs: Sequence[Sound]) -> dict[str, Any]:
                 continue
             seen.setdefault(kind, []).append(number)
             figures.setdefault(kind, {"title": kind.title, "lines": []})["lines"].append(fields)
+    for figure in figures.values():
+        figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in VIEWS}
     return {
-        "runs": [{"label": run.label, "machine": run.machine} for run in runs],
+        "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
         "libraries": _libraries(runs),
         "figures": [*figures.values()],
         "left_out": left_out,
@@ -94,22 +103,26 @@ def _line(run: Run, rows: Sequence[Timed], order: int, look: Look) -> dict[str, 
     """A curve for the script: seconds and bytes by size, and how it is drawn, after `order` runs in its figure."""
     first, bands = rows[0], [row.band for row in rows]
     predicted = isinstance(first, Prediction)
-    once = "dash" if predicted else DASHES.get(look.linestyle, "solid")
+    once = DASHES.get(look.linestyle, "solid")
+    again = EXPECTED if predicted else AGAIN
     seen = [row for row in rows if isinstance(row, Measurement | Reported)]
+    texts = [check(row) for row in rows]  # of each point its own, as the table has it
+    said = {text: place for place, text in enumerate(distinct(texts))}
     return {
         "name": first.label,
         "predicted": predicted,
         "light": look.color,
         "dark": "#" + "".join(f"{part:02x}" for part in for_dark(look.color)),
         "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or order else ""),
-        "dash": AGAIN[order % len(AGAIN)] if order else once,
+        "dash": again[order % len(again)] if order or predicted else once,
         "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
         "factor": 0 if share_a_device(run, seen) else first.case.collective.bus_factor(first.case.ranks),
         "sizes": [row.case.nbytes for row in rows],
         "seconds": [_short(row.typical) for row in rows],
         "low": [_short(low) for low, _ in bands],
         "high": [_short(high) for _, high in bands],
-        "notes": [*dict.fromkeys(filter(None, (str(row.note) for row in rows)))][:2],
+        "said": [*said],
+        "says": [said[text] for text in texts],
     }
 
 

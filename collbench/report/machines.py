@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from collbench.analysis.machine import discovered, machine
 from collbench.errors import CollbenchError, UsageError
+from collbench.report.anchors import Anchors
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import AnalysedRun, TextTable, by_run
 from collbench.topology import files, system_text, topology_text
@@ -24,7 +25,7 @@ from collbench.units import visible
 WIDEST = 84  # columns of a text
 MOST_GPUS = 1024  # that a header's machine may have to be looked at: pairs of them are counted
 MOST_LINES = 200
-MOST_PICTURE = 200_000  # characters
+MOST_PICTURE = 100_000  # characters
 MOST_PICTURES = 4
 MOST_FACTS = 60  # versions or variables of a run
 
@@ -101,9 +102,10 @@ class MachineView(NamedTuple):
     why_not: str
     guesses: list[str]
     words: str  # lines
+    anchor: str  # of the picture
 
 
-def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, MachineView]]:
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, MachineView]]:
     """Every machine of the runs once, by name; the first few with a picture."""
     machines: dict[str, MachineView] = {}
     for number, one in enumerate(analysed):
@@ -112,15 +114,15 @@ def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, MachineView]]:
         if key not in machines:
             drawn = picture(one.system, f"m{number}-") if one.system and len(machines) < MOST_PICTURES else ""
             guesses = [plain(guess) for guess in one.system.guesses] if one.system else []
-            machines[key] = MachineView(one.run.machine, Markup(drawn), one.why_not, guesses, words)
+            anchor = anchors.new("figure", one.run.machine) if drawn else ""
+            machines[key] = MachineView(one.run.machine, Markup(drawn), one.why_not, guesses, words, anchor)
     return [(machine.name, machine) for machine in machines.values()]
 
 
 class EnvironmentView(NamedTuple):
-    """Host, versions and variables of a run."""
+    """Host, versions and variables of a run; none where its file says nothing."""
 
-    table: TextTable
-    variables: bool  # whether any was set
+    tables: list[TextTable]
 
 
 def environments(analysed: Sequence[AnalysedRun]) -> list[tuple[str, EnvironmentView]]:
@@ -137,4 +139,4 @@ def _environment(analysed: AnalysedRun) -> EnvironmentView:
     rows += [(plain(name, 80), plain(value)) for name, value in list(said.rest.items())[:MOST_FACTS] if value]
     if command := " ".join(run.run.header.command):
         rows += [("command", plain(command))]
-    return EnvironmentView(TextTable(f"Environment of {run.label}", ("what", "value"), rows), bool(said.variables))
+    return EnvironmentView([TextTable(f"Environment of {run.label}", ("what", "value"), rows)] if rows else [])

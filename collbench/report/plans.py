@@ -1,26 +1,18 @@
 """What the page says of plans of a training run: words, pictures and tables; all of it is predicted."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from collbench.analysis.plans import communication, front, planned, rate, scaled, verdicts
 from collbench.observed import CaseResult
 from collbench.planned import PlannedStep
+from collbench.report.anchors import Anchors
+from collbench.report.pictures import Picture, pictures
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, TextTable
 from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size
 
-ROOM = 240_000
-"""Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
 _MOST = 60  # rows of a table, and words
-
-
-class Picture(NamedTuple):
-    """A figure as the page holds it: an address that holds all of it, and what it shows."""
-
-    address: str
-    words: str
 
 
 class Plans(NamedTuple):
@@ -32,31 +24,12 @@ class Plans(NamedTuple):
     left_out: int  # pictures
 
 
-def plans(analysed: AnalysedRun, room: int = ROOM) -> Plans:
-    """By the plans of a run; nothing where it has none."""
+def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Plans:
+    """By the plans of a run, with pictures of so many bytes; nothing where it has none."""
     results = analysed.run.run.results
     tables = [table for make in _TABLES if (table := make(results)).rows]
-    drawn, left_out = _pictures(analysed, room) if tables else ([], 0)
+    drawn, left_out = pictures(analysed.run.run, (PlannedStep,), room, anchors) if tables else ([], 0)
     return Plans([plain(line, 600) for line in verdicts(results)[:_MOST]], drawn, tables, left_out)
-
-
-def _pictures(analysed: AnalysedRun, room: int) -> tuple[list[Picture], int]:
-    """As many as there is room for, and how many are left out."""
-    from collbench.figures.embedded import small_png
-    from collbench.figures.kinds import PLAIN, kinds
-
-    drawn: list[Picture] = []
-    left_out = 0
-    for kind in kinds().values():
-        if kind.rows != (PlannedStep,):
-            continue
-        for stem, figure in kind.figures([analysed.run.run], PLAIN, lambda reason: None):
-            address = f"data:image/png;base64,{base64.b64encode(small_png(figure)).decode()}"
-            room -= len(address)
-            if room >= 0:
-                drawn.append(Picture(address, f"Picture: {stem}; the tables below have its numbers"))
-            left_out += room < 0
-    return drawn, left_out
 
 
 def _layouts(results: Sequence[CaseResult]) -> TextTable:

@@ -1,51 +1,10 @@
-"use strict";
+// The page: its curves with their controls, light and dark, what is printed, and the search.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
 
-  // ---- text of sizes, times and rates, as collbench/units.py writes them ----
-  const digits = (value, count) => String(Number(value.toPrecision(count)));
-  function size(bytes) {
-    for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-      if (bytes < 1024) return `${digits(bytes, 4)} ${unit}`;
-      bytes /= 1024;
-    }
-    return `${digits(bytes, 4)} TiB`;
-  }
-  function time(seconds) {
-    for (const [scale, unit] of [[1e-9, "ns"], [1e-6, "us"], [1e-3, "ms"]]) {
-      if (seconds < 999.5 * scale) return `${digits(seconds / scale, 3)} ${unit}`;
-    }
-    return `${digits(seconds, 3)} s`;
-  }
-  const rate = (value) => `${value.toFixed(value < 0.1 ? 4 : value < 10 ? 3 : 1)} GB/s`;
-  const ratio = (value) => `${digits(value, 3)}x`;
-  // Plotly takes some of HTML in its texts: nothing that came from a run file may be taken for it.
-  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-
-  // ---- the three views: seconds of a point to its value; a band's ends change places where more is better ----
-  const bandwidth = (line, place, seconds) => line.sizes[place] * (bus ? line.factor : 1) / seconds / 1e9;
-  const VIEWS = {
-    bandwidth: {
-      title: () => `${bus ? "bus" : "algorithm"} bandwidth (GB/s)`, short: "bandwidth", log: false, write: rate,
-      at: (line, i) => [line.seconds, line.high, line.low].map((each) => each[i] && bandwidth(line, i, each[i])),
-    },
-    latency: {
-      title: () => "time per operation", short: "time", log: true, write: time,
-      at: (line, i) => [line.seconds[i], line.low[i], line.high[i]],
-    },
-    ratio: {
-      title: () => "times as fast as the library", short: "ratio", log: true, write: ratio,
-      at: (line, i) => {
-        const other = line.library, j = other ? other.sizes.indexOf(line.sizes[i]) : -1;
-        if (j < 0) return [null, null, null];
-        const known = line.high[i] && other.high[j];
-        return [other.seconds[j] / line.seconds[i],
-          known ? other.low[j] / line.high[i] : null, known ? other.high[j] / line.low[i] : null];
-      },
-    },
-  };
+  const { size, digits, time, plain, VIEWS, span, powers, decades } = collbench;
 
   // ---- what is shown ----
   const logy = Object.fromEntries(Object.entries(VIEWS).map(([name, view]) => [name, view.log]));
@@ -64,63 +23,31 @@
   const machine = (line) => data.runs[line.run].machine;
   const chosen = () => figure.lines.filter((line) => !where || machine(line) === where);
   const visible = () => lines.filter((line) => !hidden.has(line.id));
-  const drawable = (line, i) => VIEWS[view].at(line, i)[0] > 0;
+  const drawable = (line, i) => VIEWS[view].at(line, i, bus)[0] > 0;
   const points = (line) => line.sizes.map((_, i) => i).filter((i) => drawable(line, i));
 
   function words(line, i) {
-    const [middle, low, high] = VIEWS[view].at(line, i), write = VIEWS[view].write;
+    const [middle, low, high] = VIEWS[view].at(line, i, bus), write = VIEWS[view].write;
     const band = low && high ? `${line.predicted ? "nine in ten" : "95 % interval"}: ${write(low)} - ${write(high)}` : "no interval";
     const also = view === "latency" ? [] : [`time: ${time(line.seconds[i])}`];
-    return [line.label, `${size(line.sizes[i])}: ${write(middle)}`, band, ...also, ...line.notes.slice(0, 1)];
+    return [line.label, `${size(line.sizes[i])}: ${write(middle)}`, band, ...also, line.said[line.says[i]]];
   }
 
-  // ---- axes: ticks for the part that is seen ----
-  function span(values, log) {
-    let low = Math.min(...values), high = Math.max(...values);
-    if (!log) return [0, high * 1.06 || 1];
-    if (low === high) [low, high] = [low / 2, high * 2];
-    const room = Math.log10(high / low) * 0.04;
-    return [Math.log10(low) - room, Math.log10(high) + room];
-  }
-  function powers(range, log, room) {
-    const [low, high] = log ? range.map((each) => 10 ** each) : range;
-    if (!log) {
-      const step = 2 ** Math.ceil(Math.log2(Math.max(high - low, 1e-9) / room));
-      return several(Math.ceil(low / step), Math.floor(high / step), (each) => each * step);
-    }
-    const first = Math.ceil(Math.log2(low)), last = Math.floor(Math.log2(high));
-    const step = [1, 2, 4, 5, 10, 20].find((each) => (last - first) / each < room) || 20;
-    return several(Math.ceil(first / step), Math.floor(last / step), (each) => 2 ** (each * step));
-  }
-  function decades(range, log, room) {
-    if (!log) {
-      const least = Math.max(range[1] - range[0], 1e-12) / room, power = 10 ** Math.floor(Math.log10(least));
-      const step = power * [1, 2, 5, 10].find((each) => each * power >= least);
-      return several(Math.ceil(range[0] / step), Math.floor(range[1] / step), (each) => Number((each * step).toPrecision(12)));
-    }
-    const width = range[1] - range[0];
-    const parts = width < 1 ? [1, 1.5, 2, 3, 4, 5, 7] : width < 2.5 ? [1, 2, 5] : [1];
-    const step = Math.max(1, Math.ceil(width / room));
-    return several(Math.floor(range[0] / step), Math.ceil(range[1] / step), (each) => each * step)
-      .flatMap((each) => parts.map((part) => Number((part * 10 ** each).toPrecision(12))));
-  }
-  const several = (first, last, make) => Array.from({ length: Math.min(Math.max(last - first + 1, 0), 60) }, (_, i) => make(first + i));
-
-  function axes(xrange, yrange) {
-    const xlog = $("logx").checked, ylog = logy[view], narrow = $("plot").clientWidth < 560;
+  // ---- drawing ----
+  function axes(xrange, yrange, narrow) {
+    const xlog = $("logx").checked, ylog = logy[view];
     const xticks = powers(xrange, xlog, narrow ? 4 : 8), yticks = decades(yrange, ylog, narrow ? 6 : 8);
-    const write = { bandwidth: (value) => digits(value, 6), latency: (value) => value ? time(value) : "0", ratio }[view];
+    const write = { bandwidth: (value) => digits(value, 6), latency: (value) => value ? time(value) : "0" }[view] || VIEWS[view].write;
     const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
     const common = { gridcolor: color("--grid"), linecolor: color("--line"), zerolinecolor: color("--line"), tickmode: "array", automargin: true };
     return {
       xaxis: { ...common, type: xlog ? "log" : "linear", range: xrange, tickvals: xticks, ticktext: xticks.map(size),
         showgrid: false, showline: true, ticks: "outside", tickcolor: color("--line"), title: { text: "message size", standoff: 8 } },
       yaxis: { ...common, type: ylog ? "log" : "linear", range: yrange, tickvals: yticks, ticktext: yticks.map((each) => plain(write(each))),
-        title: { text: VIEWS[view].title(), standoff: 12 } },
+        title: { text: VIEWS[view].title(bus), standoff: 12 } },
     };
   }
 
-  // ---- drawing ----
   function shade() {
     const said = root.dataset.theme;
     return said || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -129,41 +56,48 @@
     const bands = [], curves = [];
     for (const line of visible()) {
       const places = points(line), color = line[shade()], x = places.map((i) => line.sizes[i]);
-      const values = places.map((i) => VIEWS[view].at(line, i));
+      const values = places.map((i) => VIEWS[view].at(line, i, bus));
       const known = values.flatMap((value, i) => value[1] > 0 && value[2] > 0 ? [i] : []);
       if (known.length > 1) {
         bands.push({ x: [...known.map((i) => x[i]), ...known.map((i) => x[i]).reverse()],
           y: [...known.map((i) => values[i][1]), ...known.map((i) => values[i][2]).reverse()],
-          fill: "toself", fillcolor: color, opacity: line.predicted ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", uid: `band-${line.id}` });
+          fill: "toself", fillcolor: color, opacity: line.predicted ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, uid: `band-${line.id}` });
       }
-      curves.push({ x, y: values.map((value) => value[0]), uid: `line-${line.id}`, mode: "lines+markers",
+      curves.push({ x, y: values.map((value) => value[0]), uid: `line-${line.id}`, name: plain(line.label), mode: "lines+markers",
         line: { color, width: line.width, dash: line.dash }, marker: { color, symbol: line.symbol, size: 8, line: { color, width: 1.4 } },
         text: places.map((i) => words(line, i).map(plain).join("<br>")), hoverinfo: "text" });
     }
     return [...bands, ...curves];
   }
   function extent() {
-    const shown = visible(), all = shown.flatMap((line) => points(line).map((i) => [line.sizes[i], VIEWS[view].at(line, i)[0]]));
+    const shown = visible(), all = shown.flatMap((line) => points(line).map((i) => [line.sizes[i], VIEWS[view].at(line, i, bus)[0]]));
     if (!all.length) return [[0, 1], [0, 1]];
     const y = all.map((each) => each[1]);
     return [span(all.map((each) => each[0]), $("logx").checked), span(view === "ratio" ? [...y, 1] : y, logy[view])];
   }
-  function draw() {
+  // Into an element; `narrow` as on a phone, `more` of the layout over what the page has.
+  function drawn(box, narrow, more = {}) {
     const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
     bus = lines.every((line) => line.factor > 0);
-    const [xrange, yrange] = zoom || extent(), narrow = $("plot").clientWidth < 560;
+    const [xrange, yrange] = zoom || extent();
     const empty = visible().some((line) => points(line).length) ? [] : [{ text: "nothing is shown", showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { size: 16 } }];
     const one = view === "ratio" ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: color("--soft"), width: 1, dash: "dot" } }] : [];
     const layout = {
-      ...axes(xrange, yrange), annotations: empty, shapes: one, showlegend: false, hovermode: "closest", dragmode: narrow ? false : "zoom",
+      ...axes(xrange, yrange, narrow), annotations: empty, shapes: one, showlegend: false, hovermode: "closest", dragmode: narrow ? false : "zoom",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: narrow ? 8 : 20, r: narrow ? 14 : 28, t: 24, b: 56 },
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 13, color: color("--ink") },
-      hoverlabel: { bgcolor: color("--card"), bordercolor: color("--line"), font: { color: color("--ink"), size: 13 }, align: "left" },
+      hoverlabel: { bgcolor: color("--card"), bordercolor: color("--line"), font: { color: color("--ink"), size: 13 }, align: "left" }, ...more,
     };
-    const config = { displayModeBar: false, displaylogo: false, responsive: true, showLink: false, plotlyServerURL: "", topojsonURL: "", doubleClick: false, scrollZoom: false };
-    const title = `${figure.title}: ${VIEWS[view].title()} by message size, ${visible().length} curves`;
-    $("plot").setAttribute("aria-label", title);
-    return Plotly.react("plot", traces(), layout, config);
+    const config = { displayModeBar: false, displaylogo: false, responsive: !more.width, showLink: false, plotlyServerURL: "", topojsonURL: "", doubleClick: false, scrollZoom: false };
+    return Plotly.react(box, traces(), layout, config);
+  }
+  const caption = () => `${figure.title}: ${VIEWS[view].title(bus)}`;
+  function draw() {
+    const plot = $("plot");
+    drawn(plot, plot.clientWidth < 560);
+    $("drawn").textContent = caption();
+    $("here").href = `#${figure.anchors[view]}`;
+    plot.setAttribute("aria-label", `${caption()} by message size, ${visible().length} curves`);
   }
   function redraw() { zoom = null; place = null; legend(); draw(); }
 
@@ -197,7 +131,7 @@
     for (const run of runs) {
       if (runs.length > 1) {
         const head = document.createElement("h3");
-        head.textContent = `${data.runs[run].label}: ${data.runs[run].machine}`;
+        head.textContent = `${data.runs[run].label}, ${data.runs[run].status}: ${data.runs[run].machine}`;
         box.append(head);
       }
       for (const line of lines.filter((each) => each.run === run)) {
@@ -210,7 +144,6 @@
         made.prepend(swatch(line));
         made.dataset.line = line.id;
         made.setAttribute("aria-pressed", String(!hidden.has(line.id)));
-        if (line.notes.length) made.title = line.notes.join("; ");
         box.append(made);
       }
     }
@@ -234,6 +167,18 @@
     options($("where"), $("machine-box"), [["", "all"], ...machines.map((each) => [each, each])]);
     narrowed();
   }
+  const chosenView = () => document.querySelector(`input[name="view"][value="${view}"]`);
+  // A link to a figure chooses its operation and its view; the browser itself goes to the place.
+  function follow() {
+    const wanted = decodeURIComponent(location.hash.slice(1));
+    data.figures.forEach((each, number) => Object.entries(each.anchors).forEach(([name, place]) => {
+      if (place !== wanted) return;
+      view = name;
+      chosenView().checked = true;
+      $("operation").value = String(number);
+      choose(number);
+    }));
+  }
   function narrowed() {
     lines = chosen();
     const compared = lines.some((line) => line.library && line.sizes.some((each) => line.library.sizes.includes(each)));
@@ -242,7 +187,7 @@
     input.parentElement.title = compared ? "" : "no library and hand-written implementation have a size in common here";
     if (!compared && view === "ratio") {
       view = "bandwidth";
-      document.querySelector('input[name="view"][value="bandwidth"]').checked = true;
+      chosenView().checked = true;
     }
     $("bandwidth-name").textContent = lines.every((line) => line.factor > 0) ? "Bus bandwidth" : "Bandwidth";
     axis();
@@ -285,6 +230,8 @@
     $("logy").addEventListener("change", () => { logy[view] = $("logy").checked; redraw(); });
     $("reset").addEventListener("click", () => { zoom = null; draw(); });
     choose(0);
+    follow();
+    addEventListener("hashchange", follow);
     $("plot").on("plotly_relayout", (change) => {
       if (!("xaxis.range[0]" in change || "yaxis.range[0]" in change)) return;
       const { xaxis, yaxis } = $("plot").layout;
@@ -304,20 +251,50 @@
     $("theme").setAttribute("aria-label", dark ? "Change to light colours" : "Change to dark colours");
     if (figure) { legend(); draw(); }
   }
-  $("theme").removeAttribute("aria-pressed");
   $("theme").addEventListener("click", () => paint(shade() === "dark" ? "light" : "dark"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => paint());
+
+  // ---- on paper: every operation, in both quantities, as wide as a page ----
+  const PRINTED = 6, WIDTH = 680;
+  const height = () => 290 + 20 * Math.ceil(visible().length / 2); // two figures to a page, with their legends
+  function print() {
+    const shown = { figure, view, lines, zoom };
+    zoom = null;
+    for (const each of data.figures.slice(0, PRINTED)) {
+      if (each !== shown.figure) lines = each.lines;
+      else lines = shown.lines;
+      figure = each;
+      for (view of ["bandwidth", "latency"]) {
+        const box = document.createElement("figure"), title = document.createElement("figcaption"), plot = document.createElement("div");
+        box.append(title, plot);
+        $("printed").append(box);
+        drawn(plot, false, { width: WIDTH, height: height(), showlegend: true, legend: { orientation: "h", y: -0.22 } });
+        title.textContent = caption();
+      }
+    }
+    ({ figure, view, lines, zoom } = shown);
+    const left = data.figures.length - PRINTED;
+    if (left > 0) $("printed").append(`${left} more operations are in the page, and not printed.`);
+  }
   let before;
-  addEventListener("beforeprint", () => { before = root.dataset.theme; paint("light"); });
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    paint("light");
+    if (figure) print();
+  });
   addEventListener("afterprint", () => {
+    if (figure) $("printed").replaceChildren();
     if (before) return paint(before);
     delete root.dataset.theme;
     paint();
   });
 
   // ---- the table's search ----
-  const rows = [...document.querySelectorAll("#rows tbody tr")].map((row) => [row, row.textContent.toLowerCase()]);
-  rows.forEach((pair) => { pair[1] = [...pair[0].cells].map((cell) => cell.textContent).join(" ").toLowerCase(); });
+  const all = document.querySelector("#rows caption").textContent; // what is the same in all rows stands there
+  const rows = [...document.querySelectorAll("#rows tbody tr")].map((row) => {
+    const texts = [...row.cells].flatMap((cell) => [...cell.childNodes].map((node) => node.textContent));
+    return [row, [all, ...texts].join(" ").toLowerCase()];
+  });
   $("search").addEventListener("input", () => {
     const wanted = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     let left = 0;
@@ -328,6 +305,16 @@
     $("count").textContent = left === rows.length ? `${left.toLocaleString("en")} rows` : `${left.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows`;
   });
 
-  if (data.figures.length) chart();
+  // The library runs as a script element of its own, whose text the page's policy knows.
+  function unpack() {
+    const packed = Uint8Array.from(atob($("library").textContent), (each) => each.charCodeAt(0));
+    const made = document.createElement("script");
+    made.textContent = new TextDecoder().decode(fflate.inflateSync(packed));
+    document.head.append(made);
+  }
+  if (data.figures.length) {
+    unpack();
+    chart();
+  }
   paint();
 })();

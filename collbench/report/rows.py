@@ -13,75 +13,84 @@ from collbench.measurement import Explanation, Failed, Prediction, Reported, Res
 from collbench.observed import Observed, Timed
 from collbench.planned import PlannedStep
 from collbench.report.sanitize import Sound, plain
+from collbench.report.sections import distinct
 from collbench.step_times import StepPrediction, StepRow
 from collbench.tracks import PARTS
 from collbench.trained import Trained
 from collbench.units import format_rate, format_seconds, format_size
 
-ROOM = 640_000
-"""Bytes of the table; the rows behind are left out, and it says so."""
-HEADING = (
-    "implementation",
-    "run",
-    "operation",
-    "size",
-    "time",
-    "interval",
-    "min",
-    "p95",
-    "max",
-    "algbw",
-    "busbw",
-    "vs library",
-    "check",
-)
-TAGS = 12  # bytes around the text of a cell
+NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
+MEANINGS = {
+    "time": "time: the median, of imported rows what their check says",
+    "interval": "interval: 95 % of the median, or nine in ten of a prediction",
+    "algbw": "algbw, busbw: GB/s, 1e9 bytes/s",
+}
+TAGS = 4  # bytes around the text of a cell
+MARKS = 80  # bytes around a row
 
 
 class TableRow(NamedTuple):
-    """A row of the table: its first cells, and how its check is to look."""
+    """A row of the table; of its numbers there are as many as it has, from the first on."""
 
     implementation: str
-    cells: tuple[str, ...]
+    about: str  # run and operation, where they differ among the rows
+    size: str
+    numbers: tuple[str, ...]
     check: str
     status: str  # a class of report.css: ok, plain, bad
 
     @property
-    def width(self) -> int:
-        """Columns of the check, which has those of the missing numbers."""
-        return len(HEADING) - 1 - len(self.cells)
-
-    @property
     def nbytes(self) -> int:
         """About how long it is in the page."""
-        texts = (self.implementation, *self.cells, self.check)
-        return sum(len(escape(text).encode()) + TAGS for text in texts)
+        texts = (self.implementation, self.about, self.size, *self.numbers, self.check)
+        return MARKS + sum(len(escape(text).encode()) + TAGS for text in texts)
 
 
 class RawTable(NamedTuple):
-    """As many rows as there is room for."""
+    """As many rows as there is room for, and only columns that have a number."""
 
     caption: str
     heading: Sequence[str]
     rows: list[TableRow]
     left_out: int
+    meanings: list[str]  # of the columns
+
+    def span(self, row: TableRow) -> int:
+        """Columns of a row's check, which has those of the missing numbers."""
+        return len(self.heading) - 2 - len(row.numbers)
 
 
-def raw_table(runs: Sequence[Sound]) -> RawTable:
-    """Every row of the runs until the room is used up."""
+def raw_table(runs: Sequence[Sound], room: int) -> RawTable:
+    """Every row of the runs until the room, in bytes, is used up."""
+    operations = distinct(result.case.title for run in runs for result in run.every)
     rows: list[TableRow] = []
-    room = ROOM
     for run in runs:
-        odd = {id(result): reason for result, reason in run.odd}
-        references = _references(run.run.results)
-        for result in run.every:
-            if room <= 0:
+        for row in _rows(run, len(runs) > 1, len(operations) > 1):
+            room -= row.nbytes
+            if room < 0:
                 break
-            rows.append(_row(run, result, odd.get(id(result), ""), references))
-            room -= rows[-1].nbytes
-        rows += [TableRow("?", (run.label, "?", "?"), f"not usable: line {why}", "bad") for why in run.unread]
+            rows.append(row)
     every = sum(len(run.every) + len(run.unread) for run in runs)
-    return RawTable("Every row of the runs", HEADING, rows, every - len(rows))
+    kept = [place for place in range(len(NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
+    few = [row._replace(numbers=tuple(row.numbers[place] for place in kept if row.numbers[place:])) for row in rows]
+    shown = [NUMBERS[place] for place in kept]
+    meanings = [MEANINGS[name] for name in shown if name in MEANINGS]
+    caption = plain(operations[0], 120) if len(operations) == 1 else "Every row"
+    return RawTable(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
+
+
+def _rows(run: Sound, several_runs: bool, several_operations: bool) -> Iterable[TableRow]:
+    """Those of a run; what is the same in all rows of the table is not said of each."""
+    odd = {id(result): reason for result, reason in run.odd}
+    references = _references(run.run.results)
+    for result in run.every:
+        status, numbers, check = _told(run, result, odd.get(id(result), ""), references)
+        size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
+        title = plain(result.case.title, 120) if several_operations else ""
+        about = ", ".join(filter(None, (run.label if several_runs else "", title)))
+        yield TableRow(result.label, about, size, numbers, check, status)
+    label = run.label if several_runs else ""
+    yield from (TableRow("?", label, "?", (), f"not usable: line {why}", "bad") for why in run.unread)
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
@@ -89,13 +98,6 @@ def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     last = {(result.case, result.implementation): result for result in timed(results)}
     every = sorted((one for one in last.values() if is_library(one.implementation)), key=lambda one: -one.typical)
     return {result.case: result for result in every}
-
-
-def _row(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> TableRow:
-    status, numbers, check = _told(run, result, odd, references)
-    size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
-    cells = run.label, plain(result.case.title, 120), size, *numbers
-    return TableRow(result.label, cells, check, status)
 
 
 def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
@@ -116,7 +118,7 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
         return "ok", _planned(result), f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
     if isinstance(result, Trained):
         return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
-    return "ok", _numbers(run, result, references.get(result.case)), _check(result)
+    return "ok", _numbers(run, result, references.get(result.case)), check(result)
 
 
 def _numbers(run: Sound, result: Timed, library: Timed | None) -> tuple[str, ...]:
@@ -135,7 +137,8 @@ def _numbers(run: Sound, result: Timed, library: Timed | None) -> tuple[str, ...
     )
 
 
-def _check(result: Timed) -> str:
+def check(result: Timed) -> str:
+    """What a right row says of itself, in the table and at its point of a curve: its check, its bound, its note."""
     if isinstance(result, Prediction):
         said = "predicted" + (
             f", {how}" if (how := "/".join(filter(None, (result.algorithm, result.protocol)))) else ""

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from collbench.analysis.crossover import contests, in_words, rivals, winners
+from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
 from collbench.analysis.fit.runs import HEADING, Curve, columns
+from collbench.cases import Case
 from collbench.implementations import libraries
-from collbench.measurement import Explanation, Result
-from collbench.planned import PlannedStep
-from collbench.report.sanitize import Sound, plain
+from collbench.measurement import Explanation
+from collbench.report.anchors import Anchors
+from collbench.report.sanitize import Sound
 from collbench.report.verdicts import RunVerdicts
 from collbench.topology.system import System
 from collbench.tracks import PARTS
@@ -38,6 +39,13 @@ class TextTable(NamedTuple):
     heading: Sequence[str]
     rows: Sequence[Any]
 
+    @property
+    def dense(self) -> "TextTable":
+        """Without columns in which no row of texts has anything; the first, which names the rows, always stays."""
+        kept = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
+        rows = [tuple(row[place] for place in kept) for row in self.rows]
+        return TextTable(self.caption, [self.heading[place] for place in kept], rows)
+
 
 Part = TypeVar("Part", bound=tuple[Any, ...])
 
@@ -46,53 +54,6 @@ def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Par
     """What a part of the page says of each run that it says anything of, with the run's label if there are several."""
     parts = [(one.run.label if len(analysed) > 1 else "", part_of(one)) for one in analysed]
     return [(label, part) for label, part in parts if any(part)]
-
-
-def title_of(runs: Sequence[Sound]) -> str:
-    """The title of the page."""
-    collectives = distinct(_subject(result) for run in runs for result in run.every)
-    return f"{_listed(collectives) or 'collectives'}: {_listed(distinct(run.machine for run in runs), '; ')}"
-
-
-def _subject(result: Result) -> str:
-    """What a row is about; the collective of a plan stands for its gradients only."""
-    return "training plan" if isinstance(result, PlannedStep) else result.case.collective.name
-
-
-def kinds(runs: Sequence[Sound]) -> list[str]:
-    """Where the numbers come from, in a word or two each."""
-    return distinct(map(_kind, runs))
-
-
-def _kind(run: Sound) -> str:
-    names = distinct(type(result).__name__.lower() for result in run.every)
-    words = {
-        "prediction": "predicted",
-        "reported": "reported by another tool",
-        "measurement": "measured",
-        "explanation": "explained",
-        "steptimes": "measured",
-        "trained": "measured",
-        "stepprediction": "predicted",
-        "plannedstep": "planned, which is predicted",
-    }
-    return next((word for name, word in words.items() if name in names), "no numbers")
-
-
-class About(NamedTuple):
-    """A line about a run below the title."""
-
-    label: str
-    machine: str
-    facts: list[str]
-
-
-def about(run: Sound) -> About:
-    """How much it holds, when it was started, and whether it was finished."""
-    started = run.run.header.started
-    facts = [f"{len(run.every):,} rows", *([f"started {plain(started, 40)}"] if started else [])]
-    facts += [] if run.run.complete else ["not finished: the run was stopped, or its file was cut"]
-    return About(run.label, run.machine, facts)
 
 
 class Crossovers(NamedTuple):
@@ -106,12 +67,16 @@ class Crossovers(NamedTuple):
 def crossovers(analysed: AnalysedRun) -> Crossovers:
     """By the times of the run."""
     timed = rivals(analysed.run.run.results)
-    fastest = winners(timed)
+    names: dict[Case, set[str]] = {}
+    for row in timed:
+        names.setdefault(row.case.kind, set()).add(row.implementation)
+    # One alone wins everywhere, which says nothing.
+    fastest = [(case, ranges) for case, ranges in winners(timed) if len(names[case.kind]) > 1]
     tables = [
         TextTable(
             f"Fastest: {case.title}",
             ("size", "implementation"),
-            [(_span(first, last), name) for first, last, name in ranges],
+            [(format_span(these.first, these.last), " or ".join(these.names)) for these in ranges],
         )
         for case, ranges in fastest[:MOST_KINDS]
     ]
@@ -120,17 +85,13 @@ def crossovers(analysed: AnalysedRun) -> Crossovers:
     return Crossovers(tables, words[:MOST_CONTESTS], left_out)
 
 
-def _span(first: int, last: int) -> str:
-    return format_size(first) if first == last else f"{format_size(first)} - {format_size(last)}"
-
-
 class Spent(NamedTuple):
     """Where the time of explained operations goes: rows of (implementation, time, share of each part)."""
 
-    tables: list[TextTable]
+    tables: list[tuple[str, TextTable]]  # each after the place that it can be linked to by
 
 
-def spent(analysed: AnalysedRun) -> Spent:
+def spent(analysed: AnalysedRun, anchors: Anchors) -> Spent:
     """The first explanations of the run that are more than a time; a table for each case."""
     explained = [result for result in analysed.run.run.results if isinstance(result, Explanation)]
     looked_into = [result for result in explained if result.tracks][:MOST_SPENT]
@@ -142,7 +103,8 @@ def spent(analysed: AnalysedRun) -> Spent:
             if result.case == case
         ]
         caption = f"{case.title}, {format_size(case.nbytes)}"
-        tables.append(TextTable(caption, ("implementation", "time", "shares", *PARTS), rows))
+        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
+        tables.append((anchors.new("spent", caption), table))
     return Spent(tables)
 
 
@@ -178,8 +140,8 @@ class Verdicts(NamedTuple):
 def verdicts(analysed: AnalysedRun) -> Verdicts:
     """A table for each kind of case."""
     judged, system = analysed.verdicts, analysed.system
-    if judged.silence:
-        return Verdicts(judged.notes, f"{judged.silence}.", [])
+    if judged.silence:  # nothing was measured: the run's status says that
+        return Verdicts(judged.notes, "", [])
     curves = [  # without the reason that stands above the table already
         curve._replace(because=tuple(reason for reason in curve.because if reason != analysed.why_not))
         for curve in judged.curves
@@ -188,12 +150,12 @@ def verdicts(analysed: AnalysedRun) -> Verdicts:
     tables = [
         TextTable(
             f"{kind}{against}",
-            ("implementation", "verdict", "because"),
+            ("implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])),
             [curve for curve in curves if curve.kind == kind],
         )
         for kind in distinct(curve.kind for curve in curves)
     ]
-    return Verdicts(judged.notes, "" if system else f"{analysed.why_not}. What the curves say of themselves:", tables)
+    return Verdicts(judged.notes, "" if system else f"{analysed.why_not}.", tables)
 
 
 Value = TypeVar("Value")
@@ -204,7 +166,7 @@ def distinct(values: Iterable[Value]) -> list[Value]:
     return list(dict.fromkeys(values))
 
 
-def _listed(names: Sequence[str], between: str = ", ") -> str:
+def listed(names: Sequence[str], between: str = ", ") -> str:
     """A few of them, and how many more there are."""
     shown = list(names[:3])
     return between.join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -14,27 +14,35 @@ from collbench.analysis.race import race
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import lines
 from collbench.measurement import Result
+from collbench.report.anchors import Anchors
+from collbench.report.pictures import Picture, pictures
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, TextTable
+from collbench.step_times import StepPrediction, StepTimes
+from collbench.trained import Trained
 from collbench.units import format_seconds, format_size
 
 _MOST = 60  # rows of a table, tables, and verdicts
+STEPPED = (StepTimes, StepPrediction, Trained)
 _MOST_LATE = 8  # ranks of a table: those that cost most
 
 
 class Steps(NamedTuple):
-    """Tables, and what they come to in words."""
+    """Tables, what they come to in words, and pictures."""
 
     tables: list[TextTable]
     words: list[str]
+    pictures: Sequence[Picture] = ()
+    left_out: int = 0  # pictures
 
 
-def steps(analysed: AnalysedRun) -> Steps:
-    """By the steps and the training of a run; nothing where it has none."""
+def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
+    """By the steps and the training of a run, with pictures of so many bytes; nothing where it has none."""
     found = [part(analysed.run.run.results) for part in PARTS]
     tables = [table for part in found for table in part.tables]
     words = [line for part in found for line in part.words]
-    return Steps(tables[:_MOST], [plain(line, 600) for line in words[:_MOST]])
+    drawn, left_out = pictures(analysed.run.run, STEPPED, room, anchors) if tables else ([], 0)
+    return Steps(tables[:_MOST], [plain(line, 600) for line in words[:_MOST]], drawn, left_out)
 
 
 def _scaled(results: Sequence[Result]) -> Steps:

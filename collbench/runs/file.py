@@ -2,8 +2,8 @@
 
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
 1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
-2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks; a header leaves out what
-   is empty or not known
+2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks, later bound; a header
+   leaves out what is empty or not known
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from collbench.measurement import Prediction, Result, Skipped
 from collbench.planned import PlannedStep
 from collbench.runs import rescue
 from collbench.runs.bounds import impossible
+from collbench.runs.flat import arrow_table, data_frame, record
 from collbench.runs.format_1 import upgraded
 from collbench.runs.header import Header
 from collbench.runs.records import to_line, to_result
@@ -45,6 +46,18 @@ class Run:
     complete: bool
     status: int | None = None
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Flat records in bytes, seconds and bytes per second (runs/flat.py), None for what is not known."""
+        return [record(result) for result in self.results]
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame; UsageError where pandas is not installed."""
+        return data_frame(self.rows())
+
+    def to_arrow(self) -> Any:
+        """The same as a pyarrow.Table; UsageError where pyarrow is not installed."""
+        return arrow_table(self.rows())
 
 
 def why_none(runs: Sequence[Run]) -> str:

@@ -22,4 +22,5 @@ def to_note(fields: Mapping[str, Any]) -> Note:
         spin=str(fields.get("spin", "")),
         picked=str(fields.get("picked", "")),
         remarks=tuple(str(remark) for remark in fields.get("remarks", ())),
+        bound=bool(fields.get("bound")),
     )

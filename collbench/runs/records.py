@@ -75,6 +75,7 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         "implementations": list(sweep.implementations),
         "root": sweep.root,
         "in_place": sweep.in_place,
+        **({"both_places": True} if sweep.both_places else {}),
         "sampling": asdict(sweep.sampling),
         "spin": sweep.spin,
         **({"steps": [step_record(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),

@@ -13,7 +13,8 @@ from collbench.errors import RunFileError
 from collbench.measurement import Result, timed
 from collbench.observed import Timed
 from collbench.outcome import Outcome
-from collbench.runs.file import INTERRUPTED, NAME, BadRow, Run, TornLine, read
+from collbench.runs.cut_off import whole
+from collbench.runs.file import NAME, BadRow, Run, TornLine, read
 from collbench.runs.records import case_fields
 from collbench.units import visible
 
@@ -103,7 +104,7 @@ def facts_of(run: Run) -> Facts:
         failed=sum(result.outcome is Outcome.FAILED for result in results),
         skipped=sum(result.outcome is Outcome.SKIPPED for result in results),
         unread=len(run.left_out),
-        complete=run.complete and (run.status or 0) < INTERRUPTED,
+        complete=whole(run),
     )
 
 

@@ -76,6 +76,14 @@ class Topology:
         """
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
+    def on_nodes(self, count: int) -> dict[str, Any]:
+        """For the header of a run on so many machines, of which this is the first; nobody looked at the others."""
+        record = self.to_json() | {"nodes": count}
+        if count > 1:
+            ranks, _, what = self.name.partition(" on ")
+            record["name"] = f"{ranks} on {count} nodes, the first with {what}"
+        return record
+
     def to_json(self) -> dict[str, Any]:
         """For the header of a run file; `name` and `shared` are for readers without this module."""
         return {"name": self.name, "shared": self.shared} | asdict(self)

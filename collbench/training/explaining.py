@@ -1,7 +1,7 @@
 """Every term of a plan with its formula, its numbers and its source, to be checked with a pocket calculator."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -81,5 +81,6 @@ def _number(value: Any) -> str:
 
 def _unit(term: Term, values: Mapping[str, Any]) -> str:
     number = float(np.asarray(values[term.name]).reshape(-1)[0])
-    readable = {"s": format_seconds, "bytes": format_size}.get(term.unit)
+    known: dict[str, Callable[[float], str]] = {"s": format_seconds, "bytes": format_size}
+    readable = known.get(term.unit)
     return f" {term.unit} ({readable(number)})" if readable and number > 0 else f" {term.unit}" if term.unit else ""

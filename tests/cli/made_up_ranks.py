@@ -2,6 +2,8 @@
 
 What they say is that of a machine that becomes slower from one case or round to the next, scatters by 1 % and is
 disturbed now and then.  SLOW=1.1 in their environment makes ring-flags take 1.1 times as long.
+
+`python -m tests.cli.made_up_ranks sweep ...` is the command with such ranks, in a process of its own.
 """
 
 import os
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from collbench.cases import Case, Sampling
+from collbench.cli import main
 from collbench.measure import ab, session
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement, Result
@@ -43,6 +46,15 @@ class MadeUpRanks(Supervisor):
 @pytest.fixture
 def made_up_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """For every sweep that is carried out in this process."""
+    _take_their_place(monkeypatch)
+
+
+def _take_their_place(patch: pytest.MonkeyPatch) -> None:
     MadeUpRanks.noise, MadeUpRanks.passed = np.random.default_rng(1), 0
     for module in (ab, session):
-        monkeypatch.setattr(module, "Supervisor", MadeUpRanks)
+        patch.setattr(module, "Supervisor", MadeUpRanks)
+
+
+if __name__ == "__main__":
+    _take_their_place(pytest.MonkeyPatch())
+    main()

@@ -285,7 +285,7 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
 
 def test_both_settings_need_their_memory_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What fits once does not fit twice: refused where it was asked for, a shorter sweep where it was not."""
-    from collbench.cli import _options
+    from collbench.api import wanted as _options
     from collbench.cli.sweep import command
     from collbench.errors import PlatformError
     from collbench.implementations import needs

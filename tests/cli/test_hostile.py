@@ -21,7 +21,7 @@ from tests.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS
 PARTS = int(os.environ.get("HOSTILE_PARTS", "40"))
 LONGEST = 20.0  # seconds for one command on a loaded machine; most take a tenth
 WIDEST = 6000  # characters of a line for people
-WITHOUT_FILES = {"explain", "jitter", "list", "styles", "verify"}
+WITHOUT_FILES = {"completion", "explain", "help", "jitter", "list", "styles", "verify"}
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -1,6 +1,10 @@
 """Rows are shown as they arrive, alike in every command."""
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
@@ -14,9 +18,17 @@ RED = "\x1b[31m"
 WRONG = Mismatch(1, 7, 0, "3.5", "4.5", 12)
 
 
+@contextmanager
+def output(color: bool) -> Iterator[io.BytesIO]:
+    """What is printed inside, as to a terminal that knows colours, or to none."""
+    wanted = mock.patch("collbench.cli._live_table.coloured", return_value=color)
+    with CliRunner().isolation(color=color) as (stdout, *_), wanted:
+        yield stdout
+
+
 def shown(*rows: tuple[str, Result], color: bool = False, heading: str = "columns") -> str:
     """What is printed of results under these titles."""
-    with CliRunner().isolation(color=color) as (stdout, *_):
+    with output(color) as stdout:
         table = LiveTable()
         for title, result in rows:
             table.show(title, heading, [(result, f"row of {result.implementation}")])
@@ -58,7 +70,7 @@ def test_what_is_wrong_or_failed_is_red(result: Result, red: bool) -> None:
 def test_a_wrong_measurement_is_red() -> None:
     """One of two settings is enough, and only its own line."""
     pair = [(measurement("mpi"), "right"), (replace(measurement("mpi"), mismatch=WRONG), "wrong")]
-    with CliRunner().isolation(color=True) as (stdout, *_):
+    with output(color=True) as stdout:
         LiveTable().show("one", "columns", pair)
         said = stdout.getvalue().decode()
     assert f"{RED}wrong" in said

@@ -137,11 +137,11 @@ def test_a_status_of_the_library_ends_in_a_line(tmp_path: Path) -> None:
     program = (
         "from mpi4py import MPI\n"
         "from collbench.errors import CaseFailed\n"
-        "from collbench.implementations import mpi\n"
+        "from collbench.platforms.cpu import mpi\n"
         "comm = MPI._handleof(MPI.COMM_WORLD)\n"
-        "bad = mpi._call('MPI_Bcast', False, (0, 0, MPI._handleof(MPI.FLOAT), 7, comm))\n"
+        "bad = mpi.call('MPI_Bcast', (0, 0, MPI._handleof(MPI.FLOAT), 7, comm))\n"
         "try:\n"
-        "    mpi._succeed(mpi.calls.repeated([bad])(2))\n"
+        "    mpi.succeed(mpi.calls.repeated([bad])(2))\n"
         "except CaseFailed as error:\n"
         "    print(error)\n"
     )

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from collbench.cli import _patience
-from collbench.cli._patience import RANKS, said_if_long, started
+from collbench.api import patience as _patience
+from collbench.api.patience import RANKS, said_if_long, started
 
 
 @contextmanager

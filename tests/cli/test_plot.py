@@ -178,10 +178,10 @@ def test_implementations_can_be_chosen(tmp_path: Path, of_both: Path, names: str
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
 def test_every_style_has_its_size(tmp_path: Path, style: Style) -> None:
-    """In pixels at its resolution."""
+    """In pixels at its resolution, with room for the names at the ends of lines."""
     (path,) = plot(write_run(tmp_path / "run"), "--style", style.name, "--view", "latency").stdout.splitlines()
     with Image.open(path) as picture:
-        assert picture.size[0] == int(style.width(1) * style.dpi)
+        assert picture.size[0] == int((style.width(1) + style.margin) * style.dpi + 1e-6)
 
 
 def test_an_overlay_is_one_file_of_all_runs(tmp_path: Path) -> None:
@@ -267,3 +267,21 @@ def test_pictures_of_steps_that_cannot_be_written_are_one_line(tmp_path: Path) -
     (tmp_path / "scaling.png").symlink_to(tmp_path / "elsewhere")
     assert "is a link, and is not written through" in str(refusal(plot(run, "-o", tmp_path)))
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("words", ["seven", "-1", "", "7.5", "9" * 30, "²"])
+def test_a_number_of_lines_that_is_none_is_one_line(tmp_path: Path, words: str) -> None:
+    """With what is possible."""
+    assert "give 0 or more, or all" in str(refusal(plot(write_run(tmp_path / "run"), f"--lines={words}")))
+
+
+def test_lines_and_a_linear_axis_can_be_asked_for(tmp_path: Path) -> None:
+    """Each is another picture."""
+    run = write_run(tmp_path / "run")
+    pictures = []
+    for words in ((), ("--lines", "0"), ("--lines", "all"), ("--linear",)):
+        (path,) = plot(run, "--view", "bandwidth", "--format", "svg", *words).stdout.splitlines()
+        pictures.append(Path(path).read_bytes())
+    usual, grey, every, linear = pictures
+    assert usual == every, "these are few"
+    assert len({usual, grey, linear}) == 3

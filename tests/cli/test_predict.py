@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli._predict import make_prediction
+from collbench.api.predicting import make_prediction
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep

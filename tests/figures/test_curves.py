@@ -63,14 +63,14 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
     return run(*results, topology=system, name=system, platform=platform)
 
 
-def figure(kind: str, *runs: Run, apart: bool = False) -> Figure:
-    """That figure of these runs; nothing has its place yet, and ticks have no labels."""
-    return dict(curves.figures(runs, kinds.Wanted(apart=apart)))[kind]
+def figure(kind: str, *runs: Run, **wanted: Any) -> Figure:
+    """That figure of these runs; ticks have no labels yet."""
+    return dict(curves.figures(runs, kinds.Wanted(views=[kind], **wanted)))[kind]
 
 
-def laid_out(kind: str, *runs: Run) -> Figure:
+def laid_out(kind: str, *runs: Run, **wanted: Any) -> Figure:
     """The same as it will be when written, which takes ten times as long."""
-    drawn = figure(kind, *runs)
+    drawn = figure(kind, *runs, **wanted)
     drawn.draw_without_rendering()
     return drawn
 
@@ -215,13 +215,15 @@ def test_panels_fill_a_grid_whose_columns_end_in_a_labelled_axis(count: int, sha
 
 
 def test_far_slower_topology_keeps_its_own_bandwidth_scale() -> None:
-    """On a linear axis it would be a line along the bottom; comparable ones share their axis."""
+    """On a linear axis it would be a line along the bottom; comparable ones share theirs, and all a logarithmic one."""
     slow = [
         Measurement(result.case, "mpi", "cpu", 1, tuple(s * 100 for s in result.seconds)) for result in sweep("mpi")
     ]
     fast = run(*sweep("nccl"), topology="NVSwitch")
-    apart = figure("bandwidth", fast, run(*slow, topology="network")).axes
-    alike = figure("bandwidth", fast, run(*sweep("mpi"), topology="network")).axes
+    apart = figure("bandwidth", fast, run(*slow, topology="network"), linear=True).axes
+    alike = figure("bandwidth", fast, run(*sweep("mpi"), topology="network"), linear=True).axes
+    both = figure("bandwidth", fast, run(*slow, topology="network")).axes
+    assert both[0].get_ylim() == both[1].get_ylim()
     assert apart[0].get_ylim()[1] > 50 * apart[1].get_ylim()[1]
     assert alike[0].get_ylim() == alike[1].get_ylim()
 
@@ -238,7 +240,7 @@ def test_far_slower_topology_keeps_its_own_bandwidth_scale() -> None:
 def test_without_a_bus_the_bandwidth_is_the_algorithms(shared: Run) -> None:
     """Inside one GPU bus bandwidth means nothing, and with one rank it is zero."""
     axes = figure("bandwidth", shared).axes[0]
-    assert axes.get_ylabel() == "algorithm bandwidth (GB/s)"
+    assert axes.get_ylabel() == "algorithm bandwidth"
     algbw = [result.algbw for result in shared.results if isinstance(result, Measurement)]
     assert lines(axes)["nccl"][1] == pytest.approx(algbw)
 
@@ -246,7 +248,7 @@ def test_without_a_bus_the_bandwidth_is_the_algorithms(shared: Run) -> None:
 def test_ranks_that_share_cores_still_have_a_bus() -> None:
     """Oversubscribed processors are slow, but messages pass between ranks."""
     axes = figure("bandwidth", run(*sweep("mpi", note=Note.of("oversubscribed: 4 ranks share 2 cores")))).axes[0]
-    assert axes.get_ylabel() == "bus bandwidth (GB/s)"
+    assert axes.get_ylabel() == "bus bandwidth"
 
 
 def test_notes_stand_above_their_panel() -> None:
@@ -323,10 +325,11 @@ def test_single_size_is_a_point_with_its_interval(samples: int) -> None:
 
 
 def test_eleven_implementations_with_thousands_of_samples_stay_apart() -> None:
-    """Every implementation has its line and legend entry, and libraries come first."""
-    drawn = figure("bandwidth", run(*sweep(*reversed(styles.LOOKS), sizes=(64, 4096), samples=3000)))
+    """Every implementation has its line and legend entry, and its own colour where all are to have one."""
+    crowd = run(*sweep(*reversed(styles.LOOKS), sizes=(64, 4096), samples=3000))
+    drawn = figure("bandwidth", crowd, coloured=len(styles.LOOKS))
     assert list(lines(drawn.axes[0])) == list(styles.LOOKS)
-    assert labels(drawn) == [*styles.LOOKS, "95 % interval"]
+    assert sorted(labels(drawn)) == sorted([*styles.LOOKS, "95 % interval (right: 90 %)"])
     assert len({line.get_color() for line in drawn.axes[0].lines}) == len(styles.LOOKS)
     assert len({line.get_marker() for line in drawn.axes[0].lines}) == len(styles.LOOKS)
 
@@ -378,7 +381,7 @@ def test_tick_labels_do_not_overlap(kind: str, count: int, sizes: tuple[int, ...
 
 
 def test_ticks_are_written_in_units_for_people() -> None:
-    """Sizes in binary units, times in us and ms, rates in GB/s."""
+    """Sizes in binary units, times in us and ms, rates in MB/s and GB/s."""
     results = run(*sweep("nccl"))
     latency, bandwidth = laid_out("latency", results).axes[0], laid_out("bandwidth", results).axes[0]
     assert [text.get_text() for text in ticks(latency, "x")] == [
@@ -390,8 +393,10 @@ def test_ticks_are_written_in_units_for_people() -> None:
         "16 MiB",
     ]
     assert [text.get_text() for text in ticks(latency, "y")] == ["10 us", "100 us", "1 ms", "10 ms"]
-    assert [text.get_text() for text in ticks(bandwidth, "y")][:3] == ["0", "2", "4"]
-    assert latency.get_xscale() == latency.get_yscale() == bandwidth.get_xscale() == "log"
+    assert [text.get_text() for text in ticks(bandwidth, "y")] == ["10 MB/s", "100 MB/s", "1 GB/s", "10 GB/s"]
+    linear = laid_out("bandwidth", results, linear=True).axes[0]
+    assert [text.get_text() for text in ticks(linear, "y")][:3] == ["0", "2 GB/s", "4 GB/s"]
+    assert latency.get_xscale() == latency.get_yscale() == bandwidth.get_xscale() == bandwidth.get_yscale() == "log"
 
 
 @pytest.mark.parametrize("name", ["nccl", "an-implementation-with-quite-a-long-name"])
@@ -417,7 +422,7 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
     """In a figure that says so once, not on each line."""
     drawn = figure("latency", predicted("nccl", "one-shot-ll"))
     assert drawn.get_suptitle() == "Predicted latency of allreduce (float, sum)"
-    assert labels(drawn) == ["nccl", "one-shot-ll", "nine in ten, predicted"]
+    assert labels(drawn) == ["one-shot-ll", "nccl", "nine in ten, predicted"]
     for line in drawn.axes[0].lines:
         assert (line.get_linestyle(), line.get_markerfacecolor()) == ("--", "white")
         assert line.get_color() == styles.LOOKS[str(line.get_label())].color
@@ -434,7 +439,7 @@ def test_an_expectation_lies_over_what_was_measured_on_as_many_ranks(order: int)
     drawn = figure("latency", *runs[::order])
     (axes,) = drawn.axes
     assert set(lines(axes)) == {"nccl", "ring-ll", "nccl, predicted"}
-    assert labels(drawn) == ["nccl", "nccl, predicted", "ring-ll", "95 % interval", "nine in ten, predicted"]
+    assert labels(drawn) == ["nccl, predicted", "ring-ll", "nccl", "95 % interval", "nine in ten, predicted"]
     assert len({line.get_color() for line in axes.lines if "nccl" in str(line.get_label())}) == 1
     assert axes.get_title(loc="left") == "2 sockets, 4 ranks\npredicted: DGX"
     assert drawn.get_suptitle() == "Latency of allreduce (float, sum)"

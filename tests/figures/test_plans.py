@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from matplotlib.patches import Rectangle
 
-from collbench.figures.bars import COLOURS, MOST_BARS
+from collbench.figures import palette
+from collbench.figures.bars import MOST_BARS
 from collbench.figures.kinds import PLAIN, kinds, lacking
 from collbench.planned import Pipeline, PlannedStep
 from collbench.training.footprint import PARTS as MEMORY_PARTS
@@ -51,8 +52,9 @@ def labels(figure: "Figure") -> list[str]:
 
 def test_every_part_has_a_colour_of_its_own() -> None:
     """Within a step, and within a memory."""
-    for parts in (STEP_PARTS, MEMORY_PARTS):
-        assert len({COLOURS[part] for part in parts}) == len(parts)
+    for parts, colours in ((STEP_PARTS, palette.STEP_PARTS), (MEMORY_PARTS, palette.MEMORY_PARTS)):
+        assert set(parts) == set(colours)
+        assert len({colours[part] for part in parts}) == len(parts)
 
 
 @pytest.mark.parametrize(("name", "rows"), [("layouts", ranked()), ("interconnects", compared())])

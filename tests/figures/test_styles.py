@@ -46,7 +46,7 @@ def texts(drawn: Figure, style: Style) -> list[Text]:
     with curves.style(style):
         found = [text for axes in drawn.axes for which in "xy" for text in ticks(axes, which)]
     found += [part for axes in drawn.axes for part in (axes._left_title, axes.xaxis.label, axes.yaxis.label)]  # type: ignore[attr-defined]
-    found += [*drawn.texts, *drawn.legends[0].get_texts()]
+    found += [*drawn.texts, *drawn.legends[0].get_texts(), *(text for axes in drawn.axes for text in axes.texts)]
     return [text for text in found if text.get_text() and text.get_visible()]
 
 
@@ -55,7 +55,7 @@ def texts(drawn: Figure, style: Style) -> list[Text]:
 def test_no_text_lies_over_another_or_outside(style: Style, count: int) -> None:
     """Nor does the legend cover a panel; with all implementations and remarks above each panel."""
     drawn = crowded(style, count)
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn, style)]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts(drawn, style)]
     for (one, first), (other, second) in combinations(boxes, 2):
         assert not first.overlaps(second), (one, other)
     legend, whole = drawn.legends[0].get_window_extent(), drawn.bbox
@@ -72,7 +72,7 @@ def test_no_text_lies_over_another_or_outside(style: Style, count: int) -> None:
 def test_an_overlay_has_room_for_its_legend(style: Style, view: str) -> None:
     """Long names of topologies are wrapped."""
     drawn = figure(style, topologies(4, "nccl", "ring-ll", "two-shot"), view, overlay=True)
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(drawn, style)]
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts(drawn, style)]
     for (one, first), (other, second) in combinations(boxes, 2):
         assert not first.overlaps(second), (one, other)
     legend = drawn.legends[0].get_window_extent()

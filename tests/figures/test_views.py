@@ -9,6 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from collbench.analysis.bound import bound
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.figures import curves, overlay, styles, views
@@ -198,8 +199,8 @@ def test_the_bound_of_memory_is_what_was_measured_beside_each_row() -> None:
         (across,) = [line for line in drawn(view, results).axes[0].lines if line.get_gid() == "bound"]
         assert list(across.get_xdata()) == [2**27]
         assert list(across.get_ydata()) == pytest.approx([value])
-        (word,) = [text for text in drawn(view, results).axes[0].texts if text.get_text() == "bound"]
-        assert word.get_va() == ("top" if view == "latency" else "bottom"), "on the side on which no curve is"
+        level = [line for line in drawn(view, results).axes[0].lines if line.get_gid() == "bound-level"]
+        assert [line.get_ydata()[0] for line in level] == pytest.approx([value] if view == "bandwidth" else [])
     assert not [line for line in shares.lines if line.get_gid() == "bound"], "there it is the line at 100 %"
 
 
@@ -217,7 +218,7 @@ def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_impleme
     (axes,) = figure.axes
     assert [line.get_color() for line in axes.lines] == [color for color in styles.COLORS[:2] for _ in "ab"]
     assert [line.get_marker() for line in axes.lines] == [styles.LOOKS[name].marker for name in ("nccl", "ring-ll")] * 2
-    assert labels(figure) == ["NVSwitch", "PCIe", "nccl", "ring-ll", "95 % interval"]
+    assert labels(figure) == ["NVSwitch", "PCIe", "ring-ll", "nccl", "95 % interval"]
     explained = [handle.get_color() for handle in figure.legends[0].get_lines()]  # type: ignore[attr-defined]
     assert not set(explained) & set(styles.COLORS)
 
@@ -257,7 +258,7 @@ def test_an_overlay_shows_one_kind_of_bandwidth() -> None:
     """The algorithm's, where one of the topologies has no bus."""
     shared = run(*sweep("nccl", platform="gpu"), topology="one GPU", shared=True)
     axes = drawn("overlay-bandwidth", run(*sweep("nccl"), topology="NVSwitch"), shared, overlay=True).axes[0]
-    assert axes.get_ylabel() == "algorithm bandwidth (GB/s)"
+    assert axes.get_ylabel() == "algorithm bandwidth"
     for line in axes.lines:
         assert list(line.get_ydata()) == pytest.approx([result.algbw for result in sweep("nccl")])
 
@@ -314,7 +315,16 @@ def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], re
     assert drawn("latency", imported, here).axes[0].get_title(loc="left") == f"DGX, 4 ranks\nnccl: {remark}"
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("collective", [name for name, one in COLLECTIVES.items() if one.parts > 1])
+def test_pairs_and_barriers_have_no_bound(collective: str) -> None:
+    """Nobody says which links the two ends of a pair are joined by; the figure of bandwidth is drawn without."""
+    one = on("dgx-h100", 8, collective)
+    with pytest.raises(UsageError, match=f"nothing says over which links a {collective} goes"):
+        bound(one, one.results[0].case)
+    assert lines(drawn("bandwidth", one).axes[0])["nccl"]
+
+
+@pytest.mark.parametrize("collective", [name for name, one in COLLECTIVES.items() if one.parts == 1])
 def test_the_bound_of_every_collective_is_finite(collective: str) -> None:
     """Each sends something over the line."""
     axes = drawn("bound", on("dgx-h100", 8, collective)).axes[0]

@@ -33,6 +33,12 @@ def test_without_a_way_there_is_no_floor() -> None:
     assert floor.seconds is None
 
 
+def test_messages_in_flight_have_no_floor() -> None:
+    """They carry the same bytes again and again, which caches may hold."""
+    assert Floor.of(case("sendrecv"), platform(bare=constant(1e-3))).sample() == 1e-3
+    assert Floor.of(case("bandwidth"), platform(bare=constant(1e-3))).sample() == 0
+
+
 def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:
     """One reading a round, all before the closing check."""
     readings = count(1)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
 import pytest
 
 from collbench.cases import Sampling
+from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
 from collbench.flaws import Mismatch, Overrun
 from collbench.implementations import Implementation
@@ -190,6 +191,38 @@ def test_each_phase_has_inputs_of_its_own() -> None:
     assert len({*seeds, *range(plan.seed, plan.seed + plan.calls)}) == len(seeds) + plan.calls == 4 + plan.calls
 
 
+@pytest.mark.parametrize("name", [name for name, collective in COLLECTIVES.items() if collective.parts > 1])
+def test_times_are_of_a_part_where_an_operation_has_several(name: str) -> None:
+    """A message of a window, half a round trip, one barrier of two; how long to sample goes by whole operations."""
+    parts = COLLECTIVES[name].parts
+    platform = ToyPlatform({"a": constant(64e-6)})
+    way = replace(ways(platform)[0], collectives=(name,))
+    (result,) = measure(case(name, nbytes=4), [way], platform, Sampling(iters=3))  # type: ignore[arg-type]
+    assert result.seconds == (64e-6 / parts,) * 3
+    assert result.launches == 4  # 200 us of 64 us each
+    (plan,) = [plan for what, plan in platform.log if what == "stress"]
+    whole = ToyPlatform({"a": constant(64e-6)})
+    run(whole, nbytes=4, iters=3)
+    assert plan == dict(whole.log)["stress"]
+
+
+def test_a_share_of_a_window_may_be_shorter_than_any_message_takes() -> None:
+    """The whole operation may not."""
+    limits = Limits(1e-6, 1e15, "made up")
+    for seconds, right in ((64e-6, True), (0.9e-6, False)):
+        platform = ToyPlatform({"a": constant(seconds)}, limits=limits)
+        way = replace(ways(platform)[0], collectives=("bandwidth",))
+        (result,) = measure(case("bandwidth"), [way], platform, Sampling(iters=3))  # type: ignore[arg-type]
+        assert result.right == right, result.mismatch
+
+
+def test_a_pair_takes_two_ranks() -> None:
+    """One alone is skipped with the reason."""
+    way = replace(ways(ToyPlatform({"a": constant(1e-6)}))[0], collectives=("pingpong",))
+    with pytest.raises(Unsupported, match="pingpong takes 2 ranks"):
+        way.refuse(case("pingpong", ranks=1))
+
+
 def test_a_time_that_does_not_grow_with_the_launches_is_implausible() -> None:
     """A loop that runs once; the arithmetic is in the row, and the others are measured."""
     counts: list[int] = []
@@ -319,6 +352,40 @@ def test_a_calibration_is_not_misled_by_one_slow_trial() -> None:
     """The quicker of two counts: what is disturbed lasts long enough by mistake."""
     (result,) = run(ToyPlatform({"a": in_turn(1e-6, 1e-2)}), iters=3)
     assert result.launches == 256
+
+
+def test_a_calibration_that_was_disturbed_is_mended() -> None:
+    """The warm-up shows that a sample lasts a fraction of what it should."""
+    disturbed = iter([1e-6] * 3 + [1e-3] * 2)  # the check's own trials, then those of the calibration
+    (result,) = run(ToyPlatform({"a": lambda: next(disturbed, 1e-6)}), iters=3)
+    assert result.launches == 256
+
+
+class BusyPlatform(ToyPlatform):
+    """Of 1 us an operation, where a rank waits so many seconds for a core before the first of them."""
+
+    wait = 4e-3
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        super().time(prepared, launches)
+        return 1e-6 + self.wait / launches
+
+
+def test_a_wait_for_a_core_is_no_operation() -> None:
+    """A sample has so many operations that they last longer than the wait, which is nearly all of one operation."""
+    (result,) = run(BusyPlatform({"a": constant(0.0)}), iters=3)
+    assert 4096 <= result.launches <= 2**16
+    assert result.typical < 2e-6
+
+
+@pytest.mark.parametrize(("seconds", "nbytes"), [(5e-3, 1024), (5e-3, 2**24), (50e-3, 1024)])
+def test_an_operation_that_takes_as_long_as_a_wait_is_timed_by_itself(seconds: float, nbytes: int) -> None:
+    """As its time grows with the launches; where that is likely, nobody tries."""
+    platform = ToyPlatform({"a": constant(seconds)})
+    (result,) = run(platform, nbytes=nbytes, iters=3)
+    assert result.launches == 1
+    tried = (seconds, nbytes) == (5e-3, 1024)
+    assert (("a", 8) in platform.log) == tried
 
 
 def test_a_clock_that_sees_nothing_does_not_double_for_ever() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collbench.cli._options import left_aside
+from collbench.api.wanted import left_aside
 from collbench.errors import UsageError
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu import probe

@@ -159,7 +159,7 @@ def test_pointing_shows_value_and_interval(opened: Page) -> None:
     low, high = map(format_seconds, row.interval)
     assert f"{format_size(SIZES[8])}: {format_seconds(row.typical)}" in label
     assert f"95 % interval: {low} - {high}" in label
-    assert "<b>bold</b>" in label
+    assert "ok, <b>bold</b> <a href='https://example.org'>link</a>" in label
     assert opened.run("return document.querySelectorAll('#plot .hoverlayer a').length") == 0
 
 
@@ -199,7 +199,7 @@ def test_views_change_the_axis(opened: Page) -> None:
         opened.find(f"input[value={view}] + span").click()
         assert opened.title() == title
         seen.append(opened.run("return document.querySelector('#plot').layout.yaxis.type"))
-    assert seen == ["linear", "log", "log"]
+    assert seen == ["log", "log", "log"]
     compared = {f"line-0-{number}": len(SIZES) for number in (1, 2, 3)}  # the others are libraries
     assert opened.points(compared) == compared
     opened.find("input[value=ratio]").send_keys(Keys.ARROW_LEFT)
@@ -209,10 +209,10 @@ def test_views_change_the_axis(opened: Page) -> None:
 def test_axes_can_be_linear(opened: Page) -> None:
     """Both, each by its box."""
     layout = "const { xaxis, yaxis } = document.querySelector('#plot').layout; return [xaxis.type, yaxis.type]"
-    assert opened.run(layout) == ["log", "linear"]
+    assert opened.run(layout) == ["log", "log"]
     opened.find("#logx").send_keys(Keys.SPACE)
     opened.find("#logy").send_keys(Keys.SPACE)
-    assert opened.run(layout) == ["linear", "log"]
+    assert opened.run(layout) == ["linear", "linear"]
     assert opened.points(opened.expected()) == opened.expected()
 
 
@@ -273,7 +273,7 @@ def test_the_search_filters_rows(opened: Page) -> None:
 def test_every_control_is_reached_with_tab(opened: Page) -> None:
     """In the order of the page, with a focus that can be seen."""
     seen = []
-    for _ in range(24):
+    for _ in range(36):
         ActionChains(opened.browser).send_keys(Keys.TAB).perform()
         element = opened.run(
             "const e = document.activeElement; return [e.id || e.name || e.dataset.line || e.textContent.trim(), "
@@ -307,7 +307,7 @@ def test_text_of_the_run_file_is_shown_and_not_run(opened: Page) -> None:
     assert SCRIPT in opened.find("#environment").text
     assert SCRIPT in opened.find("h1").text
     assert opened.find("[data-line='0-3']").text == f"{SCRIPT}"
-    assert opened.run("return document.querySelectorAll('script').length") == 3
+    assert opened.run("return document.querySelectorAll('script').length") == 4
     assert opened.run("const made = document.createElement('script'); made.text = 'window.owned = 1';"
                       "document.body.append(made); return window.owned === undefined")  # fmt: skip
     opened.browser.get_log("browser")  # the policy's complaint of this
@@ -339,6 +339,72 @@ def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> Non
     assert page.run("return document.querySelector('#plot .main-svg').getBoundingClientRect().right") <= width
     assert page.run("const box = document.querySelector('#table .scroll'); return box.scrollWidth > box.clientWidth")
     assert page.points(page.expected()) == page.expected()
+
+
+def test_size_and_time_are_seen_on_a_phone(page: Page) -> None:
+    """Without scrolling the table: both stand whole in the window, right of a name that stays when it is scrolled."""
+    page.open(375)
+    boxes = page.run(
+        "const cells = [...document.querySelectorAll('#rows tbody tr')].map((row) => [...row.cells].slice(0, 3));"
+        "return cells.map((row) => row.map((cell) => { const box = document.createRange(); "
+        "box.selectNodeContents(cell); const { left, right } = box.getBoundingClientRect(); return [left, right] }))"
+    )
+    frame = page.run("return document.querySelector('#table .scroll').getBoundingClientRect().right")
+    assert len(boxes) == len(NAMES) * len(SIZES) + 7
+    for name, size, time_ in boxes[: len(NAMES) * len(SIZES)]:
+        assert 0 <= name[0] < name[1] <= size[0] < size[1] <= time_[0] < time_[1] <= min(frame, 375)
+    page.run("document.querySelector('#table .scroll').scrollLeft = 200")
+    heading = "return document.querySelector('#rows tbody th').getBoundingClientRect().left"
+    assert page.run(heading) == pytest.approx(boxes[0][0][0], abs=12)
+
+
+def test_the_figure_comes_before_its_controls_on_a_phone(page: Page) -> None:
+    """Verdict, then figure; what changes it stands below."""
+    tops = "return ['#verdict', '#plot', '#views', '#table'].map((each) => document.querySelector(each).offsetTop)"
+    page.open(375)
+    seen = page.run(tops)
+    assert seen == sorted(seen)
+
+
+def test_a_link_chooses_the_figure(page: Page) -> None:
+    """Its operation and its view, when the page opens and later; the link beside the figure is to what is shown."""
+    places = page.data["figures"][0]["anchors"]
+    page.open()
+    page.run("location.hash = arguments[0]", places["latency"])
+    wait(lambda: page.title() == "time per operation")
+    assert page.find("#here").get_attribute("href").endswith(f"#{places['latency']}")
+    page.browser.get("about:blank")
+    page.browser.get(f"{page.url}#{places['ratio']}")
+    assert page.title() == "times as fast as the library"
+    assert page.find("input[value=ratio]").is_selected()
+    assert page.find("#here").get_attribute("href").endswith(f"#{places['ratio']}")
+
+
+def test_paper_has_both_quantities_within_its_width(page: Page) -> None:
+    """Light, also of a dark page; afterwards everything is as it was before."""
+    page.open(theme="dark")
+    before = colours(page)
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    titles = [each.text for each in page.browser.find_elements(By.CSS_SELECTOR, "#printed figcaption")]
+    assert [title.rpartition(": ")[2] for title in titles] == ["bus bandwidth (GB/s)", "time per operation"]
+    drawn = page.run(
+        "return [...document.querySelectorAll('#printed .main-svg')].map((each) => each.getBoundingClientRect().width)"
+    )
+    assert drawn
+    assert max(drawn) <= 186 / 25.4 * 96  # A4 without the margins of report.css
+    counts = (
+        "return [...document.querySelectorAll('#printed .scatterlayer')]"
+        ".map((each) => each.querySelectorAll('path.point').length)"
+    )
+    assert page.run(counts) == [sum(page.expected().values())] * 2
+    assert not page.find("#plot").is_displayed()
+    assert brightness(page.run("return getComputedStyle(document.body).backgroundColor")) > 200
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    page.run("dispatchEvent(new Event('afterprint'))")
+    assert page.browser.find_elements(By.CSS_SELECTOR, "#printed figure") == []
+    page.open(theme="dark")
+    assert colours(page) == before
 
 
 def test_dark_and_light(page: Page) -> None:

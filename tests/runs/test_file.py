@@ -52,6 +52,7 @@ RESULTS: list[Result] = [
         note=Note.of("x"),
     ),
     Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note.of("NICs at 50%")),
+    Prediction(case(), "ring-host", 2e-6, 1e-6, 3e-6, note=Note(bound=True)),
     Trained(
         case(job=Job(seed=3, slow=((1, 4.0),))),
         "asynchronous",

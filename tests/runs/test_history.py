@@ -732,5 +732,5 @@ def test_lines_are_aligned_and_paths_whole_at_any_width(folder: Path) -> None:
         start = heading.index("  run") + 2
         assert [row[start:] for row in rows] == [str(entry.path.parent) for entry in entries]
     assert lines(entries, widest) == lines(entries)
-    assert "incomplete" in lines(entries)[1]
+    assert "cut off" in lines(entries)[1]
     assert "good" in "".join(lines(entries, widest - 30))

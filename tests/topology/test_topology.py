@@ -117,3 +117,10 @@ def test_a_refusal_by_the_driver_outlives_a_missing_probe():
     """That a probe could not run does not make a known no uncertain."""
     refused = replace(TWO_GPUS, links=(replace(TWO_GPUS.links[0], p2p="no", reason="the driver says: no"),))
     assert refused.probed({}, otherwise="needs CuPy") == refused
+
+
+def test_a_run_on_several_machines_counts_them():
+    """Nobody looked at the others, so the name says whose sockets these are."""
+    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
+    assert two.on_nodes(1) == two.to_json() | {"nodes": 1}
+    assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"

@@ -4,9 +4,11 @@ A header may come from anywhere and hold anything, so nothing of it is relied on
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from collbench.runs.header import Header
 from collbench.units import printable
 
 _TOLD = (  # parts of a header, outermost first; what changes from run to run of itself is in none
@@ -22,6 +24,7 @@ _TOLD = (  # parts of a header, outermost first; what changes from run to run of
 _FLEETING = {"shm_free"}
 _LONGEST = 60  # characters of a value that are shown
 _ABSENT = object()
+_COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
 
 
 class Difference(NamedTuple):
@@ -36,6 +39,26 @@ def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Dif
     """All of them, in the order of the header's parts."""
     for path in _TOLD:
         yield from _between(".".join(path), _at(base, path), _at(new, path))
+
+
+def machine(header: Header) -> tuple[str, ...]:
+    """What tells the machine of a run from others: the GPUs or sockets that ranks live on, or the model; () if unknown.
+
+    Not how many there are, nor the host's name, which changes with every container.  A log of another tool has them in
+    its topology's name, `8 x NVIDIA H100 on 2 nodes`.
+    """
+    topology = header.topology
+    if topology.model:
+        return ("model", topology.name)
+    devices = topology.gpus if topology.platform == "gpu" else topology.sockets
+    names = {device.name for device in devices} or {_COUNT.sub("", topology.name)}
+    known = sorted(name for name in names if name and "unknown" not in name)
+    return (topology.platform, *known) if known else ()
+
+
+def several_machines(headers: Iterable[Header]) -> bool:
+    """Whether some of the runs are known to be of different machines or systems."""
+    return len({machine(header) for header in headers} - {()}) > 1
 
 
 def _at(header: Any, path: tuple[str, ...]) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, interval
+from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, around, interval
 from collbench.analysis.fit.least_squares import Floats
 
 _GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
@@ -39,7 +39,7 @@ def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE,
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
             sure = len(near) > confidence * len(replicates)
             ends = interval(np.array(near), confidence) if sure else (float(low), float(high))
-            crossed.append(Crossing(root, *ends, sure))
+            crossed.append(Crossing(root, *around(root, ends), sure))
     return sorted(crossed, key=lambda crossing: crossing.nbytes)
 
 

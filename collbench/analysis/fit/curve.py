@@ -76,17 +76,17 @@ class CurveFit:
         return float(_half_size(self.coefficients, self.bend))
 
     def latency_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """From the replicates."""
-        return interval(self.draws[:, 0], confidence)
+        """From the replicates, in seconds; the latency itself is in it."""
+        return around(self.latency, interval(self.draws[:, 0], confidence))
 
     def rate_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """From the replicates."""
+        """The same in bytes per second."""
         low, high = interval(self.draws[:, 2:].sum(axis=1), confidence)
-        return _inverse(high), _inverse(low)
+        return around(self.rate, (_inverse(high), _inverse(low)))
 
     def half_size_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """From the replicates."""
-        return interval(_half_size(self.draws, self.bend), confidence)
+        """The same in bytes."""
+        return around(self.half_size, interval(_half_size(self.draws, self.bend), confidence))
 
     @cached_property
     def spread(self) -> float:
@@ -247,3 +247,12 @@ def interval(values: Floats, confidence: float) -> tuple[float, float]:
     """The middle share of the values; order statistics, so that infinite ones may be among them."""
     low, high = np.quantile(values, [0.5 - confidence / 2, 0.5 + confidence / 2], method="nearest")
     return float(low), float(high)
+
+
+def around(value: float, ends: tuple[float, float]) -> tuple[float, float]:
+    """The interval, drawn out to the value that it is of.
+
+    None of the numbers may be negative, so replicates of one that is nearly nought move the others to one side, and the
+    middle share of them may miss what the data themselves say.
+    """
+    return min(value, ends[0]), max(value, ends[1])

@@ -140,16 +140,18 @@ class Change:
     library: str
     challenger: str
     crossing: Crossing
-    measured: tuple[float, ...]
+    measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
 
     def __str__(self) -> str:
         low, high = map(format_size, (self.crossing.low, self.crossing.high))
-        how = f"{low} to {high}" if self.crossing.sure else "or perhaps nowhere"
-        seen = ", ".join(map(format_size, self.measured)) or "nowhere"
-        return (
-            f"{self.challenger} and {self.library} cross at {format_size(self.crossing.nbytes)}, {how} "
-            f"(straight lines between measured sizes: {seen})"
+        place = (
+            f"between {low} and {high}"
+            if self.crossing.sure
+            else f"near {format_size(self.crossing.nbytes)}, if at all"
         )
+        seen = ", ".join(" and ".join(map(format_size, sizes)) for sizes in self.measured)
+        shown = f"measured times show it between {seen}" if seen else "measured times show no crossing"
+        return f"{self.challenger} and {self.library} cross {place} ({shown})"
 
     def fields(self) -> dict[str, Any]:
         """For `--json`, in bytes."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache, cached_property
 
-from collbench.collectives import COLLECTIVES, Collective
+from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
 
@@ -190,7 +190,7 @@ class Evidence:
                 and not (collective.sharded and own == 1 and ranks is None)
             )
 
-        return list(filter(fits, COLLECTIVES.values()))
+        return list(filter(fits, of_nccl_tests()))
 
 
 @cache

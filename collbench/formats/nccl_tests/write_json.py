@@ -12,13 +12,12 @@ from collbench.formats.exported import (
     Part,
     mapping,
     mean_seconds,
-    parts,
     rates,
     texts,
     wrong_elements,
 )
 from collbench.formats.nccl_tests.loose_json import dump, restored
-from collbench.formats.nccl_tests.write_text import code, devices, program
+from collbench.formats.nccl_tests.write_text import code, devices, fitting, program
 from collbench.measurement import Measurement, Reported
 from collbench.observed import Observed
 from collbench.stats import percentile
@@ -29,7 +28,7 @@ PLACES = ("out_of_place", "in_place")
 
 def write(selection: ExportSelection) -> str:
     """One JSON object; UsageError if there are several tests, since the format holds one."""
-    tests = parts(selection)
+    tests = fitting(selection)
     if len(tests) > 1:
         names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in tests)
         raise UsageError(f"{NAME} holds one test a file, and this run has {len(tests)} ({names}); export nccl-tests")

@@ -1,11 +1,13 @@
 """Writes the table of nccl-tests: a foreign test's rows as they were, others in the layout of version 2.19."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from collbench.collectives import Collective
+from collbench.cases import Case
+from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import NONE
+from collbench.errors import UsageError
 from collbench.formats.exported import (
     ExportLine,
     ExportSelection,
@@ -98,8 +100,21 @@ HEADER = (
 
 def write(selection: ExportSelection) -> str:
     """The text of a log with every test."""
-    tests = [_own(part) if part.test.format == NAME else _made(part, selection) for part in parts(selection)]
+    tests = [_own(part) if part.test.format == NAME else _made(part, selection) for part in fitting(selection)]
     return "\n".join(line for lines in tests for line in lines) + "\n"
+
+
+def fitting(selection: ExportSelection) -> list[Part]:
+    """The tests that nccl-tests has a program for; UsageError if there is none."""
+    tests, known = parts(selection), of_nccl_tests()
+    for part in tests:
+        if part.lines[0].case.collective not in known:
+            selection.leave(f"nccl-tests has no {part.lines[0].case.collective.name}")
+    kept = [part for part in tests if part.lines[0].case.collective in known]
+    if tests and not kept:
+        names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
+        raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to osu or csv")
+    return kept
 
 
 def _own(part: Part) -> Iterator[str]:
@@ -112,34 +127,43 @@ def _own(part: Part) -> Iterator[str]:
 
 def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
     first = part.lines[0].any
-    ranks = first.case.ranks
     yield signature(first)
     yield from other_figures(place for line in part.lines for place in line.places if place)
-    yield f"# Collective test starting: {program(first.case.collective)}"
-    yield _settings(part)
-    yield from ("#", "# Using devices", *listed(selection, ranks), "#", *HEADER)
-    yield from map(_row, part.lines)
-    if part.test.complete:
-        yield from _footer(part)
-
-
-def _settings(part: Part) -> str:
     sizes = sorted({line.case.nbytes for line in part.lines})
-    factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 and sizes[0] else 2
-    iters = part.iterations
     checked = all(wrong_elements(place) is not None for line in part.lines for place in line.places if place)
+    said = settings(sizes, part.iterations, checked)
+    yield from opening(first.case.collective, said, listed(selection, first.case.ranks))
+    yield from map(row, part.lines)
+    if part.test.complete:
+        yield from footer(first.case.collective, [place for line in part.lines for place in line.places if place])
+
+
+def settings(sizes: Sequence[int], iterations: int, checked: bool = True, threads: int = 1, gpus: int = 1) -> str:
+    """The line with the test's numbers; sizes in bytes, ascending."""
+    factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 and sizes[0] else 2
     return (
-        f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) warmup iters: 1 "
-        f"iters: {iters} agg iters: 1 validation: {int(checked)} graph: 0"
+        f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) "
+        f"warmup iters: 1 iters: {iterations} agg iters: 1 validation: {int(checked)} graph: 0"
     )
 
 
-def _row(line: ExportLine) -> str:
-    case = line.case
+def opening(collective: Collective, said: str, devices_: Sequence[str]) -> Iterator[str]:
+    """All lines before the rows: `said` is that of `settings`, the others that of `listed`."""
+    yield f"# Collective test starting: {program(collective)}"
+    yield said
+    yield from ("#", "# Using devices", *devices_, "#", *HEADER)
+
+
+def row(line: ExportLine) -> str:
+    """Both places of a row, side by side."""
+    return start(line.case) + "".join(_place(place) if place else MISSING for place in line.places)
+
+
+def start(case: Case) -> str:
+    """What a row says of its case."""
     root = case.root if case.collective.rooted else -1
     redop = case.redop.name if case.redop is not NONE else "none"
-    start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {root:>6d}"
-    return start + "".join(_place(place) if place else MISSING for place in line.places)
+    return f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {root:>6d}"
 
 
 def _place(result: Observed) -> str:
@@ -152,12 +176,17 @@ def _place(result: Observed) -> str:
     return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(algbw, 6):>6}  {shrunk(busbw, 6):>6}{told}"
 
 
-def _footer(part: Part) -> Iterator[str]:
-    results = [place for line in part.lines for place in line.places if place]
-    bad = sum(bool(wrong_elements(result)) for result in results)
+def average(results: Iterable[Observed]) -> float:
+    """Bus bandwidth in GB/s, the mean of all rows and places, as nccl-tests has it; 0 without any."""
     buses = [rates(result)[1] for result in results if mean_seconds(result) > 0]
+    return sum(buses) / len(buses) if buses else 0.0
+
+
+def footer(collective: Collective, results: Sequence[Observed], verdict: str = "") -> Iterator[str]:
+    """All lines behind the rows; the verdict is that on the average, where a least one was wanted."""
+    bad = sum(bool(wrong_elements(result)) for result in results)
     yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
-    yield f"# Avg bus bandwidth    : {sum(buses) / len(buses) if buses else 0:g} "
+    yield f"# Avg bus bandwidth    : {average(results):g} {verdict}"
     yield "#"
-    yield f"# Collective test concluded: {program(part.lines[0].case.collective)}"
+    yield f"# Collective test concluded: {program(collective)}"
     yield "#"

@@ -222,7 +222,7 @@ class CpuPlatform(CpuComputing, Judge):
     def topology(self) -> dict[str, Any]:
         """The sockets, cores and caches under the ranks."""
         measured = {} if self.streamed == memory_traffic.NEVER else {"streamed_from": self.streamed * PACK}
-        return self._topology.to_json() | {"nodes": self._nodes} | measured
+        return self._topology.on_nodes(self._nodes) | measured
 
     def versions(self) -> dict[str, str]:
         """The MPI library, its binding and the compiler of the kernels."""

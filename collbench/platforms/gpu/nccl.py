@@ -131,16 +131,17 @@ class Communicators:
         """The stream of a rank, as NCCL takes it."""
         return int(self._queues[rank].stream.ptr)
 
-    def launch(self, calls: Sequence[Callable[[], Any]], launches: int) -> None:
-        """Enqueue that many operations, of one of which these are the local ranks' calls."""
+    def launch(self, groups: Sequence[Sequence[Callable[[], Any]]], ranks: Sequence[int], launches: int) -> None:
+        """Enqueue that many operations, of one of which these are the calls of these local ranks, group by group."""
         nccl = self._cuda.nccl
-        for queue in self._queues.values():
-            queue.use()
+        for rank in ranks:
+            self._queues[rank].use()
         for _ in range(launches):
-            nccl.groupStart()
-            for call in calls:
-                call()
-            nccl.groupEnd()
+            for calls in groups:
+                nccl.groupStart()
+                for call in calls:
+                    call()
+                nccl.groupEnd()
 
     def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.

@@ -1,5 +1,6 @@
 """A curve as three numbers: they are found, their intervals hold what they promise, and bad data is refused."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -193,3 +194,37 @@ def test_few_sizes_make_wide_predictions() -> None:
     found = fit(SIZES[3:8], samples(0, 10e-6, 20e-9, 5e-12, sizes=SIZES[3:8]))
     low, high = found.prediction_interval(SIZES[5])
     assert math.log(high / low) / 2 > 1.05 * np.abs(found.left_out).max()
+
+
+def crooked(seed: int) -> CurveFit | None:
+    """A fit to a curve whose samples have two humps, a tail, or are few; None where nothing fits them."""
+    random = np.random.default_rng(seed)
+    a, g = random.choice([1e-6, 16e-6]), random.choice([0, 1e-9, 2e-8, 1e-7])
+    b, count = random.choice([5e-12, 1e-10]), int(random.choice([7, 20, 60]))
+    noises = (
+        lambda: np.where(random.random(count) < 0.5, 1, 1.3),
+        lambda: 1 + random.exponential(0.3, count),
+        lambda: np.where(random.random(count) < 0.45, 0.8, 1) * (1 + 0.01 * random.standard_normal(count)),
+        lambda: np.exp(0.3 * random.standard_normal(count)),
+    )
+    sizes = SIZES[: random.integers(5, 14)]
+    try:
+        return fit(sizes, [list((a + g * math.sqrt(size) + b * size) * noises[seed % 4]()) for size in sizes])
+    except Unfit:
+        return None
+
+
+def test_every_number_lies_in_its_own_interval() -> None:
+    """Of some forty crooked curves, two of which the replicates alone would leave outside; and so does a crossing."""
+    fits = [found for seed in (*range(40), 76, 92) if (found := crooked(seed))]
+    assert len(fits) > 30
+    for found in fits:
+        for value, (low, high) in (
+            (found.latency, found.latency_interval()),
+            (found.rate, found.rate_interval()),
+            (found.half_size, found.half_size_interval()),
+        ):
+            assert low <= value <= high
+    crossed = [one for first, second in itertools.pairwise(fits) for one in crossings(first, second)]
+    assert crossed
+    assert all(one.low <= one.nbytes <= one.high for one in crossed)

@@ -13,6 +13,7 @@ import pickle
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,6 +137,19 @@ class Meeting:
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         self._folder, self._rank, self._size = folder, rank, size
         self._count = 0
+        self._traded = Counter[int]()  # with every other one
+
+    def trade(self, peer: int, mine: Any) -> Any:
+        """What another one gives in turn; whoever trades with several does so in the order of the pairs."""
+        pair = f"pair-{min(self._rank, peer)}-{max(self._rank, peer)}-{self._traded[peer]}"
+        self._traded[peer] += 1
+        own, scratch = self._folder / f"{pair}-{self._rank}", self._folder / f"{self._rank}"
+        scratch.write_bytes(pickle.dumps(mine))
+        scratch.rename(own)
+        theirs = self._folder / f"{pair}-{peer}"
+        told = self._wait(theirs)
+        theirs.unlink()
+        return told
 
     def exchange(self, mine: Any) -> list[Any]:
         """What each gives, by rank."""
@@ -215,7 +229,10 @@ class Group:
         self.calls = calls
         self.streams = sorted({call.stream for call in calls})
         self.meeting = calls[0].comm._meeting
-        wanted = {calls[0].comm._rank} if self.meeting else set(range(calls[0].comm._size))
+        everyone = set(range(calls[0].comm._size))
+        self.messages = all(call.name in ("send", "recv") for call in calls)
+        concerned = {rank for call in calls for rank in (call.rank, call.peer)} if self.messages else everyone
+        wanted = {calls[0].comm._rank} if self.meeting else concerned
         assert {call.rank for call in calls} == wanted, "a rank was left out"
         self.barrier = threading.Barrier(len(self.streams))
         self.machine = calls[0].comm._nccl._machine
@@ -235,6 +252,8 @@ class Group:
     def _of_all(self) -> list[Call]:
         """Every process's calls: this one's as they are, the others' on copies of what they send."""
         assert self.meeting
+        if self.messages:
+            return self._of_pairs(self.meeting)
         told = self.meeting.exchange([_told(call) for call in self.calls])
         mine = self.calls[0].comm
         return [
@@ -242,6 +261,15 @@ class Group:
             for rank, theirs in enumerate(told)
             for call in (self.calls if rank == mine._rank else [_heard(mine, rank, *peer) for peer in theirs])
         ]
+
+    def _of_pairs(self, meeting: Meeting) -> list[Call]:
+        """Messages concern their two ends only: the others need not come."""
+        mine = self.calls[0].comm
+        calls = list(self.calls)
+        for peer in sorted({call.peer for call in self.calls} - {mine._rank}):
+            own = [_told(call) for call in self.calls if call.peer == peer]
+            calls += [_heard(mine, peer, *call) for call in meeting.trade(peer, own)]
+        return calls
 
     def _carry_out(self, calls: list[Call]) -> None:
         whole = [call for call in calls if call.name not in ("send", "recv")]

@@ -54,7 +54,7 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
 }
 OPAQUE = {  # what is annotated Any and only handed on
     *("arguments", "changes", "rest", "options", "token", "mine", "topology()", "Call"),
-    *("estimate.calls", "launch.calls", "pattern_kernels()"),
+    *("estimate.calls", "launch.groups", "pattern_kernels()"),
     *("_refuse_old.slots", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
     *("_handles()", "ask()", "comm", "action", "_bounded()", "outcome"),
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from collbench import cli, figures, formats, implementations, platforms, schedules, styles
+from collbench import api, cli, figures, formats, implementations, platforms, schedules, styles
 from collbench.platforms.gpu import nccl, probe
 from tests.platforms.gpu import real_names
 from tests.platforms.gpu.names import BY_NAME, OPAQUE, RESULTS, ROOTS, Reader
@@ -161,6 +161,7 @@ def test_the_driver_is_asked_by_names_that_it_exports() -> None:
 
 
 FAMILIES = {  # by file: the package whose modules are imported by name, and what each must have
+    "collbench/__init__.py": (api, ()),  # functions by where they are
     "collbench/cli/_commands.py": (cli, ("command",)),
     "collbench/figures/kinds.py": (figures, ()),  # it looks whether a module has a KIND
     "collbench/formats/__init__.py": (formats, ()),  # it looks whether a module has a FORMAT

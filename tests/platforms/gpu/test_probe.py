@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.cli import _options, _patience
+from collbench.api import patience as _patience
+from collbench.api import wanted as _options
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto

@@ -9,7 +9,7 @@ import pytest
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed
 from collbench.implementations import implementations
-from collbench.measure.runner import calibrate
+from collbench.measure.launches import calibrate
 from collbench.platforms.gpu import launch, nccl, timing
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.placement import Place, Placement

@@ -1,11 +1,10 @@
 """One line on stderr where something takes long, and nothing where it does not."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
-
-import click
 
 from collbench.launcher import launched
 
@@ -14,11 +13,17 @@ DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode
 RANKS = "waiting for the ranks: kernels are compiled once, and GPUs start slowly where persistence mode is off"
 
 
+def say(line: str) -> None:
+    """On standard error."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 @contextmanager
 def said_if_long(sentence: str, seconds: float | None = None) -> Iterator[None]:
     """Say the sentence if what is inside takes longer; one process of a run does."""
     seconds = SECONDS if seconds is None else seconds
-    timer = threading.Timer(seconds, click.echo, (f"collbench: {sentence}",), {"err": True})
+    timer = threading.Timer(seconds, say, (f"collbench: {sentence}",))
     timer.daemon = True
     if leads(launched()):
         timer.start()

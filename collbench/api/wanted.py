@@ -1,4 +1,4 @@
-"""From the words of the command line to a sweep; every wrong word is a UsageError that names the choices."""
+"""From a user's words to a sweep; every wrong word is a UsageError that names the choices."""
 
 import math
 import socket
@@ -8,10 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
+from collbench.api.patience import DRIVER, leads, said_if_long, say
 from collbench.cases import SPINS, Sampling, Sweep, geometric, linear
-from collbench.cli._patience import DRIVER, leads, said_if_long
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
@@ -37,7 +35,7 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
         platform = _platform(options["on"])
         ranks = _ranks(options["ranks"], platform, launched)
     if leads(launched) and (remark := left_aside(options["on"], platform)):
-        click.echo(remark, err=True)
+        say(remark)
 
     def sweep_to(last: int) -> Sweep:
         sweep = make_cases(options, ranks, choose(options["impl"], platform), last)

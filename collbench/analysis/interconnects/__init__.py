@@ -1,0 +1,1 @@
+"""Which interconnect is fastest at which size: one collective on several systems, predicted, measured or imported."""

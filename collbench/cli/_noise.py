@@ -1,0 +1,36 @@
+"""A word on noise behind a sweep's table: how wide intervals are, what else the machine did, and what helps."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from collbench import stats
+from collbench.measure.disturbance import Watch
+from collbench.measurement import Measurement, Result
+from collbench.units import format_size
+
+WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
+FEWEST = 6  # samples that have an interval
+
+
+def words(results: Sequence[Result], watch: Watch) -> Iterator[str]:
+    """Lines for stderr; none where the rows are as sharp as they should be."""
+    rows = [result for result in results if isinstance(result, Measurement) and result.right]
+    few = [row for row in rows if len(row.times) < FEWEST]
+    if few:
+        yield (
+            f"{len(few)} of {len(rows)} rows have fewer than {FEWEST} samples, and so no interval; "
+            "nothing is said of who is faster there (more: -n, or a larger --budget)"
+        )
+    wide = [row for row in rows if WIDE < stats.relative_halfwidth(row.times) < math.inf]
+    if not wide:
+        return
+    worst = max(wide, key=lambda row: stats.relative_halfwidth(row.times))
+    width = stats.relative_halfwidth(worst.times)
+    yield (
+        f"noise: {len(wide)} of {len(rows)} rows are known to more than ± {WIDE:.0%} only, the worst to ± {width:.0%} "
+        f"({worst.implementation} at {format_size(worst.case.nbytes)}); what is not told apart is not called faster"
+    )
+    here = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
+    for reason in watch.reasons(here):
+        yield f"  {reason}"
+    yield "  what helps: end other programs, fewer ranks than cores, --budget 5 or more samples by -n, and a second run"

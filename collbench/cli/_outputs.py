@@ -1,0 +1,78 @@
+"""What a sweep writes besides its table and its run file: pictures, JSON, and nccl-tests' JSON."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from collbench.cli._json import STANDARD
+from collbench.errors import StorageError, UsageError, writing
+from collbench.measure.session import Session
+from collbench.measurement import Measurement
+
+
+@dataclass
+class Outputs:
+    """As the options say."""
+
+    plot: bool = True
+    quiet: bool = False  # rows and where they are, and no more
+    json: Path | None = None
+    foreign: Path | None = None  # nccl-tests' JSON
+    _texts: list[str] = field(default_factory=list)  # for standard output
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Outputs":
+        """Of a command's options, which may be fewer."""
+        words = {"plot": "plot", "quiet": "quiet", "json": "as_json", "foreign": "output_file"}
+        return cls(**{name: options[option] for name, option in words.items() if options.get(option) is not None})
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """With JSON on standard output all else goes to standard error, and the JSON comes last."""
+        if self.json != STANDARD:
+            yield
+            return
+        with redirect_stdout(sys.stderr):
+            yield
+        for text in self._texts:
+            click.echo(text)
+
+    def write(self, session: Session) -> None:
+        """Both kinds of JSON, of all that has been measured, if that is wanted."""
+        if not session.leader:
+            return
+        if self.json:
+            from collbench.runs.flat import document
+
+            text = document(session.header, session.results)
+            if self.json == STANDARD:
+                self._texts.append(text)
+            else:
+                _write(self.json, "--json FILE", text)
+        if self.foreign:
+            write_foreign(session, self.foreign)
+
+
+def write_foreign(session: Session, path: Path) -> None:
+    """The JSON of nccl-tests into that file; of several implementations the library's rows."""
+    from collbench.formats.exported import ExportSelection
+    from collbench.formats.nccl_tests.write_json import write
+    from collbench.implementations import is_library
+
+    results = [result for result in session.results if isinstance(result, Measurement)]
+    names = list(dict.fromkeys(result.implementation for result in results))
+    chosen = next((name for name in names if is_library(name)), names[0] if names else "")
+    kept = tuple(result for result in results if result.implementation == chosen)
+    if not kept:
+        raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
+    _write(path, "-J FILE", write(ExportSelection(session.header, kept, lambda reason: None)))
+
+
+def _write(path: Path, option: str, text: str) -> None:
+    with writing(path, option, StorageError):
+        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")

@@ -1,0 +1,99 @@
+"""What else this machine did while a run was measured, as far as Linux tells: load, waiting, stolen time, frequency.
+
+Sources: proc(5) for /proc/loadavg and /proc/stat, the kernel's Documentation/accounting/psi.rst for /proc/pressure/cpu,
+Documentation/admin-guide/pm/cpufreq.rst for governor and clocks, and Documentation/admin-guide/cputopology.rst for the
+threads of a core.  What a kernel or a container does not show is not told.
+"""
+
+import os
+import re
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BUSY = 0.25  # of the cores wanted by others before a run: more than a shell and an editor take
+WAITED = 0.10  # of the time in which something that could run had no core
+STOLEN = 0.01  # of all cores' time
+CLOCKS = 1.1  # the fastest clock seen, over the slowest
+STEAL = 7  # the field of /proc/stat's line, counted from 0
+
+
+@dataclass(frozen=True)
+class _Glance:
+    """Counters that only grow."""
+
+    at: float  # seconds, monotonic
+    waited: float | None  # seconds in which something waited for a core
+    spent: float  # ticks of all cores
+    stolen: float  # ticks of them that the hypervisor gave to others
+    clocks: tuple[int, ...]  # kHz, of the cores that show it
+
+
+def _usable() -> list[int]:
+    """The cores, or hardware threads, that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+class Watch:
+    """Looks at the machine when it is made, and again when it is asked for reasons."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._load = self._loaded()
+        self._first = self._look()
+
+    def reasons(self, ranks: int = 1) -> Iterator[str]:
+        """What may have spoiled samples of so many ranks here since then, a clause each; nothing if nothing is seen."""
+        cores = _usable()
+        if self._load is not None and self._load > BUSY * len(cores):
+            yield f"a load of {self._load:.1f} on {len(cores)} cores before it began: other programs were running"
+        if ranks > len(cores):
+            yield f"{ranks} ranks on {len(cores)} cores take turns"
+        elif ranks > (whole := self._whole(cores)):
+            yield f"{ranks} ranks on {whole} cores: some share one as its hardware threads (SMT siblings)"
+        yield from self._since(self._look())
+
+    def _since(self, now: _Glance) -> Iterator[str]:
+        seconds = now.at - self._first.at
+        if now.waited is not None and self._first.waited is not None and seconds > 0:
+            share = (now.waited - self._first.waited) / seconds
+            if share > WAITED:
+                yield f"for {min(share, 1):.0%} of the time something had no core to run on"
+        spent = now.spent - self._first.spent
+        if spent > 0 and (share := (now.stolen - self._first.stolen) / spent) > STOLEN:
+            yield f"the hypervisor gave {share:.0%} of the cores' time to others (steal)"
+        governor = self._text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+        if governor and governor != "performance":
+            yield f"the frequency governor is `{governor}`, so clocks change (cpupower frequency-set -g performance)"
+        clocks = (*self._first.clocks, *now.clocks)
+        if clocks and max(clocks) > CLOCKS * min(clocks):
+            yield f"cores' clocks were from {min(clocks) / 1e6:.1f} to {max(clocks) / 1e6:.1f} GHz"
+
+    def _whole(self, cores: Collection[int]) -> int:
+        """Cores that these hardware threads belong to."""
+        folder = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+        return len({self._text(folder.format(core)).strip() or str(core) for core in cores})
+
+    def _look(self) -> _Glance:
+        waited = re.search(r"^some .*total=(\d+)", self._text("proc/pressure/cpu"), re.MULTILINE)
+        words = self._text("proc/stat").partition("\n")[0].split()[1:]
+        ticks = [int(word) for word in words if word.isdecimal()]
+        stolen = ticks[STEAL] if len(ticks) > STEAL else 0
+        shown = (self._text(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq").strip() for core in _usable())
+        clocks = tuple(int(word) for word in shown if word.isdecimal() and int(word))
+        waits = int(waited[1]) / 1e6 if waited else None
+        return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)
+
+    def _loaded(self) -> float | None:
+        """Programs that ran or wanted to, the mean of the last minute."""
+        word = (self._text("proc/loadavg").split() or [""])[0]
+        return float(word) if re.fullmatch(r"\d+\.\d+", word) else None
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self._root / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""

@@ -1,0 +1,44 @@
+"""How many operations a sample has: so many that they, and not what holds ranks up, last as long as it should."""
+
+from collbench.cases import Sampling
+from collbench.platforms.roles import Prepared, Timing
+
+_MOST = 2**16
+_WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
+_SLOWEST = 50e6  # bytes per second: operations that are slower may be in doubt
+_MORE, _GROWTH = 8, 4.0  # in doubt so many times the launches are tried, which take so much longer at least
+
+
+def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
+    """Double the launches until they, and not what holds ranks up, last as long as a sample should."""
+    region = _region(platform, sampling)
+    while launches < _MOST:
+        elapsed = min(platform.time(prepared, launches) for _ in range(2)) * launches  # one may have been disturbed
+        if elapsed < region:
+            launches *= 2
+        elif _held_up(prepared, platform, launches, elapsed, nbytes):
+            launches = min(_MORE * launches, _MOST)
+        else:
+            break
+    return launches
+
+
+def _region(platform: Timing, sampling: Sampling) -> float:
+    return platform.region if sampling.region is None else sampling.region
+
+
+def _held_up(prepared: Prepared, platform: Timing, launches: int, elapsed: float, nbytes: int) -> bool:
+    """Whether ranks waited for a core, which takes as long before many operations as before one.
+
+    Samples of one operation would show nothing but that wait.
+    """
+    least, most = _WAIT
+    if not least + nbytes / _SLOWEST < elapsed < most:
+        return False
+    many = _MORE * launches
+    return min(platform.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
+
+
+def disturbed(lasted: float, platform: Timing, sampling: Sampling) -> bool:
+    """Whether a sample that lasted so many seconds shows that its calibration was disturbed, and it was not."""
+    return lasted < _region(platform, sampling) / _MORE

@@ -1,0 +1,157 @@
+"""collbench as a library: its functions mean what the commands of their names mean, and its examples are true."""
+
+import doctest
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import collbench
+from collbench.cli import group
+from collbench.errors import RunFileError, UsageError
+from tests.conftest import ROOT
+
+SAME = {"cudagraph": bool, "formats": tuple}  # by another type than on the command line
+OTHERS = {  # parameters that are no option of the command, by function
+    "compare": {"base", "new"},
+    "diagnose": {"run", "system"},
+    "plot": {"runs", "views", "impl", "lines", "say"},  # names in a sequence, and a number
+    "predict": {"system", "what_if"},
+    "read": {"path"},
+    "sweep": {"each"},
+}
+
+WORDS = {"compare": ("a", "b"), "diagnose": ("a",), "plot": ("a",), "predict": ("dgx-h100",), "sweep": ()}
+
+
+def parameters(name: str) -> dict[str, inspect.Parameter]:
+    """Of a function of the library."""
+    return dict(inspect.signature(getattr(collbench, name)).parameters)
+
+
+@pytest.mark.parametrize("name", collbench.__all__)
+def test_a_function_has_the_options_and_defaults_of_its_command(name: str) -> None:
+    """By the command's long names, but for what a program says otherwise: which run, and where to write."""
+    assert set(OTHERS) == set(collbench.__all__)
+    command = group.get_command(None, name)  # type: ignore[attr-defined]
+    if command is None:
+        assert name == "read"
+        return
+    usual = command.make_context(name, [*WORDS[name]]).params
+    for given in parameters(name).values():
+        if given.name not in OTHERS[name] and given.name != "out":
+            known = usual[given.name]
+            assert SAME.get(given.name, lambda value: value)(known) == _plain(given.default), given.name
+
+
+def _plain(value: object) -> object:
+    """A size is a text on the command line."""
+    return str(value) if value == 8 and not isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("module", ["comparing", "diagnosing", "drawing", "predicting", "reading", "sweeping"])
+def test_the_examples_of_a_function_are_true(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they stand in its docstring, in the checkout."""
+    monkeypatch.chdir(ROOT)
+    outcome = doctest.testmod(importlib.import_module(f"collbench.api.{module}"), report=True)
+    assert outcome.attempted > 1
+    assert outcome.failed == 0
+
+
+def test_importing_collbench_imports_nothing_else() -> None:
+    """Its functions are there, and what they need is imported with the first of them."""
+    said = "import sys, collbench; print(sorted(dir(collbench))); print('numpy' in sys.modules, collbench.read)"
+    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(f"'{name}'" in done.stdout for name in collbench.__all__)
+    assert "\nFalse <function read" in done.stdout
+    with pytest.raises(AttributeError, match="no attribute 'weep'"):
+        collbench.weep  # noqa: B018
+
+
+def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real ranks from a program: every result as it arrives, the same in the run, and in its file."""
+    monkeypatch.chdir(tmp_path)
+    arrived: list[object] = []
+    run = collbench.sweep(
+        on="cpu", impl=["mpi", "two-shot"], minbytes=64, maxbytes="1K", iters=7, out="own", each=arrived.append
+    )
+    assert list(run.results) == arrived
+    assert [(row["implementation"], row["nbytes"], row["outcome"]) for row in run.rows()] == [
+        (name, size, "ok") for size in (64, 256, 1024) for name in ("mpi", "two-shot")
+    ]
+    again = collbench.read("own")
+    assert again.rows() == run.rows()
+    assert again.complete
+    unstored = collbench.sweep(on="cpu", impl="mpi", minbytes=64, maxbytes=64, iters=7)
+    assert len(unstored.results) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"own"}
+    comparison = collbench.compare(run, again)
+    assert {row.verdict.value for row in comparison.rows} <= {"same", "inconclusive"}
+    assert [path.exists() for path in collbench.plot(run, "pictures")] == [True, True]
+
+
+def test_a_sweep_on_a_system_is_a_prediction() -> None:
+    """The same rows either way; a change of the network makes it slower."""
+    swept = collbench.sweep(on="dgx-h100", impl="nccl", nodes=4, minbytes="64M", maxbytes="64M")
+    predicted = collbench.predict("dgx-h100", nodes=4, minbytes=2**26, maxbytes=2**26)
+    assert swept.results == predicted.results
+    changed = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26, what_if=["oversubscription=4"])
+    unchanged = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26)
+    assert changed.rows()[0]["seconds"] > 1.2 * unchanged.rows()[0]["seconds"]
+
+
+def test_a_table_needs_its_package_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are the records' names."""
+    run = collbench.predict("dgx-h100", minbytes=8, maxbytes=8)
+    for package, made in (("pandas", run.to_pandas), ("pyarrow", run.to_arrow)):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(UsageError, match=f"pip install {package}"):
+            made()
+
+    class DataFrame:
+        """A stand-in that keeps what it is given: pandas is no dependency."""
+
+        def __init__(self, rows: object) -> None:
+            self.rows = rows
+
+    monkeypatch.setitem(sys.modules, "pandas", type("pandas", (), {"DataFrame": DataFrame}))
+    assert run.to_pandas().rows == run.rows()
+
+
+def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+    """Every block of docs/library.md, in a folder with the committed runs."""
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
+    assert blocks
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for block in blocks:
+        done = subprocess.run(
+            [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "two-shot" in done.stdout
+    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["bandwidth.png"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: collbench.sweep("allreduc", on="cpu"), UsageError),
+        (lambda: collbench.sweep(on="cpu", nodes=2), UsageError),
+        (lambda: collbench.predict("dgx-x"), UsageError),
+        (lambda: collbench.read(ROOT / "README.md"), RunFileError),
+        (lambda: collbench.plot(ROOT / "results/cpu-2-ranks", "/proc/none"), UsageError),
+        (lambda: collbench.plot(ROOT / "results/cpu-2-ranks", "x", views="nothing"), UsageError),
+        (lambda: collbench.compare(*[ROOT / "results/cpu-2-ranks"] * 2, only="nccl"), UsageError),
+    ],
+)
+def test_what_cannot_be_is_an_error_of_one_line(call: object, error: type[Exception]) -> None:
+    """The one that the command would print."""
+    with pytest.raises(error) as raised:
+        call()  # type: ignore[operator]
+    assert str(raised.value).count("\n") == 0

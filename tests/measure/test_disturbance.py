@@ -1,0 +1,85 @@
+"""What else a machine did, from files of Linux that a test writes."""
+
+from pathlib import Path
+
+import pytest
+
+from collbench.cli import _noise
+from collbench.measure.disturbance import Watch
+from tests.conftest import measurement
+
+QUIET = {
+    "proc/loadavg": "0.01 0.02 0.03 1/200 1234\n",
+    "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
+    "proc/stat": "cpu  100 0 50 1000 0 0 0 0 0 0\ncpu0 1 2 3\n",
+}
+
+
+def machine(root: Path, **files: str) -> Path:
+    """A root with these files, and the others quiet; `_` stands for `/` in names."""
+    for name, text in (QUIET | {name.replace("__", "/"): text for name, text in files.items()}).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever this test itself may run on."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1}, raising=False)
+
+
+def test_a_quiet_machine_gives_no_reason(tmp_path: Path) -> None:
+    """And neither does one that shows nothing."""
+    assert list(Watch(machine(tmp_path)).reasons()) == []
+    assert list(Watch(tmp_path / "nothing").reasons()) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (
+            {"sys__devices__system__cpu__cpu0__cpufreq__scaling_cur_freq": "2000000\n"},
+            {"sys__devices__system__cpu__cpu0__cpufreq__scaling_cur_freq": "3500000\n"},
+            "clocks were from 2.0 to 3.5 GHz",
+        ),
+        ({"proc__loadavg": "64.0 64.0 64.0 9/200 12\n"}, {}, "a load of 64.0"),
+        ({}, {"proc__pressure__cpu": "some avg10=9 avg60=9 avg300=9 total=900000000\n"}, "100% of the time"),
+        ({}, {"proc__stat": "cpu  150 0 60 1100 0 0 0 40 0 0\n"}, "gave 20% of the cores' time to others"),
+        ({"sys__devices__system__cpu__cpu0__cpufreq__scaling_governor": "powersave\n"}, {}, "`powersave`"),
+    ],
+)  # fmt: skip
+def test_what_is_seen_is_said(before: dict[str, str], after: dict[str, str], reason: str, tmp_path: Path) -> None:
+    """One clause each, of what was before the run or grew during it."""
+    watch = Watch(machine(tmp_path, **before))
+    machine(tmp_path, **(before | after))
+    (told,) = watch.reasons()
+    assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("ranks", "reason"), [(1, ""), (2, "2 ranks on 1 cores: some share one as"), (3, "3 ranks on 2 cores take turns")]
+)
+def test_ranks_that_share_a_core_are_named(ranks: int, reason: str, tmp_path: Path) -> None:
+    """Two hardware threads of one core are two cores to a scheduler, and one to the ranks."""
+    siblings = {f"sys__devices__system__cpu__cpu{core}__topology__thread_siblings_list": "0-1\n" for core in (0, 1)}
+    told = list(Watch(machine(tmp_path, **siblings)).reasons(ranks))
+    assert [reason in one for one in told] == ([True] if reason else [])
+
+
+def test_noise_is_named_with_its_worst_row(tmp_path: Path) -> None:
+    """Rows with an interval of more than a tenth; sharp rows and those without a time need no word."""
+    watch = Watch(machine(tmp_path))
+    sharp, blurred = measurement("mpi", (1.0,) * 9), measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2), nbytes=64)
+    assert list(_noise.words([sharp, measurement("ring", ())], watch)) == []
+    first, *_ = _noise.words([sharp, blurred], watch)
+    assert first.startswith(
+        "noise: 1 of 2 rows are known to more than ± 10% only, the worst to ± 50% (two-shot at 64 B)"
+    )
+
+
+def test_too_few_samples_are_called_so(tmp_path: Path) -> None:
+    """Five have no 95 % interval."""
+    (told,) = _noise.words([measurement("mpi", (1.0,) * 5)], Watch(machine(tmp_path)))
+    assert told.startswith("1 of 1 rows have fewer than 6 samples")
