@@ -37,7 +37,7 @@ class Seat:
         self.operations: list[Prepared] = []
         self.closing = ExitStack()
         self.begun: list[float] = []  # whenever training went on: seconds on this machine's clock
-        self.computed = 0.0  # seconds
+        self.computed: list[float] = []  # seconds of every gradient that went into the weights
         self._lessons = lessons(self.job, self.rank)
         self._spare = np.empty(self.job.weights, np.float32)
         self._alive, self._said = alive, 0.0
@@ -76,10 +76,14 @@ class Seat:
             more -= 1
         gradient(self.job, weights, inputs, wanted, result)
         ended = time.perf_counter()
-        self.computed += ended - begun
+        self.computed.append(ended - begun)
         if ended - self._said > _SIGN_OF_LIFE:
             self._said = ended
             self._alive()
+
+    def discard(self) -> None:
+        """The last gradient came too late for the weights: the time that it took does not count."""
+        self.computed.pop()
 
     def begin(self) -> None:
         """Training goes on."""

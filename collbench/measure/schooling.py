@@ -111,12 +111,13 @@ def _pupil(case: Case, style: Style, platform: Platform, sampling: Sampling, ali
 
 
 def _go(pupil: _Pupil, platform: Platform, until: int, alive: Callable[[], None]) -> None:
-    """*Collective*: so far, from a meeting on."""
+    """*Collective*: so far, from a meeting on; another one lets nobody compute before all have begun."""
     alive()
     gc.collect()
     platform.synchronize()
+    pupil.seat.begin()
+    platform.synchronize()
     with platform.team.agreeing():
-        pupil.seat.begin()
         pupil.training.go(until)
         platform.refuse_given_up()
         for operation in pupil.seat.operations:
@@ -127,7 +128,7 @@ def _go(pupil: _Pupil, platform: Platform, until: int, alive: Callable[[], None]
 def _finished(pupil: _Pupil, platform: Platform) -> _Run:
     """*Collective*: what became of it, and what is wrong with that."""
     seat = pupil.seat
-    told = platform.team.exchange((pupil.training.trail(), seat.begun, seat.computed))
+    told = platform.team.exchange((pupil.training.trail(), seat.begun, sum(seat.computed)))
     trails, begun, computing = zip(*told, strict=True)
     flaw = platform.overrun(pupil.case) or _checked(pupil.case, pupil.style, platform, trails)
     seat.close()

@@ -93,7 +93,8 @@ def _prepare(seat: Seat) -> Training:
             seat.learn(weights, len(made), change)
             np.multiply(change, rate, out=change)
             if (after := server.change(len(made), change, memory)) is None:
-                break  # it comes too late, and is made again when training goes on
+                seat.discard()  # and made again when training goes on
+                break
             made.append((read, after))
 
     return Training(go, lambda: [_kept(seat, step, *made[step], memory) for step in range(len(made))])

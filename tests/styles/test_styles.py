@@ -72,6 +72,15 @@ def test_every_style_trains_on_any_number_of_ranks(ranks: int) -> None:
         assert 0 < max(result.computing) < result.seconds
 
 
+def test_a_gradient_that_comes_too_late_is_no_computing_that_counts() -> None:
+    """The others wait for the slowest rank, whose last gradient nobody needs: all that counts lies before the end."""
+    job = replace(JOB, steps=5, staleness=1, slow=((1, 500.0),))
+    (result,) = of(trained(job, 2, "asynchronous")).values()
+    assert sum(result.steps) == job.steps * 2
+    assert result.steps[1] < result.steps[0], "the slow rank's last step was to be too late"
+    assert 0.3 * result.seconds < result.computing[1] < result.seconds
+
+
 def test_who_adds_all_gradients_after_every_step_learns_what_one_rank_would_with_all_samples() -> None:
     """Two ranks with two batches are one with a batch of both; in float64, but for rounding."""
     results = of(trained(JOB, 2, "ring", "library", "parameter-server", "hierarchical"))
