@@ -178,8 +178,6 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
         return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9}  {_joined('planned', result)}"
     if isinstance(result, StepRow):
         return scaling_row(result, None, None)
-    if isinstance(result, PlannedStep):
-        return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9} a step, predicted"
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {_joined('no time', result)}"
     percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []
@@ -197,10 +195,14 @@ def _cells(result: Timed, library: Timed | None = None) -> dict[str, str]:
         "size": format_size(result.case.nbytes),
         "name": result.label,
         "time": format_seconds(result.typical, digits(_doubt(result))),
-        "algbw": format_rate(result.algbw, digits(_doubt(result))),
-        "busbw": format_rate(result.busbw, digits(_doubt(result))),
+        "algbw": _rate(result, result.algbw),
+        "busbw": _rate(result, result.busbw),
         "ratio": _ratio(result, library),
     }
+
+
+def _rate(result: Timed, rate: float) -> str:
+    return format_rate(rate, digits(_doubt(result))) if result.case.collective.sized else ""
 
 
 def _joined(check: str, result: Timed) -> str:

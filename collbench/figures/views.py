@@ -49,6 +49,11 @@ class Quantity:
         return low, high
 
 
+def _no_messages(panel: Panel) -> str:
+    unsized = [result.case.collective for result in panel.results if not result.case.collective.sized]
+    return f"no message has a size in a {unsized[0].name}" if unsized else ""
+
+
 def _speedup(panel: Panel, result: Drawn, seconds: float) -> float:
     library = panel.library(result)
     return library.typical / seconds if library else math.nan
@@ -97,6 +102,7 @@ QUANTITIES = (
         beside="ratio",
         label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth",
         tick=_rate,
+        lacking=_no_messages,
     ),
     Quantity(
         name="latency",

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from collbench.cases import Case
 from collbench.figures.panels import share_a_device
 from collbench.figures.styles import Look, looks
+from collbench.figures.views import RATE
 from collbench.implementations import is_library, libraries
 from collbench.measurement import Measurement, Prediction, Reported, timed
 from collbench.observed import Timed
@@ -66,8 +67,9 @@ def chart_of(runs: Sequence[Sound], anchors: Anchors) -> dict[str, Any]:
                 continue
             seen.setdefault(kind, []).append(number)
             figures.setdefault(kind, {"title": kind.title, "lines": []})["lines"].append(fields)
-    for figure in figures.values():
-        figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in VIEWS}
+    for kind, figure in figures.items():
+        views = [view for view in VIEWS if kind.collective.sized or view != RATE]
+        figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
     return {
         "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
         "libraries": _libraries(runs),

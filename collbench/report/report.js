@@ -167,14 +167,18 @@
     options($("where"), $("machine-box"), [["", "all"], ...machines.map((each) => [each, each])]);
     narrowed();
   }
-  const chosenView = () => document.querySelector(`input[name="view"][value="${view}"]`);
+  const radio = (name) => document.querySelector(`input[name="view"][value="${name}"]`);
+  function offer(name, there, reason) {
+    radio(name).disabled = !there;
+    radio(name).parentElement.title = there ? "" : reason;
+  }
   // A link to a figure chooses its operation and its view; the browser itself goes to the place.
   function follow() {
     const wanted = decodeURIComponent(location.hash.slice(1));
     data.figures.forEach((each, number) => Object.entries(each.anchors).forEach(([name, place]) => {
       if (place !== wanted) return;
       view = name;
-      chosenView().checked = true;
+      radio(view).checked = true;
       $("operation").value = String(number);
       choose(number);
     }));
@@ -182,13 +186,10 @@
   function narrowed() {
     lines = chosen();
     const compared = lines.some((line) => line.library && line.sizes.some((each) => line.library.sizes.includes(each)));
-    const input = document.querySelector('input[name="view"][value="ratio"]');
-    input.disabled = !compared;
-    input.parentElement.title = compared ? "" : "no library and hand-written implementation have a size in common here";
-    if (!compared && view === "ratio") {
-      view = "bandwidth";
-      chosenView().checked = true;
-    }
+    offer("ratio", compared, "no library and hand-written implementation have a size in common here");
+    offer("bandwidth", "bandwidth" in figure.anchors, "no message has a size in it");
+    if (radio(view).disabled) view = ["bandwidth", "latency"].find((name) => !radio(name).disabled);
+    radio(view).checked = true;
     $("bandwidth-name").textContent = lines.every((line) => line.factor > 0) ? "Bus bandwidth" : "Bandwidth";
     axis();
     redraw();
@@ -264,7 +265,7 @@
       if (each !== shown.figure) lines = each.lines;
       else lines = shown.lines;
       figure = each;
-      for (view of ["bandwidth", "latency"]) {
+      for (view of ["bandwidth", "latency"].filter((name) => name in figure.anchors)) {
         const box = document.createElement("figure"), title = document.createElement("figcaption"), plot = document.createElement("div");
         box.append(title, plot);
         $("printed").append(box);

@@ -127,12 +127,13 @@ def _numbers(run: Sound, result: Timed, library: Timed | None) -> tuple[str, ...
     if isinstance(result, Observed) and len(result.times) > 1:
         spread = [format_seconds(result.percentile(percent)) for percent in (0, 95, 100)]
     shared = isinstance(result, Observed) and share_a_device(run.run, [result])
+    sized = result.case.collective.sized
     return (
         format_seconds(result.typical),
         f"{format_seconds(low)} - {format_seconds(high)}" if low == low else "",
         *spread,
-        format_rate(result.algbw),
-        "" if shared else format_rate(result.busbw),
+        format_rate(result.algbw) if sized else "",
+        format_rate(result.busbw) if sized and not shared else "",
         f"{library.typical / result.typical:.3g}x" if library and library is not result else "",
     )
 

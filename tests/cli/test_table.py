@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from collbench.cli._table import (
     change_heading,
     change_row,
@@ -13,6 +15,7 @@ from collbench.cli._table import (
     paired_rows,
     row,
 )
+from collbench.collectives import COLLECTIVES, Collective
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Prediction, Skipped
 from collbench.note import Note
@@ -24,6 +27,16 @@ def test_a_row_says_what_was_measured() -> None:
     library = measurement(seconds=(4e-6,) * 7, nbytes=4096)
     fields = row(measurement("ring-flags", (2e-6,) * 7, nbytes=4096), library).split()
     assert fields == ["4", "KiB", "ring-flags", "2", "us", "0.0%", "2.048", "2.048", "2.00x", "ok"]
+
+
+@pytest.mark.parametrize("one", COLLECTIVES.values(), ids=lambda one: one.name)
+def test_bandwidths_stand_where_messages_have_a_size(one: Collective) -> None:
+    """A barrier has none."""
+    result = measurement(seconds=(2e-6,) * 7, nbytes=4096, collective=one.name)
+    told = row(result, None).split()
+    factors = (1, one.bus_factor(result.case.ranks)) if one.sized else ()
+    rates = [f"{4096 / 2e-6 * factor / 1e9:.3f}" for factor in factors]
+    assert told == ["4", "KiB", "mpi", "2", "us", "0.0%", *rates, "ok"]
 
 
 def test_the_library_is_not_compared_with_itself() -> None:

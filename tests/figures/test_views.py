@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from collbench.analysis.bound import bound
-from collbench.collectives import COLLECTIVES
+from collbench.collectives import COLLECTIVES, Collective
 from collbench.errors import UsageError
 from collbench.figures import curves, overlay, styles, views
 from collbench.figures.kinds import Wanted
@@ -317,11 +317,22 @@ def test_what_another_tool_reported_is_drawn_and_said(header: dict[str, Any], re
 
 @pytest.mark.parametrize("collective", [name for name, one in COLLECTIVES.items() if one.parts > 1])
 def test_pairs_and_barriers_have_no_bound(collective: str) -> None:
-    """Nobody says which links the two ends of a pair are joined by; the figure of bandwidth is drawn without."""
+    """Nobody says which links the two ends of a pair are joined by; the figure is drawn without."""
     one = on("dgx-h100", 8, collective)
     with pytest.raises(UsageError, match=f"nothing says over which links a {collective} goes"):
         bound(one, one.results[0].case)
-    assert lines(drawn("bandwidth", one).axes[0])["nccl"]
+    assert lines(drawn("latency", one).axes[0])["nccl"]
+
+
+@pytest.mark.parametrize("one", COLLECTIVES.values(), ids=lambda one: one.name)
+def test_what_has_no_message_sizes_has_times_and_no_bandwidth(one: Collective) -> None:
+    """4 B a microsecond are no property of a barrier; a reason stands for the figure."""
+    said: list[str] = []
+    drawn = curves.figures([on("dgx-h100", 8, one.name)], say=said.append)
+    names = [name for name, _ in drawn]
+    assert [name.rpartition("-")[2] for name in names] == ["bandwidth"] * one.sized + ["latency"]
+    reasons = [] if one.sized else [f"no message has a size in a {one.name}"]
+    assert [line.rpartition(": ")[2] for line in said] == reasons
 
 
 @pytest.mark.parametrize("collective", [name for name, one in COLLECTIVES.items() if one.parts == 1])

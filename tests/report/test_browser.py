@@ -341,6 +341,27 @@ def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> Non
     assert page.points(page.expected()) == page.expected()
 
 
+def test_an_operation_without_message_sizes_is_shown_by_its_times(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    """A barrier: no bandwidth to choose, in the table or on paper; another operation has its own again."""
+    rows = [measurement(name, collective="barrier", nbytes=4) for name in ("mpi", "mpi-python")]
+    write(tmp_path, *rows, *times(2e-6, 5e9, "mpi"))
+    place = tmp_path / "report.html"
+    place.write_text(report.build([read(tmp_path)]))
+    page = Page(browser, place)
+    page.open()
+    bandwidth, seen = page.find("input[value=bandwidth]"), page.points(page.expected())
+    assert (len(seen), page.title(), bandwidth.is_enabled()) == (2, "time per operation", False)
+    assert page.find("input[value=latency]").is_selected()
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    titles = page.run("return [...document.querySelectorAll('#printed figcaption')].map((each) => each.textContent)")
+    assert [title.partition(",")[0] for title in titles] == ["barrier", "allreduce", "allreduce"]
+    page.run("dispatchEvent(new Event('afterprint'))")
+    page.run("const select = document.querySelector('#operation'); select.value = '1';"
+             "select.dispatchEvent(new Event('change'))")  # fmt: skip
+    assert bandwidth.is_enabled()
+    assert page.find("input[value=latency]").is_selected(), "what was looked at before goes on"
+
+
 def test_size_and_time_are_seen_on_a_phone(page: Page) -> None:
     """Without scrolling the table: both stand whole in the window, right of a name that stays when it is scrolled."""
     page.open(375)
