@@ -10,7 +10,8 @@ from collbench.flaws import Implausible
 from collbench.platforms.roles import Limits, Prepared, Timing
 from collbench.units import format_seconds, format_size
 
-_FEW, _MANY = 3, 40  # rounds that decide if all is well, and those after which there is no doubt
+_FEW, _MANY, _MOST = 3, 40, 120  # rounds that decide if all is well, those after which there may be no doubt, and all
+_SURE = 4.0  # standard deviations that rounds which look wrong are more than half of them
 _GROWTH = 2.0  # that four times the launches must take at least: a busy machine may stretch either
 _FACTOR, _STEPS = 4, 8  # how much more launches are tried, and how often that
 _SHARE = 0.6  # of the time that operations take one by one: what they take in their own loop at least
@@ -64,15 +65,25 @@ def _stuck(prepared: Prepared, platform: Timing, launches: int) -> Implausible |
 
 
 def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
-    """Whether operations take much longer one by one than in their own loop."""
+    """Whether operations take much longer one by one than in their own loop.
+
+    In the shortest times of both, and round by round too: ranks that wait for a core in every round have shortest times
+    that are anything, but as often longer in the loop as one by one.
+    """
     singly = platform.singly(prepared)
     if not singly:
         return None
-    loop = single = math.inf
-    for number in range(_MANY):
-        loop = min(loop, platform.time(prepared, launches))
-        single = min(single, platform.time(singly, launches))
-        if number + 1 >= _FEW and loop >= _SHARE * (single - _CALL):
+    loop, single, shorter = math.inf, math.inf, 0
+    for number in range(1, _MOST + 1):
+        one, other = platform.time(prepared, launches), platform.time(singly, launches)
+        loop, single, shorter = min(loop, one), min(single, other), shorter + _much_shorter(one, other)
+        if number >= _FEW and not _much_shorter(loop, single):
             return None
-    taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
-    return Implausible(loop, f"{taken}, of {launches}: some are left out")
+        if number >= _MANY and 2 * shorter - number >= _SURE * math.sqrt(number):
+            taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
+            return Implausible(loop, f"{taken}, of {launches}: some are left out")
+    return None
+
+
+def _much_shorter(loop: float, single: float) -> bool:
+    return loop < _SHARE * (single - _CALL)

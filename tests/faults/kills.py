@@ -21,6 +21,7 @@ def cut(last: int) -> tuple[str, ...]:
 
 CUT = cut(600)
 """More sizes than a busy machine measures until a fault is there."""
+PATIENT = 180.0  # seconds for a sweep that goes on after its ranks were replaced, where more ranks than cores spin
 
 
 def launcher(scene: Scene) -> list[int]:
@@ -91,7 +92,7 @@ def killed() -> Iterator[Trial]:
             for name, number in FATAL.items():
                 if name == "KILL" or moment != "when MPI starts":
                     fault, check = strike(when, who, number), failed_row_or_all if who is launcher else failed_row
-                    yield Trial(f"{name} to {victim} {moment}", CUT, ALLOWED[moment], fault, check=check, limit=90)
+                    yield Trial(f"{name} to {victim} {moment}", CUT, ALLOWED[moment], fault, check=check, limit=PATIENT)
 
 
 def stopped() -> Iterator[Trial]:
@@ -101,7 +102,7 @@ def stopped() -> Iterator[Trial]:
         if victim == "the launcher":  # without which ranks measure on
             yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
         else:
-            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row, limit=90)
+            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row, limit=PATIENT)
     fault = strike(sampling, proxy, signal.SIGSTOP)
     yield Trial("STOP to the proxy while sampling", words, (GOOD, BAD), fault)
 

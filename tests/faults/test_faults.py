@@ -30,6 +30,7 @@ def place() -> Iterator[Ground]:
         yield made
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("trial", share(every(), part(), PARTS), ids=lambda trial: trial.name)
 def test_a_fault_is_survived(place: Ground, trial: Trial) -> None:
     """Right status, one line, whole files, and nothing left: no process, shared memory or temporary file."""

@@ -105,6 +105,7 @@ PAST_A_FENCE = re.compile(
 )
 
 
+@pytest.mark.timeout(300)  # half a minute where nothing else runs
 @pytest.mark.parametrize("arch", [NEWER[FILE], 100])
 def test_a_proxy_fence_is_one_threads_business(arch: int) -> None:
     """It is a fence of the GPU and one of the system, and a branch leads all threads but the first past it."""
