@@ -107,7 +107,7 @@ def test_averages_after_every_step_and_no_staleness_are_synchronous() -> None:
 
 def test_a_slow_rank_makes_fewer_steps_where_nobody_waits_and_as_many_where_all_do() -> None:
     """And computes longer; the bound on staleness holds it near the others."""
-    job = replace(JOB, hidden=64, batch=64, steps=40, staleness=1000, slow=((1, 6.0),))
+    job = replace(JOB, hidden=64, batch=64, steps=40, staleness=1000, slow=((1, 60.0),))
     results = of(trained(job, 2, "ring", "asynchronous"))
     quick, slow = results["asynchronous"].steps
     assert quick > 1.5 * slow
