@@ -24,7 +24,7 @@ class Trained(CaseResult):
 
     platform: str
     points: tuple[Point, ...]  # from the first weights to the last
-    seconds: float  # until the last rank was done
+    seconds: float  # until the last update
     steps: tuple[int, ...]  # of every rank, those that went into the weights
     computing: tuple[float, ...]  # seconds of every rank, for those steps
     age: float = 0.0  # of a gradient, the mean: updates between reading the weights and changing them
