@@ -91,7 +91,7 @@ def bound(run: Run, case: Case, name: str | None = None) -> Bound | MemoryBound:
     if case.ranks < 2:
         raise UsageError("one rank sends nothing")
     if case.collective.parts > 1:
-        raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view bandwidth")
+        raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
     system = described(run) or _measured_on(run, case.ranks, name)
     algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
     loads = [carried(system, case, algorithm) for algorithm in algorithms]

@@ -12,7 +12,7 @@ from collbench.analysis.interconnects.interconnect import Interconnect, of_run, 
 from collbench.analysis.interconnects.ranks import common_ranks
 from collbench.analysis.interconnects.table import Wanted, left_out, tables
 from collbench.api.patience import leads
-from collbench.api.predicting import make_prediction
+from collbench.api.predicting import make_prediction, predicted
 from collbench.cases import Sweep
 from collbench.cli._carried_out import say_where
 from collbench.cli._interconnects_table import FORMATS
@@ -22,7 +22,6 @@ from collbench.errors import UsageError, unknown
 from collbench.implementations import choose
 from collbench.launcher import launched
 from collbench.measure.predicted import Modelled
-from collbench.measure.session import Session
 from collbench.measurement import Untimed, timed
 from collbench.observed import Timed
 from collbench.runs.file import Run, read, why_none
@@ -128,7 +127,7 @@ def _predicted(
 ) -> Interconnect:
     """Its predictions; with `--out` also as a run file in a folder of its name there."""
     folder = options["out"] / name.replace("/", "-") if options["out"] else None
-    session = Session(Modelled(system, sweep, what_ifs), sweep, launched(), folder, modelled=True)
+    session = predicted(Modelled(system, sweep, what_ifs), sweep, folder)
     with session:
         results = list(session.run())
     if session.leader and folder and told:

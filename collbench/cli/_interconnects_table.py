@@ -2,9 +2,7 @@
 
 import csv
 import json
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +12,7 @@ from collbench.analysis.interconnects.interconnect import Interconnect
 from collbench.analysis.interconnects.records import records
 from collbench.analysis.interconnects.table import Cell, Line, Table
 from collbench.clean import cell
+from collbench.cli._columns import room
 from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (
@@ -22,29 +21,18 @@ LEGEND = (
     "* is fastest, ? likely or perhaps; each is as fast as its library, or as what was asked for"
 )
 NARROWEST = 50  # columns, below which nothing more is left out
-PIPED = 120  # columns where there is no terminal
 _BETWEEN = "  "
 
 
 def show(tables: Sequence[Table]) -> None:
     """Print every table, then what the columns mean."""
-    width = shutil.get_terminal_size((PIPED, 24)).columns
     told: list[str] = []
     for table in tables:
         if (heads := list(head(table))) != told:
             told = heads
             click.echo("\n".join([*heads, ""]))
-        sentences = sentences_in(width, table.verdict()) if sys.stdout.isatty() else table.verdict()
-        click.echo("\n".join([table.title, *lines(table, width), "", *sentences, ""]))
+        click.echo("\n".join([table.title, *lines(table, room()), "", *table.verdict(), ""]))
     click.echo(LEGEND, err=True)
-
-
-def sentences_in(width: int, sentences: Sequence[str]) -> Iterator[str]:
-    """Sentences on as many lines as they need; no word is broken, and only a first line begins at the edge."""
-    for sentence in sentences:
-        yield from textwrap.wrap(
-            sentence, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
 
 
 def head(table: Table) -> Iterator[str]:
@@ -52,15 +40,14 @@ def head(table: Table) -> Iterator[str]:
     width = max(len(one.name) for one in table.interconnects)
     for one in table.interconnects:
         yield f"{printable(one.name):<{width}}  {one.origin}: {printable(one.title)}"
-    if len(set(table.ranks)) > 1:
-        each = (f"{one.name} {count}" for one, count in zip(table.interconnects, table.ranks, strict=True))
-        yield f"note: not the same number of ranks: {', '.join(each)}"
+    if table.unlike:
+        yield f"note: {table.unlike}"
     for one in table.interconnects:
         yield from (f"note: {one.name}: {remark}" for remark in one.remarks)
 
 
-def lines(table: Table, width: int) -> Iterator[str]:
-    """The table in so many columns; where there is no room, first the algorithm is left out and then the band."""
+def lines(table: Table, width: int | None) -> Iterator[str]:
+    """The table in so many columns, or as many as it needs; without room the algorithm goes first, then the band."""
     grid = [_cells(table, one, line, cell) for line in table.lines for one, cell in _there(table, line)]
     names: Mapping[str, str] = {"size": "size", "name": "", "time": "time", "vs": f"vs {table.interconnects[0].name}"}
     if len(names["vs"]) > len("vs first"):
@@ -69,7 +56,8 @@ def lines(table: Table, width: int) -> Iterator[str]:
     wide = {name: max(len(title), *(len(row[name]) for row in grid)) for name, title in names.items()}
     shown = list(names)
     for last in ("way", "band"):
-        if sum(wide[name] for name in shown) + len(_BETWEEN) * (len(shown) - 1) > max(width, NARROWEST):
+        used = sum(wide[name] for name in shown) + len(_BETWEEN) * (len(shown) - 1)
+        if width and used > max(width, NARROWEST):
             shown.remove(last)
     for row in (names, *grid):
         yield _BETWEEN.join(_aligned(name, row[name], wide[name]) for name in shown).rstrip()

@@ -87,8 +87,8 @@ def _fields(result: Exported) -> dict[str, Any]:
         "statistic": _statistic(result),
         "samples": "" if isinstance(result, Prediction) else len(result.times),
         "wrong": "" if elements is None else elements,
-        "algbw": f"{result.algbw:.6g}" if timed else "",
-        "busbw": f"{result.busbw:.6g}" if timed else "",
+        "algbw": f"{result.algbw:.6g}" if timed and case.collective.sized else "",
+        "busbw": f"{result.busbw:.6g}" if timed and case.collective.sized else "",
         "note": str(result.note),
     }
 

@@ -101,8 +101,8 @@ def _alone(subject: Subject) -> str:
     ends = [curve[0], curve[-1]] if len(curve) > 1 else curve
     told = [f"{format_seconds(row.typical)} at {format_size(row.case.nbytes)}" for row in ends]
     verb = "should take" if subject.predicted else "takes"
-    rate = f"{format_rate(ends[-1].algbw)} GB/s of the array"
-    return f"{subject.kind.title}: {subject.names[0]} {verb} {', '.join(told)}, which is {rate}"
+    rate = f", which is {format_rate(ends[-1].algbw)} GB/s of the array" if subject.kind.collective.sized else ""
+    return f"{subject.kind.title}: {subject.names[0]} {verb} {', '.join(told)}{rate}"
 
 
 def _against_library(subject: Subject) -> Iterator[str]:

@@ -77,6 +77,5 @@ const collbench = (() => {
   }
   const several = (first, last, make) => Array.from({ length: Math.min(Math.max(last - first + 1, 0), 60) }, (_, i) => make(first + i));
 
-
   return { size, time, digits, plain, VIEWS, span, powers, decades };
 })();

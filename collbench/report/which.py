@@ -32,7 +32,7 @@ def which(runs: Sequence[Sound]) -> Which | None:
         return None
     several = len(found) > 1
     sentences = [f"{table.title}: {line}" if several else line for table in found for line in table.verdict()]
-    notes = [note for table in found for note in _unlike(table)]
+    notes = [table.unlike for table in found if table.unlike]
     reasons = [f"left out: {plain(reason)}" for reason in left_out(every, found)]
     who = [
         f"{one.name}, {one.origin}: {plain('; '.join((one.title, *one.remarks)))}"
@@ -40,14 +40,6 @@ def which(runs: Sequence[Sound]) -> Which | None:
         if any(one in table.interconnects for table in found)
     ]
     return Which(who, [*sentences, *dict.fromkeys(notes), *reasons], [_table(table) for table in found])
-
-
-def _unlike(table: Table) -> list[str]:
-    """That they do not have the same number of ranks."""
-    if len(set(table.ranks)) == 1:
-        return []
-    counts = (f"{one.name} {count}" for one, count in zip(table.interconnects, table.ranks, strict=True))
-    return [f"not the same number of ranks: {', '.join(counts)}"]
 
 
 def _table(table: Table) -> TextTable:

@@ -41,7 +41,7 @@ def _numbers(result: Result) -> dict[str, Any]:
         return numbers
     low, high = result.band
     numbers |= {"seconds": result.typical, "low": _known(low), "high": _known(high)}
-    if result.case.nbytes:
+    if result.case.nbytes and result.case.collective.sized:
         numbers |= {"algbw": result.algbw, "busbw": result.busbw}
     if isinstance(result, Observed) and len(result.times) > 1:
         numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}

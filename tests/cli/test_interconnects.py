@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli._interconnects_table import sentences_in
+from collbench.cli._columns import wrapped
 from collbench.cli.compare import command as compare_command
 from collbench.cli.predict import command as predict_command
 from collbench.measurement import Failed, Prediction, Reported
@@ -173,7 +173,7 @@ def test_the_table_fits_and_says_more_where_there_is_room(here: Command, columns
 def test_sentences_are_broken_between_words_only(width: int) -> None:
     """Names keep their hyphens."""
     sentence = "ethernet-100g-tcp should lose to dgx-h100 at every size: 0.36x at 8 B; the bands overlap at 8 B"
-    broken = list(sentences_in(width, [sentence]))
+    broken = wrapped(sentence, width).split("\n")
     assert all(len(line) <= width for line in broken)
     assert " ".join(line.strip() for line in broken) == sentence
     assert len(broken) > 1

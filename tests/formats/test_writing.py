@@ -1,11 +1,14 @@
 """What is written reads back as it was; what came from a format goes back into it word for word."""
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from collbench.collectives import COLLECTIVES, Collective
 from collbench.errors import UsageError
 from collbench.flaws import Mismatch
 from collbench.formats import find_format, written
@@ -100,6 +103,17 @@ def test_json_goes_back_as_the_same_values(name: str) -> None:
         assert list(after) == list(before)
         kept = {key for key in before if key != "env"}
         assert repr({key: after[key] for key in kept}) == repr({key: before[key] for key in kept})
+
+
+@pytest.mark.parametrize("one", COLLECTIVES.values(), ids=lambda one: one.name)
+def test_bandwidths_are_written_where_messages_have_a_size(one: Collective) -> None:
+    """A barrier has none: neither in a tidy table nor in a record."""
+    run = own_run(measured(1024, 4.25e-6, 4.75e-6, collective=one.name))
+    (tidy,) = csv.DictReader(io.StringIO(export(run, "csv")[0]))
+    (record,) = run.rows()
+    for rate in ("algbw", "busbw"):
+        assert bool(tidy[rate]) == one.sized
+        assert (record[rate] is not None) == one.sized
 
 
 def test_tidy_rows_go_back_byte_for_byte() -> None:

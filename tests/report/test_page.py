@@ -16,7 +16,7 @@ from collbench.report.anchors import SECTIONS, Anchors
 from collbench.report.data import VIEWS
 from collbench.report.sections import TextTable
 from collbench.runs.file import read
-from tests.conftest import ROOT, case
+from tests.conftest import ROOT, case, measurement
 from tests.report.test_report import SIZES, Text, built, data_of, times, write
 
 RUNS = sorted(path.parent for path in (ROOT / "results").rglob("run.jsonl"))
@@ -115,6 +115,17 @@ def test_every_figure_can_be_linked_to() -> None:
         assert all(f'id="{place}"' in several for place in figure["anchors"].values())
     assert 'id="latency-allreduce-float-sum-2-ranks"' in several
     assert 'href="#spent-allreduce-float-sum-2-ranks-8-b"' in explained
+
+
+@pytest.mark.parametrize(("collective", "rate"), [("barrier", False), ("pingpong", True)])
+def test_the_verdict_of_one_curve_alone_has_a_rate_where_messages_have_a_size(
+    tmp_path: Path, collective: str, rate: bool
+) -> None:
+    """What it takes is told in any case."""
+    write(tmp_path, measurement("mpi", collective=collective, nbytes=4))
+    (told,) = re.findall(r"<li>([^<]*mpi takes[^<]*)", built(tmp_path))
+    assert "1 us at 4 B" in told
+    assert ("GB/s" in told) == rate
 
 
 def test_names_of_places_do_not_meet() -> None:

@@ -28,8 +28,7 @@ class Cell(NamedTuple):
         """`2.5x` as fast as the first; `~1.1x` where intervals or bands overlap."""
         if self.advantage is None:
             return ""
-        ratio = str(self.advantage).partition("x at ")[0]  # with as many digits as its interval leaves
-        return f"{'' if self.advantage.apart else '~'}{float(ratio):g}x"
+        return f"{'' if self.advantage.apart else '~'}{self.advantage.times}"
 
     @property
     def way(self) -> str:
@@ -60,6 +59,14 @@ class Table:
     def title(self) -> str:
         """`allreduce, float, sum, 16 ranks`; without ranks where these differ."""
         return self.kind.title if self.kind.ranks else self.kind.title.rpartition(", ")[0]
+
+    @property
+    def unlike(self) -> str:
+        """That they do not have the same number of ranks, if so."""
+        if len(set(self.ranks)) == 1:
+            return ""
+        each = (f"{one.name} {count}" for one, count in zip(self.interconnects, self.ranks, strict=True))
+        return f"not the same number of ranks: {', '.join(each)}"
 
     @property
     def reigns(self) -> tuple[Reign, ...]:
