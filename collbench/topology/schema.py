@@ -119,6 +119,7 @@ SECTIONS = {
             "per_node": _count(1024, required=True),
             "rate": _rate(125, NIC_RATE, required=True),  # 1 Tb/s: as much as a slot of PCIe 6 carries
             "transport": Key(str, choices=TRANSPORTS, required=True),
+            "gdr": Key(bool),
         }
     ),
     "tier": Section(

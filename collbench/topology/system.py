@@ -11,7 +11,7 @@ from collbench.topology.architectures import ARCHITECTURES, pcie_rate, pcie_spec
 
 FABRICS = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie")
 """How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
-TRANSPORTS = ("ib", "roce", "efa", "tcpx", "tcp")
+TRANSPORTS = ("ib", "roce", "slingshot", "efa", "tcpx", "tcp")
 ROUTINGS = ("adaptive", "ecmp")
 LAUNCHES = ("process-per-gpu", "single-process", "torch")
 CPUS = ("intel", "amd", "arm", "power")
@@ -41,6 +41,7 @@ class Nics:
     per_node: int
     rate: float  # of each
     transport: str  # one of TRANSPORTS
+    gdr: bool = True  # whether cards read and write the GPUs' memory (GPUDirect RDMA); else all goes through the host's
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,14 @@ FABRICS = {
     "nvlink-pairs": "NVLink, in pairs",
     "pcie": "PCIe",
 }
-TRANSPORTS = {"ib": "InfiniBand", "roce": "RoCE", "efa": "EFA", "tcpx": "GPUDirect-TCPX", "tcp": "TCP"}
+TRANSPORTS = {
+    "ib": "InfiniBand",
+    "roce": "RoCE",
+    "slingshot": "Slingshot",
+    "efa": "EFA",
+    "tcpx": "GPUDirect-TCPX",
+    "tcp": "TCP",
+}
 
 LAUNCHES = {
     "process-per-gpu": "a process for each GPU",
@@ -75,7 +82,7 @@ def nic_words(system: System) -> str:
     nics = system.nics
     if not nics:
         return "none"
-    cards = f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way"
+    cards = f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way{'' if nics.gdr else ', through host memory'}"
     return f"{cards}; {_rate(nics.rate * nics.per_node)} together" if nics.per_node > 1 else cards
 
 
