@@ -7,12 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.model import direct
-from collbench.model.constants import CONSTANTS, Constants, alpha_net, issue, launch, shape
+from collbench.model.constants import CONSTANTS, EAGER, Constants, alpha_net, issue, kappa, launch
 from collbench.model.equation import SIZES, Floats, Terms
 from collbench.model.ladder import copied
 from collbench.model.nccl.option import Option
 from collbench.model.nccl.table import options
-from collbench.model.schedule import schedule_of
+from collbench.model.rates import limit, rate
+from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.system import System
 
 
@@ -50,21 +51,43 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
         return direct.terms(system, schedule.direct, constants)
     chosen = choose(system, collective)
     every = chosen.options
-    shapes = [shape(system, option.algorithm, option.protocol, constants) for option in every]
-    pairs = list(zip(every, shapes, strict=True))
+    network = [_network(system, option, constants) for option in every]
+    eager, later = (chosen.spread(list(seconds)) for seconds in zip(*network, strict=True))
+    waiting = [option.base + option.intra + option.inter * _depth(system, option) for option in every]
+    filling = [_filling(system, option, schedule.rounds, alpha) for option, (_, alpha) in zip(every, network, strict=True)]
     return Terms(
         issue=issue(system, constants),
         launch=launch(system, constants),
-        latency=chosen.spread([option.base + option.intra + option.inter * _depth(system, option) for option in every]),
-        network=chosen.spread(
-            [option.hops * _depth(system, option) * alpha_net(system, constants) for option in every]
-        ),
-        kappa=chosen.spread([kappa for kappa, _ in shapes]),
-        rate=chosen.spread([_rate(system, collective, option) * eta for option, (_, eta) in pairs]),
+        latency=chosen.spread(waiting),
+        network=np.where(SIZES < EAGER, eager, later),
+        fill=chosen.spread([
+            kappa(system, option.algorithm, option.protocol, constants) * depth**0.5 / _passes(system, option, schedule)**0.5
+            for option, depth in zip(every, filling, strict=True)
+        ]),
+        rate=chosen.spread([rate(system, collective, option, constants) for option in every]),
         limit=chosen.spread([limit(system, collective, option.algorithm) for option in every]),
         algorithms=chosen.algorithms,
         protocols=chosen.protocols,
     )
+
+
+def _network(system: System, option: Option, constants: Constants) -> tuple[float, float]:
+    """Seconds that an option's steps between nodes take longer than NCCL counts: sent eagerly, and with a rendezvous."""
+    return alpha_net(system, option.hops * _depth(system, option), constants) if system.nodes > 1 else (0.0, 0.0)
+
+
+def _filling(system: System, option: Option, rounds: int, network: float) -> float:
+    """Seconds until the last rank has its first bytes: a ring's once round, whatever goes round how often."""
+    if option.algorithm != "ring":
+        return option.base + option.intra + option.inter * _depth(system, option) + network
+    if rounds:
+        return option.base + (option.intra + option.inter) / rounds + network / rounds
+    return option.base + option.intra * (system.ranks - 1) + option.inter * option.hops + network
+
+
+def _passes(system: System, option: Option, schedule: Schedule) -> float:
+    """How often the array passes a link of a ring: chunks are as large whatever goes round how often."""
+    return schedule.sent(system.ranks) if option.algorithm == "ring" else 1.0
 
 
 def _depth(system: System, option: Option) -> float:
@@ -72,35 +95,6 @@ def _depth(system: System, option: Option) -> float:
     if option.algorithm not in ("tree", "nvlstree") or system.nodes < 2:
         return 1.0
     return float(np.log2(system.nodes) / np.floor(np.log2(system.nodes)))
-
-
-def _rate(system: System, collective: str, option: Option) -> float:
-    """Bytes/s of the array that eta is a share of: NCCL's figure, but where that is off.
-
-    NVLSTree's is a ceiling per release; its ports and cards, which hinder each other, explain all releases with one
-    eta.  Through the host's memory, bytes in and bytes out share the slot, so that only two ranks one of which merely
-    sends have all of it.  Where no speed that NCCL tries fits the links it notes a token rate and sends all the same.
-    """
-    rate = option.rate * option.bound / option.busbw if option.placeholder else option.rate
-    if option.algorithm == "nvlstree":
-        port = system.gpu_rate / (1 + 1 / system.gpus)
-        return float((port**-4 + limit(replace(system, gpu_rate=np.inf), collective) ** -4) ** -0.25)
-    if system.meets_over_pcie and not system.p2p and system.nodes == 1:
-        one_way = not schedule_of(collective).rounds and system.ranks == 2
-        return min(rate, limit(system, collective) / (1 if one_way else 2))
-    return rate
-
-
-def limit(system: System, collective: str, algorithm: str = "ring") -> float:
-    """Bytes/s of the array that the busiest link carries at most, at the rates the system states."""
-    schedule, gpus = schedule_of(collective), system.gpus
-    sent = schedule.sent(system.ranks)
-    if algorithm.startswith("nvls") and schedule.both_ways:
-        sent = 1 + 1 / gpus  # the switch adds: all of the own input, and the own shard of the result to all
-    rate = system.pace / sent if gpus > 1 else np.inf
-    if system.nodes > 1 and system.nics:
-        rate = min(rate, system.nics.rate * system.nics.per_node / schedule.sent(system.nodes))
-    return float(rate)
 
 
 COPY = 3e-6  # seconds until a copy of nothing is done, its launch hidden

@@ -15,34 +15,59 @@ from collbench.topology.system import System
 class Constants:
     """Seconds, and factors without unit."""
 
-    issue: float = 4.128e-06  # that a process needs to launch one GPU's kernel
-    torch: float = 1.551e-05  # that PyTorch's bookkeeping adds to every operation
-    eager: float = 2.848e-05  # that PyTorch needs at least from one operation to the next
-    net_ib: float = 4.18e-06  # of every hop between nodes, above NCCL's own figure
-    net_roce: float = 5.58e-06
-    net_efa: float = 2.169e-05
-    net_efa_old: float = 7.148e-05  # EFA with GPUs before Hopper: its first generation
-    net_tcpx: float = 5.727e-05
-    net_tcp: float = 2.5e-05
-    post_net: float = 4.572e-06  # to start a message to one more rank of another node
-    kappa_ring: float = 0.287  # Simple in one node, Hopper and later
-    kappa_ring_old: float = 0.9897  # all protocols in one node, before Hopper
-    kappa_ring_net: float = 0.0532
-    kappa_low: float = 0.05007  # LL and LL128 in one node, whose packets need no filling
-    kappa_low_net: float = 0.9875  # and between nodes
-    kappa_tree: float = 0.668
-    kappa_nvls: float = 1.117  # in the switch, alone or under a tree of nodes
-    kappa_pcie: float = 0.299
-    kappa_host: float = 0.8017
-    eta_ring: float = 0.9998
-    eta_low_old: float = 0.7083  # LL and LL128 in one node, before Hopper
-    eta_ring_net: float = 0.9011
-    eta_tree: float = 1.077
-    eta_nvls: float = 1.027
-    eta_nvlstree: float = 0.8552  # of what ports and cards could carry together, not of NCCL's figure
+    issue: float = 4.1e-06  # that a process needs to launch one GPU's kernel
+    issue_old: float = 5.5e-06  # the same before Ampere
+    torch: float = 1.5e-05  # that PyTorch's bookkeeping adds to every operation
+    eager: float = 2.8e-05  # that PyTorch needs at least from one operation to the next
+    start_ib: float = 4e-06  # of every operation between nodes, above NCCL's own figure
+    start_roce: float = 5e-06
+    start_slingshot: float = 2e-06
+    start_efa: float = 2e-05
+    start_efa_old: float = 7e-05  # EFA with GPUs before Hopper: its first generation
+    start_tcpx: float = 5e-05
+    start_tcp: float = 2.5e-05
+    hop: float = 1e-6  # of every step between nodes, with RDMA
+    hop_slingshot: float = 1e-6
+    hop_cloud: float = 1e-05  # and without
+    rendezvous: float = 8e-06  # of every step over Slingshot whose message is not sent eagerly
+    first: float = 1.2e-05  # until the first peer's bytes are there, sent straight to it: a kernel, and Simple's hop
+    peer: float = 0.6e-6  # that every further peer in the node adds
+    post: float = 0.9e-6  # that every peer adds on the host
+    post_net: float = 4.5e-06  # to start a message to one more rank of another node
+    post_slingshot: float = 4.5e-06
+    kappa_ring: float = 0.3  # Simple in one node, Hopper and later
+    kappa_ring_old: float = 1.0  # before Hopper
+    kappa_low: float = 0.05  # LL and LL128 in one node, whose packets need no filling
+    kappa_low_old: float = 0.9
+    kappa_ring_net: float = 0.05
+    kappa_low_net: float = 0.5  # and between nodes
+    kappa_low_cloud: float = 1.0
+    kappa_low_slingshot: float = 1.0
+    kappa_tree: float = 0.7
+    kappa_nvls: float = 1.1  # in the switch
+    kappa_nvlstree: float = 1.1
+    kappa_pcie: float = 0.3
+    kappa_host: float = 0.8
+    kappa_direct: float = 1.0
+    eta_ring: float = 1.0
+    eta_ll_old: float = 0.8  # in one node, before Hopper
+    eta_ll128_old: float = 0.8
+    eta_net: float = 0.95  # of what ports and cards could carry together
+    eta_net_slingshot: float = 0.9
+    eta_low_net: float = 0.95
+    eta_ll_slingshot: float = 0.1
+    crowd_slingshot: float = 400.0  # nodes from which on its transfers hinder each other
+    eta_tree: float = 1.0
+    eta_nvls: float = 0.84  # of what a GPU's port carries where switches add
+    eta_nvls_new: float = 0.75  # Blackwell
     eta_pcie: float = 1.0
-    eta_host: float = 0.9545  # of a slot, shared by what goes to the host's memory and what comes from it
-
+    eta_host: float = 0.45  # of a slot, shared by what goes to the host's memory and what comes from it
+    eta_host_one: float = 0.9  # where one GPU only sends and the other only receives
+    eta_direct: float = 0.95
+    eta_direct_net: float = 0.92
+    eta_direct_slingshot: float = 0.8
+    eta_direct_host: float = 0.4
+    eta_pair_net: float = 0.6
 
 CONSTANTS = Constants()
 
@@ -50,19 +75,32 @@ OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and cap
 """Architectures before Hopper, of those with NVLink."""
 
 
-def alpha_net(system: System, constants: Constants = CONSTANTS) -> float:
-    """Seconds that a hop between nodes takes longer than NCCL counts, by the transport."""
-    if not system.nics:
-        return constants.net_tcp
-    old = "_old" if system.nics.transport == "efa" and system.arch in OLD else ""
-    return float(getattr(constants, f"net_{system.nics.transport}{old}"))
+EAGER = 4096
+"""Bytes from which on Slingshot's messages wait for their receiver (the one published figure that is not of a fit)."""
+RDMA = ("ib", "roce", "slingshot")
+"""Transports whose cards read and write memory by themselves, with little to do for the host."""
+
+
+def transport(system: System) -> str:
+    """What carries messages between nodes; sockets where no cards are described."""
+    return system.nics.transport if system.nics else "tcp"
+
+
+def alpha_net(system: System, hops: float, constants: Constants = CONSTANTS) -> tuple[float, float]:
+    """Seconds that steps between nodes, one after the other, take longer than NCCL counts: eager ones, and others."""
+    kind = transport(system)
+    old = "_old" if kind == "efa" and system.arch in OLD else ""
+    hop = {"slingshot": constants.hop_slingshot}.get(kind, constants.hop if kind in RDMA else constants.hop_cloud)
+    eager = float(getattr(constants, f"start_{kind}{old}")) + hops * hop
+    return eager, eager + (hops * constants.rendezvous if kind == "slingshot" else 0.0)
 
 
 def issue(system: System, constants: Constants = CONSTANTS) -> float:
     """Seconds from one operation's start to the next's on the host, which launches a kernel for each of its GPUs."""
     if system.launch == "torch":
         return constants.eager
-    return constants.issue * (system.gpus if system.launch == "single-process" else 1)
+    one = constants.issue_old if capability(system.arch) < 75 else constants.issue
+    return one * (system.gpus if system.launch == "single-process" else 1)
 
 
 def launch(system: System, constants: Constants = CONSTANTS) -> float:
@@ -70,16 +108,20 @@ def launch(system: System, constants: Constants = CONSTANTS) -> float:
     return constants.torch if system.launch == "torch" else 0.0
 
 
-def shape(system: System, algorithm: str, protocol: str, constants: Constants = CONSTANTS) -> tuple[float, float]:
-    """(kappa, eta): what filling an algorithm's pipeline costs, and what it reaches of the rate taken for it."""
+def kappa(system: System, algorithm: str, protocol: str, constants: Constants = CONSTANTS) -> float:
+    """What filling an algorithm's pipeline costs."""
     if system.meets_over_pcie and system.nodes == 1:
-        return (constants.kappa_pcie, constants.eta_pcie) if system.p2p else (constants.kappa_host, constants.eta_host)
-    kind = algorithm if algorithm in ("nvls", "nvlstree") else "ring" if algorithm in ("ring", "pat") else "tree"
-    place = "ring_net" if kind == "ring" and system.nodes > 1 else kind
-    eta = float(getattr(constants, f"eta_{place}"))
-    low = protocol != "simple"
-    if place == "ring" and system.arch in OLD:
-        return constants.kappa_ring_old, constants.eta_low_old if low else eta
-    if low:
-        return constants.kappa_low if system.nodes == 1 else constants.kappa_low_net, eta
-    return float(getattr(constants, f"kappa_{place.removesuffix('tree') or place}")), eta
+        return constants.kappa_pcie if system.p2p else constants.kappa_host
+    if protocol != "simple":
+        return float(getattr(constants, f"kappa_low{_place(system)}"))
+    if algorithm in ("nvls", "nvlstree", "tree"):
+        return float(getattr(constants, f"kappa_{algorithm}"))
+    return float(getattr(constants, "kappa_ring" + ("_net" if system.nodes > 1 else _place(system))))
+
+
+def _place(system: System) -> str:
+    """Where packets travel: the suffix of its constants."""
+    if system.nodes == 1:
+        return "_old" if system.arch in OLD else ""
+    kind = transport(system)
+    return "_slingshot" if kind == "slingshot" else "_net" if kind in RDMA else "_cloud"

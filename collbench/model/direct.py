@@ -9,23 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.model.constants import Constants, alpha_net, issue, launch
+from collbench.model.constants import EAGER, Constants, alpha_net, issue, launch, transport
 from collbench.model.equation import SIZES, Terms
 from collbench.topology.system import System
-
-FIRST = 12e-6  # seconds until the first peer's bytes are there: a kernel, and Simple's hop
-PEER = 0.6e-6  # that every further peer in the node adds
-POST = 0.9e-6  # that every peer adds on the host
-KAPPA = 1.0  # of the latency in a node alone: posts go on while bytes move
-ETA = 0.95  # of NVLink and the slots; 0.93 to 0.97 published for A100 and H100
-ETA_NET = 0.92
-ETA_HOST = 0.4  # of a slot, through the host's memory: every byte is written there and read again
-
 
 class Direct(NamedTuple):
     """One way to send from rank to rank."""
 
-    per_byte: Callable[[System], float]
+    per_byte: Callable[[System, Constants], float]
     """Seconds per byte of the array on the busiest resource."""
     peers: Callable[[int], int] = lambda ranks: ranks - 1
     """Ranks that the busiest rank exchanges messages with."""
@@ -37,9 +28,14 @@ def _shares(system: System) -> tuple[float, float]:
     return 1.0 / ranks * (gpus - 1), (ranks - gpus) / ranks
 
 
-def _inside(system: System) -> float:
+def _inside(system: System, constants: Constants) -> float:
     """What is reached of the rate of the links within a node."""
-    return ETA if system.p2p else ETA_HOST
+    return constants.eta_direct if system.p2p else constants.eta_direct_host
+
+
+def _outside(system: System, constants: Constants) -> float:
+    """And of a node's network cards."""
+    return constants.eta_direct_slingshot if transport(system) == "slingshot" else constants.eta_direct_net
 
 
 def _cards(system: System) -> float:
@@ -47,21 +43,22 @@ def _cards(system: System) -> float:
     return 1 / (system.nics.rate * system.nics.per_node) if system.nics and system.nodes > 1 else 0.0
 
 
-def _alltoall(system: System) -> float:
+def _alltoall(system: System, constants: Constants) -> float:
     near, far = _shares(system)
-    return max(near * (1 / system.pace) / _inside(system), far * system.gpus * _cards(system) / ETA_NET)
+    inside = near / system.pace / _inside(system, constants)
+    return max(inside, far * system.gpus * _cards(system) / _outside(system, constants))
 
 
-def _sendrecv(system: System) -> float:
+def _sendrecv(system: System, constants: Constants) -> float:
     one = 1 / min(system.to_next, system.nics.rate) if system.nics and system.nodes > 1 else 0.0
-    return max(1 / system.to_next / _inside(system), one / ETA_NET)
+    return max(1 / system.to_next / _inside(system, constants), one / constants.eta_pair_net)
 
 
-def _rooted(system: System) -> float:
+def _rooted(system: System, constants: Constants) -> float:
     """The root's link, and the card or cards that its data takes."""
     (near, far), cards = _shares(system), _cards(system)
     own = max(cards, 1 / max(system.nics.rate, 1 / (system.gpus * cards))) if system.nics and cards else 0.0
-    return max((near + far) * (1 / system.pace) / _inside(system), far * own / ETA_NET)
+    return max((near + far) / system.pace / _inside(system, constants), far * own / _outside(system, constants))
 
 
 ALLTOALL = Direct(_alltoall)
@@ -73,19 +70,20 @@ def terms(system: System, direct: Direct, constants: Constants) -> Terms:
     """Parts of the equation for all ranks of the system."""
     peers = direct.peers(system.ranks)
     near = min(peers, system.gpus - 1)
-    per_byte = direct.per_byte(system)
-    filling = FIRST + PEER * near
-    waiting = filling + constants.post_net * (peers - near)
-    between = alpha_net(system, constants) if system.nodes > 1 else 0.0
+    per_byte = direct.per_byte(system, constants)
+    filling = constants.first + constants.peer * near
+    eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
+    cxi = "_slingshot" if transport(system) == "slingshot" else "_net"
     driven = system.gpus if system.launch == "single-process" else 1
+    flat = np.zeros_like(SIZES)
     return Terms(
-        issue=issue(system, constants) + driven * POST * peers,
+        issue=issue(system, constants) + driven * constants.post * peers,
         launch=launch(system, constants),
-        latency=np.full_like(SIZES, waiting),
-        network=np.full_like(SIZES, between),
-        kappa=np.full_like(SIZES, KAPPA * np.sqrt(filling / (waiting + between))),
-        rate=np.full_like(SIZES, 1 / per_byte),
-        limit=np.full_like(SIZES, 1 / (per_byte * min(ETA_NET, _inside(system)))),
+        latency=flat + filling + getattr(constants, f"post{cxi}") * (peers - near),
+        network=np.where(SIZES < EAGER, eager, later),
+        fill=flat + constants.kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
+        rate=flat + 1 / per_byte,
+        limit=flat + 1 / (per_byte * min(_outside(system, constants), _inside(system, constants))),
         algorithms=("direct",) * len(SIZES),
         protocols=("simple",) * len(SIZES),
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+TOGETHER = 4.0
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
@@ -43,7 +44,7 @@ class Terms:
     launch: float
     latency: Floats
     network: Floats
-    kappa: Floats
+    fill: Floats  # kappa * sqrt(seconds until the pipeline's last rank has its first bytes)
     rate: Floats
     limit: Floats  # bytes/s of the array that the hardware can carry at most
     algorithms: tuple[str, ...] = ()
@@ -53,13 +54,17 @@ class Terms:
         """At each of SIZES; never less for more bytes, nor faster than the hardware can carry them."""
         waiting = self.latency * calibration.latency + self.network * calibration.network
         carrying = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
-        filling = self.kappa * calibration.filling * np.sqrt(waiting * carrying)
+        filling = self.fill * calibration.filling * np.sqrt(carrying)
         working = self.launch * calibration.launch + waiting + filling + carrying
-        return np.asarray(np.maximum.accumulate(np.hypot(self.issue * calibration.launch, working)), np.float64)
+        return np.asarray(np.maximum.accumulate(_longer(self.issue * calibration.launch, working)), np.float64)
 
     def at(self, nbytes: Floats, calibration: Calibration = DEFAULT) -> Floats:
         """At other sizes in bytes, each at least 1."""
         return between(nbytes, self.seconds(calibration))
+
+
+def _longer(issue: float, working: Floats) -> Floats:
+    return np.asarray((issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER), np.float64)
 
 
 def between(nbytes: Floats, seconds: Floats) -> Floats:

@@ -44,7 +44,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
         machines[sweep.machine] = machines.get(sweep.machine, 0) + len(sweep.rows)
     names = [field.name for field in fields(Constants)]
     centre = np.array([math.log(getattr(PRIOR, name)) for name in names])
-    spread = np.array([SPREAD.get(name.split("_")[0], 0.5) for name in names])
+    spread = np.array([SPREAD.get(name, SPREAD.get(name.split("_")[0], 0.5)) for name in names])
 
     def residuals(logs: Floats) -> Floats:
         known = Constants(*np.exp(logs))
@@ -58,40 +58,12 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
     return Constants(*(float(value) for value in np.exp(least(residuals, first, rounds))))
 
 
-PRIOR = Constants(
-    issue=4.8e-6,
-    torch=20e-6,
-    eager=40e-6,
-    net_ib=2e-6,
-    net_roce=5e-6,
-    net_efa=25e-6,
-    net_efa_old=25e-6,
-    net_tcpx=50e-6,
-    net_tcp=25e-6,
-    post_net=2e-6,
-    kappa_ring=0.3,
-    kappa_ring_old=1.2,
-    kappa_ring_net=0.05,
-    kappa_low=0.05,
-    kappa_low_net=0.5,
-    kappa_tree=0.8,
-    kappa_nvls=0.9,
-    kappa_pcie=0.5,
-    kappa_host=1.0,
-    eta_ring=0.98,
-    eta_low_old=0.7,
-    eta_ring_net=0.96,
-    eta_tree=1.05,
-    eta_nvls=1.0,
-    eta_nvlstree=0.84,
-    eta_pcie=0.95,
-    eta_host=0.95,
-)
+PRIOR = Constants()
 """Where a fit begins, and stays with what no machine speaks for: NCCL's own figures with round factors, EFA of both
 generations alike."""
 NOISE = 0.1  # of a published time against the model, as its logarithm
 ROWS = 4.0  # that a machine counts as, however many it has
-SPREAD = {"eta": 0.05, "kappa": 0.4, "net": 1.0, "issue": 0.5, "post": 1.0, "torch": 0.5, "eager": 0.5}
+SPREAD = {"eta": 0.05, "crowd": 0.5, "eta_pair_net": 0.3, "eta_ll_slingshot": 1.0, "eta_direct_slingshot": 0.3, "eta_direct_host": 0.3, "eta_host": 0.3, "eta_ll_old": 0.3, "eta_ll128_old": 0.3, "eta_nvls_new": 0.1, "kappa": 0.7, "net": 1.0, "issue": 0.5, "post": 1.0, "torch": 0.5, "eager": 0.5}
 """How far constants may go from where they start, as logarithms, at the cost of one residual."""
 
 

@@ -26,8 +26,8 @@ def _pcie(arch: str, gpus: int, rate: float, p2p: bool, **other: object) -> Syst
     return System(arch, arch, gpus, "pcie", rate * G, p2p=p2p, **other)  # type: ignore[arg-type]
 
 
-def _over(system: System, nodes: int, per_node: int, rate: float, transport: str) -> System:
-    return replace(system, nodes=nodes, nics=Nics(per_node, rate * G, transport))
+def _over(system: System, nodes: int, per_node: int, rate: float, transport: str, gdr: bool = True) -> System:
+    return replace(system, nodes=nodes, nics=Nics(per_node, rate * G, transport, gdr))
 
 
 V100_SWITCH = _nvswitch("sm70", 120, 16, launch="single-process", nccl="2.21")
@@ -36,7 +36,10 @@ H100 = _nvswitch("sm90", 370.8)
 H800 = replace(_nvswitch("sm90", 164.8, launch="single-process"), nccl="2.21")
 B200 = _nvswitch("sm100", 721.8)
 POLARIS = System("polaris", "sm80", 4, "mesh", 240 * G, cpu="amd", nccl="2.21")
-NVL72 = _nvswitch("sm100", 721.8, 72, cpu="arm", nccl="2.27")
+NVL72 = _nvswitch("sm100", 721.8, 72, cpu="arm", nccl="2.26")
+V100_CUBE = System("DGX-1V", "sm70", 8, "hybrid-cube", 120 * G, nccl="2.0")
+ALPS = System("Alps", "sm90", 4, "mesh", 370.8 * G, cpu="arm", nccl="2.23")
+SOPHIA = _over(A100, 2, 8, 25, "ib")
 RTX4090 = _pcie("sm89", 8, 24, False, cpu="amd", launch="single-process")
 RTX2080TI = _pcie("sm75", 2, 12, False, launch="single-process", nccl="2.21")
 RTXPRO = _pcie("sm120", 8, 48, True, cpu="amd")
@@ -46,25 +49,41 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "a100sxm40_16gpu_2n_allreduce_oci": ("oci-a100", _over(A100, 2, 16, 12.5, "roce")),
     "a100sxm40_16gpu_2n_allreduce_p4d": ("p4d", _over(replace(A100, cpu="intel"), 2, 4, 12.5, "efa")),
     "a100sxm80_16gpu_2n_allreduce_p4de": ("p4de", _over(replace(A100, cpu="intel"), 2, 4, 12.5, "efa")),
+    "a100sxm40_16gpu_2n_allgather_sophia": ("sophia", SOPHIA),
+    "a100sxm40_16gpu_2n_allreduce_sophia": ("sophia", SOPHIA),
+    "a100sxm40_16gpu_2n_alltoall_sophia": ("sophia", SOPHIA),
     "a100sxm40_32gpu_8n_allgather_polaris_s1": ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp")),
     "a100sxm40_32gpu_8n_allreduce_polaris_s1": ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp")),
-    "a100sxm40_32gpu_8n": ("polaris", _over(POLARIS, 8, 2, 25, "roce")),
-    "a100sxm40_8gpu_2n": ("polaris", _over(POLARIS, 2, 2, 25, "roce")),
+    "a100sxm40_32gpu_8n": ("polaris", _over(POLARIS, 8, 2, 25, "slingshot")),
+    "a100sxm40_8gpu_2n": ("polaris", _over(POLARIS, 2, 2, 25, "slingshot")),
     "a100sxm40_8gpu_1n": ("superbench", replace(A100, launch="single-process")),
-    "a100sxm80_8gpu_1n_allreduce_stas00": ("stas-a100", replace(A100, launch="single-process")),
+    "a100sxm80_8gpu_1n_allreduce_stas00": ("stas-a100", replace(A100, launch="torch")),
     "a100sxm80_32gpu_4n_allreduce_coreweave": ("coreweave-a100", _over(A100, 4, 8, 25, "ib")),
     "a100sxm_16gpu_2n_allreduce_aks": ("ndv4", _over(A100, 2, 8, 25, "ib")),
     "a100sxm_8gpu_1n_sendrecv": ("liplus", replace(A100, launch="single-process")),
     "a40_2gpu": ("a40", _pcie("sm86", 2, 24, False, launch="single-process", nccl="2.21")),
     "a40_4gpu": ("a40", _pcie("sm86", 4, 24, False, launch="single-process", nccl="2.21")),
     "a800sxm_24gpu": ("a800", _over(_nvswitch("sm80", 160, 2, nccl="2.21"), 12, 1, 50, "ib")),
+    "b200_16gpu_2n_allreduce_lambda": ("lambda-b200", _over(replace(B200, nccl="2.26"), 2, 8, 50, "ib")),
     "b200_16gpu_2n": ("gke-a4", _over(B200, 2, 8, 50, "roce")),
     "b200sxm_8gpu_1n_allreduce_gke": ("gke-a4", B200),
     "b200sxm_32gpu_4n": ("p6-b200", _over(replace(B200, launch="torch", nccl="2.27"), 4, 8, 50, "efa")),
     "b200sxm_8gpu_1n_allreduce_stas00": ("p6-b200", replace(B200, launch="torch", nccl="2.27")),
+    "g4dn_2gpu": ("g4dn", _over(_pcie("sm75", 1, 12, True, nccl="2.21"), 2, 1, 12.5, "efa", gdr=False)),
     "gb10_2gpu_2n": ("spark", _over(System("GB10", "sm120", 1, "pcie", 24 * G, cpu="arm"), 2, 1, 25, "roce")),
     "gb200_72gpu": ("coreweave-gb200", NVL72),
     "gb200_1440gpu": ("coreweave-gb200", _over(NVL72, 20, 72, 50, "ib")),
+    "gb200_8gpu_2n": ("oci-gb200", replace(NVL72, gpus=8)),
+    "gh200_4gpu": ("alps", ALPS),
+    "gh200_8gpu": ("alps", _over(ALPS, 2, 4, 25, "slingshot")),
+    "gh200_16gpu": ("alps", _over(ALPS, 4, 4, 25, "slingshot")),
+    "gh200_32gpu": ("alps", _over(ALPS, 8, 4, 25, "slingshot")),
+    "gh200_64gpu": ("alps", _over(ALPS, 16, 4, 25, "slingshot")),
+    "gh200_128gpu": ("alps", _over(ALPS, 32, 4, 25, "slingshot")),
+    "gh200_256gpu": ("alps", _over(ALPS, 64, 4, 25, "slingshot")),
+    "gh200_512gpu": ("alps", _over(ALPS, 128, 4, 25, "slingshot")),
+    "gh200_1024gpu": ("alps", _over(ALPS, 256, 4, 25, "slingshot")),
+    "gh200_2048gpu": ("alps", _over(ALPS, 512, 4, 25, "slingshot")),
     "h100nvl_4gpu_2n": (
         "h100nvl",
         _over(System("H100 NVL", "sm90", 2, "nvlink-pairs", 247.2 * G, cpu="amd"), 2, 1, 25, "roce"),
@@ -72,9 +91,16 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "h100sxm_16gpu_2n_allgather_a3high": ("a3high", _over(H100, 2, 4, 25, "tcpx")),
     "h100sxm_16gpu_2n_allgather_a3mega": ("a3mega-gcp", _over(H100, 2, 8, 25, "tcpx")),
     "h100sxm_16gpu_2n_allreduce_a3mega": ("a3mega-ztan", _over(H100, 2, 8, 25, "tcpx")),
-    "h100sxm_16gpu_2n_allreduce_nccltests309": ("xe9680", _over(replace(H100, nccl="2.27"), 2, 8, 50, "ib")),
-    "h100sxm_16gpu_2n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.27"), 2, 16, 25, "roce")),
-    "h100sxm_16gpu_2n_allreduce_p5": ("p5", _over(replace(H100, cpu="amd"), 2, 32, 12.5, "efa")),
+    "h100sxm_16gpu_2n_allreduce_nccltests309": ("xe9680", _over(replace(H100, nccl="2.26"), 2, 8, 50, "ib")),
+    "h100sxm_16gpu_2n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.23"), 2, 16, 25, "roce")),
+    "h100sxm_16gpu_2n_allreduce_p5_aws": ("p5", _over(replace(H100, cpu="amd"), 2, 32, 12.5, "efa")),
+    "h100sxm_16gpu_2n_allreduce_p5_keitaw": (
+        "p5-keitaw",
+        _over(replace(H100, cpu="amd", nccl="2.22"), 2, 32, 12.5, "efa"),
+    ),
+    "h100sxm_20gpu": ("xxrjun", _over(replace(H100, gpus=2), 10, 2, 50, "ib")),
+    "h100sxm_32gpu_4n": ("xe9680", _over(replace(H100, nccl="2.26"), 4, 8, 50, "ib")),
+    "h100sxm_64gpu_8n": ("gj-aion", _over(replace(H100, nccl="2.26"), 8, 8, 50, "ib")),
     "h100sxm_4gpu_1n": ("xxrjun", replace(H100, gpus=4)),
     "h100sxm_8gpu_1n_allreduce_awsbatch": ("awsbatch", replace(H100, cpu="amd")),
     "h100sxm_8gpu_1n": ("xxrjun", H100),
@@ -86,15 +112,20 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "l40s_4gpu_2n": ("l40s", _over(replace(L40S, nccl="2.27", algorithm="ring"), 2, 1, 50, "tcp")),
     "rtx2080ti_2gpu_1n_allreduce_ncrh": ("ncrh", RTX2080TI),
     "rtx2080ti_2gpu": ("autodl", RTX2080TI),
+    "rtx2080ti_8gpu": ("jungpu", replace(RTX2080TI, gpus=8, per_socket=4)),
     "rtx4090_2gpu_1n_allreduce_busy": ("busy-4090", replace(RTX4090, gpus=2)),
     "rtx4090_2gpu_1n_allreduce_shm": ("tg45", replace(RTX4090, gpus=2)),
+    "rtx4090_4gpu": ("kalavai", replace(RTX4090, gpus=4)),
     "rtx4090_6gpu": ("tinybox", replace(RTX4090, gpus=6, p2p=True)),
     "rtx4090_8gpu_1n_allreduce_nop2p": ("chlc", RTX4090),
     "rtx4090_8gpu_1n_allreduce_p2p": ("chlc", replace(RTX4090, p2p=True)),
     "rtx5880ada": ("rtx5880", replace(RTX4090, p2p=True, cpu="intel")),
     "rtxpro6000_2gpu_2n": ("g7e", _over(replace(RTXPRO, gpus=1, cpu="intel", protocol="simple"), 2, 1, 12.5, "efa")),
     "rtxpro6000_8gpu": ("cpayne", RTXPRO),
+    "v100pcie16_2gpu": ("gpuserver2", _pcie("sm70", 2, 12, False, launch="single-process", nccl="2.21")),
     "v100pcie32_2gpu": ("sw53", _over(_pcie("sm70", 1, 12, True, nccl="2.21"), 2, 1, 1.25, "ib")),
+    "v100sxm2_16gpu_2n": ("p3dn", _over(V100_CUBE, 2, 1, 12.5, "efa", gdr=False)),
+    "v100sxm2_64gpu_8n": ("p3dn", _over(V100_CUBE, 8, 1, 12.5, "efa", gdr=False)),
     "v100sxm2_8gpu": (
         "hybridcube",
         System("DGX-1V", "sm70", 8, "hybrid-cube", 120 * G, launch="single-process", nccl="2.21"),
