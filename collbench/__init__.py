@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collbench.api.reading import read
     from collbench.api.sweeping import sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["compare", "diagnose", "plot", "predict", "read", "sweep"]
 
 _PLACES = {

@@ -35,7 +35,11 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
     if nodes is None:
         return (system.of(-(-ranks // system.gpus)) if ranks > system.ranks else system).part(ranks)
     if ranks % nodes or ranks // nodes > system.gpus:
-        raise UsageError(f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; give others")
+        even = [ranks // own for own in range(min(ranks, system.gpus), 0, -1) if ranks % own == 0]
+        raise UsageError(
+            f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; "
+            f"choose from: {', '.join(map(str, even))}"
+        )
     return system.part(ranks // nodes).of(nodes)
 
 

@@ -2,7 +2,7 @@
 
 For example:
   collbench fit results/runs/...
-  collbench fit run.jsonl --out machine.toml
+  collbench fit run.jsonl --as dgx-h100 --nodes 2 --out machine.toml
 """
 
 import json
@@ -32,9 +32,20 @@ LEGEND = (
 @click.option("--held-back", metavar="SIZE[,SIZE]", help="Fit without these sizes, and say where they should be.")
 @click.option("-o", "--out", cls=Where, type=PATH, metavar="FILE.toml", help="Write a calibration there.")
 @click.option("--as", "system", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as discovered]")
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Nodes that ranks are spread over.  [default: as few as they fill]",
+)
 @json_option("everything known of the fits")
 def command(
-    runs: tuple[Path, ...], held_back: str | None, out: Path | None, system: str | None, as_json: Path | None
+    runs: tuple[Path, ...],
+    held_back: str | None,
+    out: Path | None,
+    system: str | None,
+    nodes: int | None,
+    as_json: Path | None,
 ) -> int:
     """Fit T = a + g*sqrt(S) + b*S to each curve of the runs, which are of one machine.
 
@@ -47,7 +58,7 @@ def command(
     from collbench.runs.file import read
 
     fitted = [read(path) for path in runs]
-    calibration = _calibrate(out, fitted, system)
+    calibration = _calibrate(out, fitted, system, nodes)
     fits = curves(fitted, _sizes(held_back))
     _refuse(fits, fitted, held_back)
     changes = all_crossings(fits, fitted, libraries())
@@ -64,13 +75,13 @@ def command(
     return 0
 
 
-def _calibrate(out: Path | None, runs: "Sequence[Run]", system: str | None) -> Path | None:
+def _calibrate(out: Path | None, runs: "Sequence[Run]", system: str | None, nodes: int | None) -> Path | None:
     """Write the calibration that is asked for: first, since what speaks against it is known at once."""
     from collbench.analysis.fit.calibrated import write
 
-    if system and not out:
-        raise UsageError("--as says what a calibration is for; give -o FILE.toml as well")
-    return write(out, runs, system) if out else None
+    if not out and (given := "--as" if system else "--nodes" if nodes else ""):
+        raise UsageError(f"{given} says what a calibration is for; give -o FILE.toml as well")
+    return write(out, runs, system, nodes) if out else None
 
 
 def _sizes(text: str | None) -> list[int]:

@@ -156,7 +156,7 @@ def _nics(nic: Mapping[str, Any], gpus: int, where: str) -> Nics | None:
         return None
     if nic["per_node"] > MOST_NICS * gpus:
         raise UsageError(f"{where}per_node = {nic['per_node']} is impossible; at most {MOST_NICS} for each GPU")
-    return Nics(nic["per_node"], nic["rate"] * 1e9, nic["transport"], nic.get("gdr", True) is not False)
+    return Nics(nic["per_node"], nic["rate"] * 1e9, nic["transport"], nic.get("gdr", Nics.gdr))
 
 
 def _consistent(system: System, nccl: Mapping[str, Any], file: str) -> None:
@@ -197,9 +197,7 @@ def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str,
     )
     yield "[node]", _node(system)
     if system.nics:
-        nics = system.nics
-        gdr = None if nics.gdr else False
-        yield "[nic]", {"per_node": nics.per_node, "rate": nics.rate / 1e9, "transport": nics.transport, "gdr": gdr}
+        yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
     for tier in system.tiers:
         said = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
         yield "[[tier]]", {key: value for key, value in said.items() if key != "radix" or value}

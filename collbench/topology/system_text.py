@@ -26,7 +26,6 @@ TRANSPORTS = {
     "tcpx": "GPUDirect-TCPX",
     "tcp": "TCP",
 }
-
 LAUNCHES = {
     "process-per-gpu": "a process for each GPU",
     "single-process": "one process for all GPUs of a node",
@@ -82,8 +81,10 @@ def nic_words(system: System) -> str:
     nics = system.nics
     if not nics:
         return "none"
-    cards = f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way{'' if nics.gdr else ', through host memory'}"
-    return f"{cards}; {_rate(nics.rate * nics.per_node)} together" if nics.per_node > 1 else cards
+    words = [f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way"]
+    words += [f"{_rate(nics.rate * nics.per_node)} together"] if nics.per_node > 1 else []
+    words += [] if nics.gdr else ["through the memory of the host"]
+    return "; ".join(words)
 
 
 def fabric(system: System) -> str:

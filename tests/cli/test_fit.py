@@ -1,19 +1,24 @@
 """`collbench fit`: its table, held-back sizes, what it refuses."""
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from collbench import cli
 from collbench.analysis.fit.runs import curves
 from collbench.cli.fit import command
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
+from collbench.model.predict import curve
 from collbench.runs import file
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
+from collbench.topology import files
+from collbench.topology.system import System
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -29,6 +34,16 @@ def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 
                 exact = start + per_byte * nbytes
                 spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
                 writer.append(Measurement(case(nbytes=nbytes), name, "cpu", 1, spread))
+    return folder
+
+
+def run_on(folder: Path, *systems: System) -> Path:
+    """What NCCL takes on machines that are exactly as modelled; nothing in it says what they are."""
+    with Writer(folder) as writer:
+        writer.header(Header())
+        for system in systems:
+            for expected in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 3)]):
+                writer.append(Measurement(expected.case, "nccl", "gpu", 1, (expected.seconds,) * 7))
     return folder
 
 
@@ -128,3 +143,75 @@ def test_a_calibration_of_a_cpu_is_refused(tmp_path: Path) -> None:
     """The structural model describes GPUs."""
     assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()
+
+
+def calibrated(path: Path) -> tuple[System, list[float]]:
+    """The system of a calibration's file, and its factors."""
+    return files.load(str(path)), list(tomllib.loads(path.read_text())["calibration"].values())
+
+
+@pytest.mark.parametrize(("options", "nodes"), [((), 2), (("--nodes", 2), 2), (("--nodes", 4), 4)])
+def test_a_run_over_several_nodes_is_calibrated_as_such(
+    tmp_path: Path, options: tuple[object, ...], nodes: int
+) -> None:
+    """Sixteen ranks fill two nodes, or are said to be on four; a machine as modelled has factors of 1."""
+    dgx, out = files.load("dgx-h100"), tmp_path / "machine.toml"
+    run = run_on(tmp_path / "run", dgx.part(16 // nodes).of(nodes))
+    done = fit(run, "--as", "dgx-h100", *options, "-o", out)
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    system, factors = calibrated(out)
+    assert replace(system, calibration="") == dgx.of(nodes)
+    assert factors == pytest.approx([1] * len(factors), abs=0.01)
+
+
+def test_how_ranks_were_spread_matters(tmp_path: Path) -> None:
+    """Four of each of four nodes, fitted as if they had filled two, are another machine."""
+    run, out = run_on(tmp_path / "run", files.load("dgx-h100").part(4).of(4)), tmp_path / "machine.toml"
+    assert fit(run, "--as", "dgx-h100", "-o", out).exit_code == 0
+    assert max(abs(factor - 1) for factor in calibrated(out)[1]) > 0.05
+
+
+def test_every_number_of_ranks_is_spread_over_the_nodes(tmp_path: Path) -> None:
+    """Eight and sixteen ranks of two nodes are four and eight of each, as `diagnose --nodes` has them."""
+    dgx, out = files.load("dgx-h100"), tmp_path / "machine.toml"
+    run = run_on(tmp_path / "run", dgx.part(4).of(2), dgx.of(2))
+    assert fit(run, "--as", "dgx-h100", "--nodes", 2, "-o", out).exit_code == 0
+    system, factors = calibrated(out)
+    assert (system.nodes, system.gpus) == (2, 8)
+    assert factors == pytest.approx([1] * len(factors), abs=0.01)
+
+
+def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
+    """It says its ranks and no machine; what is written works as one."""
+    run, log, out = run_on(tmp_path / "run", files.load("dgx-h100").of(2)), tmp_path / "log", tmp_path / "machine.toml"
+    for words in (
+        ("export", run, "--to", "nccl-tests", "--out", log),
+        ("import", log, "--out", tmp_path / "imported"),
+        ("fit", tmp_path / "imported", "--as", "dgx-h100", "--nodes", "2", "--out", out),
+        ("predict", out, "--no-plot", "--out", tmp_path / "predicted"),
+        ("diagnose", tmp_path / "imported", "--as", out, "--nodes", "2"),
+    ):
+        done = CliRunner().invoke(cli.group, [str(word) for word in words])
+        assert done.exit_code == 0, (words, done.output, done.exception)
+    assert "verdict: as expected" in done.output
+    assert calibrated(out)[0].nodes == 2
+    assert {row.case.ranks for row in file.read(tmp_path / "predicted").results} == {16}
+
+
+def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    """In the words of `diagnose`, with the choices; nothing is written."""
+    run, out = run_on(tmp_path / "run", files.load("dgx-h100").of(2)), tmp_path / "machine.toml"
+    as_dgx = (run, "--as", "dgx-h100", "-o", out)
+    for nodes in (3, 1, 32):
+        said = refusal(fit(*as_dgx, "--nodes", nodes))
+        assert said == f"16 ranks cannot be spread evenly over {nodes} nodes of 8 GPUs; choose from: 2, 4, 8, 16"
+    for nodes in (0, -1, "x"):
+        done = fit(*as_dgx, "--nodes", nodes)
+        assert done.exit_code == 2
+        assert "Invalid value for '--nodes'" in done.output
+    assert "--nodes says what a calibration is for; give -o FILE.toml" in refusal(fit(run, "--nodes", 2))
+    assert "--as says what a calibration is for" in refusal(fit(run, "--as", "dgx-h100", "--nodes", 2))
+    alone = tmp_path / "alone.toml"
+    alone.write_text('name = "box"\n[gpu]\narch = "sm90"\n[node]\ngpus = 8\nfabric = "nvswitch"\n')
+    assert "no network cards" in refusal(fit(run, "--as", alone, "--nodes", 2, "-o", out))
+    assert not out.exists()

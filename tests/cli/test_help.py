@@ -36,7 +36,7 @@ def test_bare_collbench_prints_its_help_and_is_no_error(collbench: Command) -> N
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_the_version_has_a_short_name(option: str, collbench: Command) -> None:
     """As most tools have it."""
-    assert re.fullmatch(r"collbench, version \d+\.\d+\.\d+\n", collbench(option).stdout)
+    assert re.fullmatch(r"collbench, version \d+\.\d+\.\d+(\.dev\d+)?\n", collbench(option).stdout)
 
 
 @pytest.mark.parametrize("name", NAMES)

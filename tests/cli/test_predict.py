@@ -172,6 +172,11 @@ def test_some_ranks_of_every_node_are_predicted_as_such(here: Command, tmp_path:
             ["predict", "dgx-h100", "--nodes", "10", "--ranks", "40"],
             "80 GPUs of --nodes 10; give --ranks 80 for all, or --nodes 5 for as few, or --ranks-per-node 4 for some",
         ),
+        (
+            ["sweep", "--on", "dgx-h100", "--nodes", "10", "--ranks", "40"],
+            "80 GPUs of --nodes 10; give --ranks 80 for all",
+        ),
+        (["predict", "dgx-h100,dgx-a100", "--nodes", "10", "--ranks", "40"], "80 GPUs of --nodes 10; give --ranks 80"),
         (["predict", "dgx-h100", "--nodes", "8", "--ranks", "12"], "give --ranks 64 for all$"),
         (
             ["predict", "dgx-h100", "--nodes", "2", "--ranks", "6"],

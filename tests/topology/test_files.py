@@ -48,6 +48,7 @@ inter_socket = 7.5
 per_node = 2
 rate = 3.5
 transport = "efa"
+gdr = false
 
 [[tier]]
 name = "leaf"
@@ -139,6 +140,11 @@ def test_rates_that_presets_spell_out_are_those_of_the_architecture(name):
         ("pcie4-4090", 24, 12.5, False),
         ("pcie5-5090-p2p", 48, 12.5, False),
         ("ethernet-100g-tcp", 240, 12.5, False),
+        ("alps-gh200", 370.8, 100, False),
+        ("perlmutter", 240, 100, False),
+        ("polaris", 240, 50, False),
+        ("aws-p3dn", 120, 12.5, False),
+        ("aws-g4dn-metal", 12, 12.5, False),
     ],
 )
 def test_rates_are_those_that_nccl_takes(name, rate, nics, adds):
@@ -147,6 +153,24 @@ def test_rates_are_those_that_nccl_takes(name, rate, nics, adds):
     assert system.gpu_rate == pytest.approx(rate * 1e9)
     assert system.nics.rate * system.nics.per_node == pytest.approx(nics * 1e9)
     assert system.multicast == adds
+
+
+def test_presets_have_both_kinds_of_network_cards():
+    """Those of AWS before p4d cannot read the GPUs' memory; Slingshot's can."""
+    systems = {name: files.load(name) for name in files.names()}
+    assert {name for name, system in systems.items() if not system.nics.gdr} == {"aws-p3dn", "aws-g4dn-metal"}
+    by_transport = {name for name, system in systems.items() if system.nics.transport == "slingshot"}
+    assert by_transport == {"alps-gh200", "perlmutter", "polaris"}
+
+
+@pytest.mark.parametrize("said", [{}, {"gdr": True}, {"gdr": False}])
+def test_whether_cards_read_the_gpus_memory_is_kept_when_written(tmp_path, said):
+    """They do where a file says nothing of it."""
+    system = parsed(nic=said)
+    assert system.nics.gdr == said.get("gdr", True)
+    path = tmp_path / "written.toml"
+    path.write_text(files.to_toml(system))
+    assert files.load(str(path)) == system
 
 
 def test_every_key_arrives(tmp_path):
@@ -161,7 +185,7 @@ def test_every_key_arrives(tmp_path):
         gpu_rate=119e9,
         p2p=False,
         cpu="power",
-        nics=Nics(2, 3.5e9, "efa"),
+        nics=Nics(2, 3.5e9, "efa", gdr=False),
         tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core")),
         nodes=7,
         launch="torch",
@@ -228,7 +252,9 @@ def test_an_architecture_and_a_fabric_say_the_rest():
         ({"nic": {"rate": True}}, r"\[nic\] rate = true is impossible; it must be a number"),
         ({"nic": {"rate": float("inf")}}, r"\[nic\] rate = inf"),
         ({"nic": {"per_node": 33}}, r"per_node = 33 is impossible; at most 4 for each GPU"),
-        ({"nic": {"transport": "pigeon"}}, r"transport = 'pigeon' .* ib, roce, efa, tcpx, tcp"),
+        ({"nic": {"transport": "pigeon"}}, r"transport = 'pigeon' .* ib, roce, slingshot, efa, tcpx, tcp"),
+        ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
+        ({"nic": {"gdr": 0}}, r"\[nic\] gdr = 0 is impossible; it must be true or false"),
         ({"nic": 8}, r"nic must be a table; write \[nic\]"),
         ({"tier": {"name": "leaf"}}, r"tier must be a table; write \[\[tier\]\]"),
         ({"tier": [{"radix": 4}]}, r"\[\[tier\]\] name is missing"),
@@ -277,7 +303,7 @@ def test_no_key_takes_a_table(name, key):
 
 def test_a_name_that_is_none_lists_the_presets():
     """And says that a file would do."""
-    with pytest.raises(UsageError, match=r"unknown system 'dgx'; choose from: aws-p4d, .*FILE\.toml"):
+    with pytest.raises(UsageError, match=r"unknown system 'dgx'; choose from: alps-gh200, .*FILE\.toml"):
         files.load("dgx")
 
 

@@ -104,7 +104,7 @@ def test_a_part_can_be_written_as_a_file(system, data):
     node = {"gpus": part.gpus, "fabric": part.fabric, "gpu_bw": part.gpu_rate / 1e9, "pcie_gen": part.pcie_generation}
     node |= {"nvlinks": part.nvlinks} if part.nvlinks else {}
     node |= {"sockets": part.sockets, "switches": [list(group) for group in part.switches]}
-    nic = {"per_node": part.nics.per_node, "rate": part.nics.rate / 1e9, "transport": part.nics.transport}
+    nic = vars(part.nics) | {"rate": part.nics.rate / 1e9}
     fields = {"name": part.name, "gpu": {"arch": part.arch}, "node": node, "nic": nic}
     again = files.parse(fields, Path("part.toml"))
     for fact in ("gpus", "fabric", "nvlinks", "sockets", "switches", "multicast", "nics"):

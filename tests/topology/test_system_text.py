@@ -95,6 +95,15 @@ def test_what_is_switched_off_or_refused_is_said():
     assert "peer access refused: through the memory of the host" in flat(text(files.load("pcie4-4090")))
 
 
+def test_network_cards_say_what_they_cannot_do():
+    """Where they read the GPUs' memory, which is usual, nothing is said of it."""
+    shown = flat(text(files.load("aws-p3dn")))
+    assert "NICs 1 x EFA, 12.5 GB/s each way; through the memory of the host" in shown
+    perlmutter = flat(text(files.load("perlmutter")))
+    assert "NICs 4 x Slingshot, 25 GB/s each way; 100 together" in perlmutter
+    assert "memory of the host" not in perlmutter
+
+
 def test_guesses_are_notes():
     """Of a machine that was discovered."""
     assert "note: assumed: CPUs by Intel" in text(replace(files.load("dgx-h100"), guesses=("CPUs by Intel",)))
