@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collbench.model import direct
-from collbench.model.constants import CONSTANTS, EAGER, Constants, alpha_net, issue, kappa, launch
+from collbench.model.constants import CONSTANTS, EAGER, Constants, alpha_net, issue, kappa, launch, wait
 from collbench.model.equation import SIZES, Floats, Terms
 from collbench.model.ladder import copied
 from collbench.model.nccl.option import Option
@@ -54,16 +54,22 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
     network = [_network(system, option, constants) for option in every]
     eager, later = (chosen.spread(list(seconds)) for seconds in zip(*network, strict=True))
     waiting = [option.base + option.intra + option.inter * _depth(system, option) for option in every]
-    filling = [_filling(system, option, schedule.rounds, alpha) for option, (_, alpha) in zip(every, network, strict=True)]
+    filling = [
+        _filling(system, option, schedule.rounds, alpha) for option, (_, alpha) in zip(every, network, strict=True)
+    ]
     return Terms(
         issue=issue(system, constants),
         launch=launch(system, constants),
-        latency=chosen.spread(waiting),
+        latency=chosen.spread(waiting) + wait(system, constants),
         network=np.where(SIZES < EAGER, eager, later),
-        fill=chosen.spread([
-            kappa(system, option.algorithm, option.protocol, constants) * depth**0.5 / _passes(system, option, schedule)**0.5
-            for option, depth in zip(every, filling, strict=True)
-        ]),
+        fill=chosen.spread(
+            [
+                kappa(system, option.algorithm, option.protocol, constants)
+                * depth**0.5
+                / _passes(system, option, schedule) ** 0.5
+                for option, depth in zip(every, filling, strict=True)
+            ]
+        ),
         rate=chosen.spread([rate(system, collective, option, constants) for option in every]),
         limit=chosen.spread([limit(system, collective, option.algorithm) for option in every]),
         algorithms=chosen.algorithms,

@@ -19,16 +19,17 @@ class Constants:
     issue_old: float = 5.5e-06  # the same before Ampere
     torch: float = 1.5e-05  # that PyTorch's bookkeeping adds to every operation
     eager: float = 2.8e-05  # that PyTorch needs at least from one operation to the next
-    start_ib: float = 4e-06  # of every operation between nodes, above NCCL's own figure
+    wait_new: float = 5e-06  # of every operation, Blackwell
+    wait_old: float = 5e-06  # of every operation between nodes, before Hopper
+    start_ib: float = 4e-06  # of every operation between nodes, above NCCL's own figure: RDMA
     start_roce: float = 5e-06
     start_slingshot: float = 2e-06
-    start_efa: float = 2e-05
-    start_efa_old: float = 7e-05  # EFA with GPUs before Hopper: its first generation
-    start_tcpx: float = 5e-05
-    start_tcp: float = 2.5e-05
-    hop: float = 1e-6  # of every step between nodes, with RDMA
-    hop_slingshot: float = 1e-6
-    hop_cloud: float = 1e-05  # and without
+    hop_rdma: float = 1e-06  # of every step between nodes, above NCCL's own figure: InfiniBand and RoCE
+    hop_slingshot: float = 1e-06
+    hop_efa: float = 2.5e-05
+    hop_efa_old: float = 5e-05  # EFA with GPUs before Hopper: its first generation
+    hop_tcpx: float = 3e-05
+    hop_tcp: float = 2.5e-05
     rendezvous: float = 8e-06  # of every step over Slingshot whose message is not sent eagerly
     first: float = 1.2e-05  # until the first peer's bytes are there, sent straight to it: a kernel, and Simple's hop
     peer: float = 0.6e-6  # that every further peer in the node adds
@@ -46,6 +47,7 @@ class Constants:
     kappa_tree: float = 0.7
     kappa_nvls: float = 1.1  # in the switch
     kappa_nvlstree: float = 1.1
+    kappa_nvlstree_cloud: float = 1.5
     kappa_pcie: float = 0.3
     kappa_host: float = 0.8
     kappa_direct: float = 1.0
@@ -54,20 +56,24 @@ class Constants:
     eta_ll128_old: float = 0.8
     eta_net: float = 0.95  # of what ports and cards could carry together
     eta_net_slingshot: float = 0.9
+    eta_net_slingshot_old: float = 0.85
     eta_low_net: float = 0.95
     eta_ll_slingshot: float = 0.1
     crowd_slingshot: float = 400.0  # nodes from which on its transfers hinder each other
     eta_tree: float = 1.0
     eta_nvls: float = 0.84  # of what a GPU's port carries where switches add
     eta_nvls_new: float = 0.75  # Blackwell
+    eta_rack: float = 0.9  # of the ports of a rack's GPUs, beyond one tray's
     eta_pcie: float = 1.0
-    eta_host: float = 0.45  # of a slot, shared by what goes to the host's memory and what comes from it
+    eta_host: float = 0.6  # of a slot, shared by what goes to the host's memory and what comes from it
     eta_host_one: float = 0.9  # where one GPU only sends and the other only receives
+    eta_stage: float = 0.3  # of a slot, between a card and its GPU through the host's memory
     eta_direct: float = 0.95
     eta_direct_net: float = 0.92
     eta_direct_slingshot: float = 0.8
     eta_direct_host: float = 0.4
     eta_pair_net: float = 0.6
+
 
 CONSTANTS = Constants()
 
@@ -89,9 +95,10 @@ def transport(system: System) -> str:
 def alpha_net(system: System, hops: float, constants: Constants = CONSTANTS) -> tuple[float, float]:
     """Seconds that steps between nodes, one after the other, take longer than NCCL counts: eager ones, and others."""
     kind = transport(system)
-    old = "_old" if kind == "efa" and system.arch in OLD else ""
-    hop = {"slingshot": constants.hop_slingshot}.get(kind, constants.hop if kind in RDMA else constants.hop_cloud)
-    eager = float(getattr(constants, f"start_{kind}{old}")) + hops * hop
+    start = float(getattr(constants, f"start_{kind}")) if kind in RDMA else 0.0
+    place = "rdma" if kind in ("ib", "roce") else kind + ("_old" if kind == "efa" and system.arch in OLD else "")
+    start += constants.wait_old if system.arch in OLD and kind in ("ib", "roce") else 0.0
+    eager = start + hops * float(getattr(constants, f"hop_{place}"))
     return eager, eager + (hops * constants.rendezvous if kind == "slingshot" else 0.0)
 
 
@@ -101,6 +108,11 @@ def issue(system: System, constants: Constants = CONSTANTS) -> float:
         return constants.eager
     one = constants.issue_old if capability(system.arch) < 75 else constants.issue
     return one * (system.gpus if system.launch == "single-process" else 1)
+
+
+def wait(system: System, constants: Constants = CONSTANTS) -> float:
+    """Seconds that every operation takes longer than NCCL counts, by the architecture."""
+    return constants.wait_new if capability(system.arch) in (100, 103) else 0.0
 
 
 def launch(system: System, constants: Constants = CONSTANTS) -> float:
@@ -114,6 +126,8 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
         return constants.kappa_pcie if system.p2p else constants.kappa_host
     if protocol != "simple":
         return float(getattr(constants, f"kappa_low{_place(system)}"))
+    if algorithm == "nvlstree" and _place(system) == "_cloud":
+        return constants.kappa_nvlstree_cloud
     if algorithm in ("nvls", "nvlstree", "tree"):
         return float(getattr(constants, f"kappa_{algorithm}"))
     return float(getattr(constants, "kappa_ring" + ("_net" if system.nodes > 1 else _place(system))))

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.model.constants import EAGER, Constants, alpha_net, issue, launch, transport
+from collbench.model.constants import EAGER, Constants, alpha_net, issue, launch, transport, wait
 from collbench.model.equation import SIZES, Terms
 from collbench.topology.system import System
+
 
 class Direct(NamedTuple):
     """One way to send from rank to rank."""
@@ -79,7 +80,7 @@ def terms(system: System, direct: Direct, constants: Constants) -> Terms:
     return Terms(
         issue=issue(system, constants) + driven * constants.post * peers,
         launch=launch(system, constants),
-        latency=flat + filling + getattr(constants, f"post{cxi}") * (peers - near),
+        latency=flat + filling + wait(system, constants) + getattr(constants, f"post{cxi}") * (peers - near),
         network=np.where(SIZES < EAGER, eager, later),
         fill=flat + constants.kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
         rate=flat + 1 / per_byte,

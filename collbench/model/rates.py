@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from collbench.model.constants import CONSTANTS, Constants, transport
+from collbench.model.constants import CONSTANTS, OLD, Constants, transport
 from collbench.model.nccl.option import Option
 from collbench.model.schedule import schedule_of
 from collbench.topology.architectures import capability
 from collbench.topology.system import System
 
+BOARD = 16
+"""GPUs behind the switches of one board or two; more are a rack."""
 SHARPNESS = 6
 """How abruptly the slower of port and cards decides: (P^-6 + N^-6)^(-1/6)."""
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
@@ -29,7 +31,7 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
         return _nvls(system, constants)
     if system.meets_over_pcie:
         return _pcie(system, collective, option, constants)
-    return option.rate * _eta(system, option, constants)
+    return option.rate * _eta(system, option, constants) * _racked(system, constants)
 
 
 def _eta(system: System, option: Option, constants: Constants) -> float:
@@ -44,27 +46,34 @@ def _eta(system: System, option: Option, constants: Constants) -> float:
 def _nvls(system: System, constants: Constants) -> float:
     """Where switches add, a port carries all of the own input, and the own shard of the result to all."""
     eta = constants.eta_nvls_new if capability(system.arch) >= 100 else constants.eta_nvls
-    return eta * system.gpu_rate / (1 + 1 / system.gpus)
+    return eta * _racked(system, constants) * system.gpu_rate / (1 + 1 / system.gpus)
+
+
+def _racked(system: System, constants: Constants) -> float:
+    """What a large domain of NVLinks reaches less than the GPUs of one board."""
+    return constants.eta_rack if system.gpus > BOARD else 1.0
 
 
 def _pcie(system: System, collective: str, option: Option, constants: Constants) -> float:
-    """Through slots: of NCCL's figure with P2P, of the slot without.
-
-    Through the host's memory, bytes in and bytes out share the slot, so that only two ranks one of which merely sends
-    have all of it.  Where no speed that NCCL tries fits the links it notes a token rate and sends all the same.
-    """
-    known = option.rate * option.bound / option.busbw if option.placeholder else option.rate
+    """Through slots, at the rate of the slowest link of a ring, whatever speed of NCCL's ladder fits it."""
+    schedule, link = schedule_of(collective), system.pace
+    if system.sockets > 1:
+        link = min(link, system.between_sockets)
     if system.p2p:
-        return known * constants.eta_pcie
-    one_way = not schedule_of(collective).rounds and system.ranks == 2
-    return min(known, limit(system, collective) * (constants.eta_host_one if one_way else constants.eta_host))
+        return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_pcie
+    if not schedule.rounds and system.ranks == 2:
+        return link * PACKED[option.protocol] * constants.eta_host_one
+    below = max((len(group) for group in system.switches), default=1)  # GPUs that share a switch's way up
+    return link / below / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_host
 
 
 def _between(system: System, collective: str, option: Option, constants: Constants) -> float:
     """Over nodes: what ports and cards carry together, but no more packets than NCCL counts with."""
     port, cards = _port(system, collective, option, constants), _cards(system, collective, option, constants)
     together = float((port**-SHARPNESS + cards**-SHARPNESS) ** (-1 / SHARPNESS))
-    reached = constants.eta_net_slingshot if transport(system) == "slingshot" else constants.eta_net
+    reached = constants.eta_net
+    if transport(system) == "slingshot":
+        reached = constants.eta_net_slingshot_old if system.arch in OLD else constants.eta_net_slingshot
     if option.protocol == "simple":
         return together * reached
     if option.protocol == "ll" and transport(system) == "slingshot":
@@ -76,11 +85,18 @@ def _port(system: System, collective: str, option: Option, constants: Constants)
     """Bytes/s of the array that a GPU's port carries of an algorithm."""
     if option.algorithm == "nvlstree":
         return _nvls(system, constants)
+    staged = system.pcie_rate * constants.eta_stage * system.gpus if _staged(system, option) else np.inf
     if option.algorithm != "tree":
         sent = schedule_of(collective).sent(system.ranks)
     else:
         sent = 2 * (system.gpus - 1) / system.gpus if system.gpus > 1 else min(2, system.nodes - 1)
-    return system.pace / sent if system.gpus > 1 or system.fabric == "pcie" else np.inf
+    near = system.pace * _racked(system, constants) if system.gpus > 1 or system.fabric == "pcie" else np.inf
+    return min(near, staged) / sent
+
+
+def _staged(system: System, option: Option) -> bool:
+    """Whether bytes go through the host's memory on their way to the cards; packets are written there at once."""
+    return bool(system.nics and not system.nics.gdr and option.protocol == "simple")
 
 
 def _cards(system: System, collective: str, option: Option, constants: Constants) -> float:

@@ -60,6 +60,10 @@ SOCKET_RATES = {"intel": 10e9, "amd": 16e9, "arm": 6e9, "power": 32e9}
 SOCKET_RATE_INTEL_5 = 22e9
 
 
+SOCKET_LINKS = {"intel": 20e9, "amd": 64e9, "arm": 64e9, "power": 32e9}
+"""What the way between sockets carries of GPUs' traffic: published boxes of AMD's are bound by their slots, of Intel's not."""
+
+
 def pcie_rate(generation: int, lanes: int = 16) -> float:
     """What NCCL takes for a slot: 0.75 GB/s a lane in generation 3, and twice that in each later one."""
     return float(0.75e9 * 2 ** (generation - 3) * lanes)

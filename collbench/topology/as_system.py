@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations, groupby
 
 from collbench.errors import UsageError
-from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
+from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec
 from collbench.topology.devices import Gpu, Kind, Link
 from collbench.topology.system import CUBE, CUBE_RINGS, System
 from collbench.topology.topology import Topology
@@ -63,7 +63,6 @@ class _Machine:
             pcie_lanes=lanes,
             switches=_switches(len(self._gpus), self._links),
             per_socket=self._per_socket(),
-            socket_rate=socket_rate(cpu, generation),
         )
         return replace(system, guesses=tuple(self._guesses))
 

@@ -10,7 +10,7 @@ from typing import Any
 from collbench import door
 from collbench.errors import UsageError, unknown
 from collbench.topology import schema
-from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
+from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec
 from collbench.topology.system import CUBE_RINGS, Nics, System, Tier
 
 FOLDER = Path(__file__).parent / "presets"
@@ -98,7 +98,7 @@ class _Node:
             "pcie_lanes": self._lanes,
             "switches": self._switches(),
             "per_socket": self._per_socket(),
-            "socket_rate": _si(said.get("inter_socket"), socket_rate(cpu, self._generation)),
+            "socket_rate": _si(said.get("inter_socket"), 0.0),
         }
 
     def _links(self) -> int:

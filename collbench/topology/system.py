@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from collbench.errors import UsageError
-from collbench.topology.architectures import ARCHITECTURES, pcie_rate, pcie_spec
+from collbench.topology.architectures import ARCHITECTURES, SOCKET_LINKS, pcie_rate, pcie_spec
 
 FABRICS = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie")
 """How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
@@ -144,6 +144,11 @@ class System:
     def sockets(self) -> int:
         """CPU sockets of a node that have GPUs."""
         return -(-self.gpus // (self.per_socket or self.gpus))
+
+    @property
+    def between_sockets(self) -> float:
+        """Bytes/s between two sockets: what the system says, or what links of its kind of CPU carry."""
+        return self.socket_rate or SOCKET_LINKS[self.cpu]
 
     def socket(self, gpu: int) -> int:
         """The CPU socket of a GPU of a node."""

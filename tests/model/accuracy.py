@@ -63,7 +63,30 @@ PRIOR = Constants()
 generations alike."""
 NOISE = 0.1  # of a published time against the model, as its logarithm
 ROWS = 4.0  # that a machine counts as, however many it has
-SPREAD = {"eta": 0.05, "crowd": 0.5, "eta_pair_net": 0.3, "eta_ll_slingshot": 1.0, "eta_direct_slingshot": 0.3, "eta_direct_host": 0.3, "eta_host": 0.3, "eta_ll_old": 0.3, "eta_ll128_old": 0.3, "eta_nvls_new": 0.1, "kappa": 0.7, "net": 1.0, "issue": 0.5, "post": 1.0, "torch": 0.5, "eager": 0.5}
+SPREAD = {
+    "eta": 0.05,
+    "crowd": 0.5,
+    "eta_pair_net": 0.3,
+    "eta_ll_slingshot": 1.0,
+    "eta_direct_slingshot": 0.3,
+    "eta_direct_host": 0.3,
+    "eta_host": 0.3,
+    "eta_ll_old": 0.3,
+    "eta_ll128_old": 0.3,
+    "eta_nvls_new": 0.1,
+    "eta_rack": 0.3,
+    "eta_stage": 0.3,
+    "start": 0.7,
+    "wait": 0.7,
+    "hop": 0.7,
+    "rendezvous": 0.5,
+    "kappa": 0.7,
+    "net": 1.0,
+    "issue": 0.5,
+    "post": 1.0,
+    "torch": 0.5,
+    "eager": 0.5,
+}
 """How far constants may go from where they start, as logarithms, at the cost of one residual."""
 
 

@@ -144,7 +144,7 @@ _V231 = replace(
 RELEASES: Mapping[tuple[int, int], Release] = {
     (2, 0): replace(_V221, merges_ports=False),  # older ones had other rates for LL and NVLS, too, which are not kept
     (2, 21): _V221,
-    (2, 27): _V227,
+    (2, 25): _V227,
     (2, 29): _V229,
     (2, 30): _V230,
     (2, 31): _V231,
