@@ -10,6 +10,7 @@ from collbench.model.calibrate import calibrate, least, soft
 from collbench.model.choice import terms
 from collbench.model.constants import Constants
 from collbench.model.equation import DEFAULT, Calibration, Floats
+from tests.model.prior import PRIOR, SPREAD
 from tests.model.systems import Published, published
 
 PROBES = (8, 32 << 10, 1 << 20, 16 << 20, 1 << 30)
@@ -58,36 +59,8 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
     return Constants(*(float(value) for value in np.exp(least(residuals, first, rounds))))
 
 
-PRIOR = Constants()
-"""Where a fit begins, and stays with what no machine speaks for: NCCL's own figures with round factors, EFA of both
-generations alike."""
 NOISE = 0.1  # of a published time against the model, as its logarithm
 ROWS = 4.0  # that a machine counts as, however many it has
-SPREAD = {
-    "eta": 0.05,
-    "crowd": 0.5,
-    "eta_pair_net": 0.3,
-    "eta_ll_slingshot": 1.0,
-    "eta_direct_slingshot": 0.3,
-    "eta_direct_host": 0.3,
-    "eta_host": 0.3,
-    "eta_ll_old": 0.3,
-    "eta_ll128_old": 0.3,
-    "eta_nvls_new": 0.1,
-    "eta_rack": 0.3,
-    "eta_stage": 0.3,
-    "start": 0.7,
-    "wait": 0.7,
-    "hop": 0.7,
-    "rendezvous": 0.5,
-    "kappa": 0.7,
-    "net": 1.0,
-    "issue": 0.5,
-    "post": 1.0,
-    "torch": 0.5,
-    "eager": 0.5,
-}
-"""How far constants may go from where they start, as logarithms, at the cost of one residual."""
 
 
 def logs_of(sweep: Published, known: Constants, how: Calibration = DEFAULT) -> Floats:
