@@ -1,6 +1,6 @@
 """The option that NCCL's own table chooses at every size, and the parts of the equation that follow from it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -78,7 +78,7 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
 
 
 def _network(system: System, option: Option, constants: Constants) -> tuple[float, float]:
-    """Seconds that an option's steps between nodes take longer than NCCL counts: sent eagerly, and with a rendezvous."""
+    """Seconds that an option's steps between nodes take longer than NCCL counts: eager ones, and with a rendezvous."""
     return alpha_net(system, option.hops * _depth(system, option), constants) if system.nodes > 1 else (0.0, 0.0)
 
 

@@ -1,6 +1,6 @@
 """Seconds, with a band, that a collective should take on a described system: the front of the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,30 +9,14 @@ from collbench.errors import Unsupported, unknown
 from collbench.implementations import implementations
 from collbench.measurement import Prediction
 from collbench.model import calibrate, choice, ladder
+from collbench.model.bands import band
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
 from collbench.model.evidence import proven
 from collbench.note import Note
 from collbench.topology.system import System
 
-SMALL, LARGE = 64 << 10, 64 << 20
-"""Bytes below which latency decides, and above which bandwidth does."""
 RUNG = (0.5, 2.0)
 """For hand-written rungs: an estimate, in which all lies that is published of their algorithms (evidence.py)."""
-
-BANDS: Mapping[str, tuple[tuple[float, float], ...]] = {
-    "one node": ((0.76, 1.39), (0.75, 1.5), (0.89, 1.58)),
-    "nodes over InfiniBand": ((0.68, 2.15), (0.66, 2.71), (0.83, 3.0)),
-    "nodes over others": ((0.53, 2.76), (0.64, 3.12), (0.8, 2.08)),
-    "pcie": ((0.67, 1.09), (0.63, 1.55), (0.84, 1.67)),
-}
-"""Nothing of the machine was measured."""
-CALIBRATED: Mapping[str, tuple[tuple[float, float], ...]] = {
-    "one node": ((0.95, 1.06), (0.88, 1.32), (0.9, 1.38)),
-    "nodes over InfiniBand": ((0.95, 1.71), (0.88, 1.58), (0.93, 1.12)),
-    "nodes over others": ((0.82, 1.59), (0.51, 1.47), (0.82, 1.2)),
-    "pcie": ((0.87, 1.12), (0.9, 1.35), (0.95, 1.1)),
-}
-"""Five sizes of the curve were."""
 
 
 def predict(
@@ -63,26 +47,13 @@ def curve(
     return [_rung(part, case, implementation) for case in cases]
 
 
-def regime(system: System) -> str:
-    """Which of the bands a system's predictions have."""
-    if system.nodes > 1:
-        return "nodes over InfiniBand" if system.nics and system.nics.transport == "ib" else "nodes over others"
-    return "pcie" if system.meets_over_pcie else "one node"
-
-
-def band(system: System, nbytes: int, calibrated: bool) -> tuple[float, float]:
-    """Factors on a predicted time between which nine of ten measurements should lie."""
-    table = (CALIBRATED if calibrated else BANDS)[regime(system)]
-    return table[(nbytes >= SMALL) + (nbytes > LARGE)]
-
-
 def _library(system: System, cases: Sequence[Case], calibration: Calibration | None) -> list[Prediction]:
     terms = choice.terms(system, cases[0].collective.name)
     sizes = np.array([max(1, case.nbytes) for case in cases], np.float64)
     times = terms.at(sizes, calibration or DEFAULT)
     predictions = []
     for case, seconds in zip(cases, times.tolist(), strict=True):
-        low, high = band(system, case.nbytes, calibration is not None)
+        low, high = band(system, case.collective.name, case.nbytes, calibration is not None)
         algorithm, protocol = _names(terms, case.nbytes)
         predictions.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
     return predictions

@@ -5,7 +5,6 @@ where an algorithm uses links that are known, its rate is theirs: between nodes,
 each other where both are near their limits.
 """
 
-from collections.abc import Callable
 
 import numpy as np
 

@@ -90,4 +90,4 @@ SPREAD = {
     "torch": 0.5,
     "eager": 0.5,
 }
-"""How far constants may go, as logarithms, at the cost of one residual: by their names, or by the word they begin with."""
+"""How far constants may go, as logarithms, at the cost of one residual: by their names, or the word they begin with."""

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from collbench.model.bands import LARGE, SMALL
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
-from collbench.model.predict import BANDS, LARGE, SMALL, regime
 from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
+from tests.model.held_out import CLASSES, bands, by_class
 from tests.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
@@ -28,20 +29,15 @@ MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and
 Part = Callable[[Errors], Floats]
 PARTS: dict[str, Part] = {
     "all": lambda misses: np.ones(len(misses.nbytes), bool),
-    "one NVSwitch node": lambda misses: _all(misses, misses.sweep.system.nodes == 1 and _switched(misses)),
-    "InfiniBand, above 64 MiB": lambda misses: (
-        _all(misses, regime(misses.sweep.system) == "nodes over InfiniBand") & (misses.nbytes > LARGE)
-    ),
+    "all but Slingshot": lambda misses: _all(misses, not CLASSES["Slingshot"](misses.sweep)),
+    "one node of NVLinks": lambda misses: _all(misses, CLASSES["one node, NVLink"](misses.sweep)),
+    "nodes, above 64 MiB": lambda misses: _all(misses, misses.sweep.system.nodes > 1) & (misses.nbytes > LARGE),
     "64 KiB to 64 MiB": lambda misses: (misses.nbytes >= SMALL) & (misses.nbytes <= LARGE),
 }
 
 
 def _all(misses: Errors, wanted: bool) -> Floats:
     return np.full(len(misses.nbytes), wanted)
-
-
-def _switched(misses: Errors) -> bool:
-    return misses.sweep.system.fabric == "nvswitch"
 
 
 def held_out() -> dict[str, Constants]:
@@ -89,25 +85,6 @@ def worst(found: dict[str, list[Errors]]) -> Iterable[str]:
             yield f"| {name} | `{off.sweep.name}` | {percent(float(middle))} | {percent(float(high))} |"
 
 
-def bands(every: Sequence[Errors]) -> dict[str, list[tuple[float, float]]]:
-    """5 % and 95 % quantiles of measured over predicted, by regime and size."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for name in BANDS:
-        sizes = [[], [], []]  # type: list[list[float]]
-        for prediction in every:
-            if regime(prediction.sweep.system) == name:
-                for nbytes, ratio in zip(prediction.nbytes, prediction.measured / prediction.predicted, strict=True):
-                    sizes[int(nbytes >= SMALL) + int(nbytes > LARGE)].append(float(ratio))
-        found[name] = [_quantiles(ratios) for ratios in sizes]
-    return found
-
-
-def _quantiles(ratios: Sequence[float]) -> tuple[float, float]:
-    """Around 1 on both sides, so that a prediction lies in its own band."""
-    low, high = np.quantile(ratios, [0.05, 0.95])
-    return round(min(float(low), 0.95), 2), round(max(float(high), 1.05), 2)
-
-
 def write(page: Path, name: str, lines: Iterable[str]) -> None:
     """What stands between the markers of a name."""
     text = page.read_text()
@@ -129,20 +106,21 @@ def main() -> None:
     """Fit, leave out, tell."""
     sweeps = healthy()
     known = fitted(sweeps)
-    without = left_out(sweeps, known)
+    without = left_out(sweeps, known, rounds=4)
     HELD_OUT.write_text(json.dumps({name: _short(constants) for name, constants in without.items()}, indent=0) + "\n")
     found = tables(held_out(), sweeps)
     for name, lines in (
         ("constants", constants_table(known)),
         ("errors", summary(found)),
+        ("classes", by_class(found["nothing"], bands(found["nothing"]))),
         ("worst", worst(found)),
     ):
         text = list(lines)
         print("\n".join(text), end="\n\n")  # noqa: T201
         write(PAGE, name, text)
     print("constants.py:", _short(known))  # noqa: T201
-    print("predict.py BANDS:", bands(found["nothing"]))  # noqa: T201
-    print("predict.py CALIBRATED:", bands(found["five sizes"]))  # noqa: T201
+    print("bands.py BANDS =", bands(found["nothing"]))  # noqa: T201
+    print("bands.py CALIBRATED =", bands(found["five sizes"]))  # noqa: T201
 
 
 def _short(known: Constants) -> dict[str, float]:

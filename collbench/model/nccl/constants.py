@@ -124,6 +124,7 @@ _V227 = replace(
     inter={**_INTER, "blackwell": (96, *_INTER["blackwell"][3:])},
     nvlstree_correction=(),
 )
+_V223 = replace(_V227, max_channels=16, newest="hopper")  # trees' latency and PAT as later; Blackwell is of 2.25.1
 _V221 = replace(
     _V227,
     base={**_V227.base, "tree": (6.8, 14.0, 0.0)},
@@ -144,6 +145,7 @@ _V231 = replace(
 RELEASES: Mapping[tuple[int, int], Release] = {
     (2, 0): replace(_V221, merges_ports=False),  # older ones had other rates for LL and NVLS, too, which are not kept
     (2, 21): _V221,
+    (2, 23): _V223,
     (2, 25): _V227,
     (2, 29): _V229,
     (2, 30): _V230,

@@ -132,7 +132,8 @@ def _pcie(system: System, spread: bool) -> Node:
     if not system.p2p:  # all the GPUs under a switch share its way up
         port /= max((len(group) for group in system.switches), default=1)
     load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and _meets_a_bridge(system) else 1.0
-    between = (system.socket_rate or socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)) / 1e9 if system.sockets > 1 else inf
+    counted = system.socket_rate or socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)
+    between = counted / 1e9 if system.sockets > 1 else inf
 
     def fit(speed: float) -> int:
         return min(count(port, speed * load), count(between, speed))
