@@ -5,7 +5,6 @@ where an algorithm uses links that are known, its rate is theirs: between nodes,
 each other where both are near their limits.
 """
 
-
 import numpy as np
 
 from collbench.model.constants import CONSTANTS, OLD, Constants, transport
@@ -14,8 +13,6 @@ from collbench.model.schedule import schedule_of
 from collbench.topology.architectures import capability
 from collbench.topology.system import System
 
-BOARD = 16
-"""GPUs behind the switches of one board or two; more are a rack."""
 SHARPNESS = 6
 """How abruptly the slower of port and cards decides: (P^-6 + N^-6)^(-1/6)."""
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
@@ -50,7 +47,7 @@ def _nvls(system: System, constants: Constants) -> float:
 
 def _racked(system: System, constants: Constants) -> float:
     """What a large domain of NVLinks reaches less than the GPUs of one board."""
-    return constants.eta_rack if system.gpus > BOARD else 1.0
+    return constants.eta_rack if system.is_rack else 1.0
 
 
 def _pcie(system: System, collective: str, option: Option, constants: Constants) -> float:

@@ -61,7 +61,7 @@ SOCKET_RATE_INTEL_5 = 22e9
 
 
 SOCKET_LINKS = {"intel": 20e9, "amd": 64e9, "arm": 64e9, "power": 32e9}
-"""What the way between sockets carries of GPUs' traffic: AMD's published boxes are bound by their slots, Intel's not."""
+"""What the way between sockets carries of GPUs' traffic: AMD's boxes are bound by their slots, Intel's not."""
 
 
 def pcie_rate(generation: int, lanes: int = 16) -> float:

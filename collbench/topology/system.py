@@ -16,6 +16,8 @@ ROUTINGS = ("adaptive", "ecmp")
 LAUNCHES = ("process-per-gpu", "single-process", "torch")
 CPUS = ("intel", "amd", "arm", "power")
 ALGORITHMS = ("auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat")
+BOARD = 16
+"""GPUs behind the NVSwitches of one board or two."""
 MOST_NODES = 1_000_000
 PROTOCOLS = ("auto", "ll", "ll128", "simple")
 
@@ -139,6 +141,11 @@ class System:
         if self.pace == self.gpu_rate:
             return self.spec_rate or self.gpu_rate
         return pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else self.pace
+
+    @property
+    def is_rack(self) -> bool:
+        """Whether its NVLinks join more GPUs than one board or two have: those of a rack."""
+        return self.gpus > BOARD
 
     @property
     def sockets(self) -> int:

@@ -1,22 +1,25 @@
 """The bands of the model and its errors by kind of machine, from constants that were fitted without the machine."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from collbench.model.bands import BANDS, kind_of, regime
+from collbench.model.doubt import settled
 from collbench.model.equation import Floats
 from tests.model.accuracy import Errors
 from tests.model.rivals import line, own_table
 from tests.model.systems import Published
 
+NINE_OF_TEN = 1.645  # standard deviations of a normal distribution to both sides
 LEVELS = (0.04, 0.96)
 """Quantiles that bound a band: a little more than nine of ten, since the next machine is of none of those here."""
 SHRINK = 0.3
 """Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
 FAMILIES = (
     ("one node", "PCIe", "straight, one node"),
-    ("InfiniBand", "RoCE", "straight, nodes"),
+    ("InfiniBand", "RoCE", "racks", "straight, nodes"),
     ("EFA", "TCP"),
     ("Slingshot",),
 )
@@ -69,10 +72,47 @@ def _quantiles(found: Sequence[Errors], size: int) -> tuple[Floats, int]:
         return np.zeros(2), 0
     values = np.concatenate(logs)
     weights = np.array([1 / machines.count(machine) for machine in machines])
+    by_machine = np.array([_weighted(values, weights, level) for level in LEVELS])
+    return (np.quantile(values, LEVELS) + by_machine) / 2, len(set(machines))
+
+
+FLOOR, USUAL = 0.06, 0.2
+"""Of a spread between machines: the least, and what one machine more would have."""
+MOST = 0.1
+"""Of a median, as a logarithm."""
+
+
+def levels(every: Sequence[Errors]) -> dict[str, list[tuple[float, float]]]:
+    """Median error and its spread between machines, as logarithms, by kind and size; sizes as settled."""
+    return {name: [_level([one for one in every if kind(one) == name], size) for size in range(3)] for name in BANDS}
+
+
+def _level(found: Sequence[Errors], size: int) -> tuple[float, float]:
+    logs, machines = _settled(found, size)
+    if not machines:
+        return 0.0, 0.3
+    weights = np.array([1 / machines.count(machine) for machine in machines])
+    middle = float(np.clip(_weighted(logs, weights, 0.5), -MOST, MOST))
+    spread, count = _weighted(np.abs(logs - middle), weights, 0.9) / NINE_OF_TEN, len(set(machines))
+    spread = math.sqrt((count * spread**2 + USUAL**2) / (count + 1))
+    return round(middle, 2), round(max(FLOOR, spread), 2)
+
+
+def _settled(found: Sequence[Errors], size: int) -> tuple[Floats, list[str]]:
+    """Logarithms of measured over predicted times of one of the three sizes, and the machine of each."""
+    logs, machines = [np.zeros(0)], []
+    for one in found:
+        there = settled(np.log(one.measured / one.predicted))[[regime(nbytes) == size for nbytes in one.nbytes]]
+        logs.append(there)
+        machines += [one.sweep.machine] * len(there)
+    return np.concatenate(logs), machines
+
+
+def _weighted(values: Floats, weights: Floats, level: float) -> float:
+    """A quantile."""
     order = np.argsort(values)
     places = np.cumsum(weights[order]) - weights[order] / 2
-    by_machine = np.interp(np.array(LEVELS) * weights.sum(), places, values[order])
-    return (np.quantile(values, LEVELS) + by_machine) / 2, len(set(machines))
+    return float(np.interp(level * weights.sum(), places, values[order]))
 
 
 def inside(found: Errors, table: dict[str, list[tuple[float, float]]]) -> Floats:

@@ -1,7 +1,7 @@
 """`make model-report`: fits the constants, leaves every machine out once, and writes what is left into docs/model.md.
 
-Takes minutes.  It prints the constants and bands that belong into collbench/model, and keeps those of every machine
-left out in held_out.json, from which the tests take them.
+Takes minutes.  It writes constants and bands into collbench/model, and keeps the constants without each machine in
+held_out.json, from which the tests take them.
 """
 
 import json
@@ -16,7 +16,7 @@ from collbench.model.bands import LARGE, SMALL
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
-from tests.model.held_out import CLASSES, bands, by_class
+from tests.model.held_out import CLASSES, bands, by_class, levels
 from tests.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
@@ -118,9 +118,28 @@ def main() -> None:
         text = list(lines)
         print("\n".join(text), end="\n\n")  # noqa: T201
         write(PAGE, name, text)
-    print("constants.py:", _short(known))  # noqa: T201
-    print("bands.py BANDS =", bands(found["nothing"]))  # noqa: T201
-    print("bands.py CALIBRATED =", bands(found["five sizes"]))  # noqa: T201
+    ship(known, found)
+
+
+SHIPPED = Path(__file__).parents[2] / "collbench" / "model"
+
+
+def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
+    """Write what was fitted and measured into collbench/model: constants, bands, levels."""
+    path = SHIPPED / "constants.py"
+    text = path.read_text()
+    for name, value in _short(known).items():
+        text = re.sub(rf"(?m)^(    {name}: float = )\S+", lambda match, value=value: f"{match[1]}{value!r}", text)
+    path.write_text(text)
+    for module, name, table in (
+        ("bands", "BANDS", bands(found["nothing"])),
+        ("bands", "CALIBRATED", bands(found["five sizes"])),
+        ("doubt", "LEVELS", levels(found["nothing"])),
+    ):
+        path = SHIPPED / f"{module}.py"
+        rows = "".join(f"    {json.dumps(kind)}: {tuple(sizes)!r},\n" for kind, sizes in table.items())
+        start = rf"(?ms)^({name}: Mapping\[str, \w+\] = ).*?(?=^\"\"\")"
+        path.write_text(re.sub(start, lambda match, rows=rows: f"{match[1]}{{\n{rows}}}\n", path.read_text(), count=1))
 
 
 def _short(known: Constants) -> dict[str, float]:

@@ -30,7 +30,6 @@ PLATEAU_BYTES = 64  # of a channel and rank
 MICROSECOND = 1e-6
 SIMPLE = PROTOCOLS.index("simple")
 FAST_CARD = 96e9  # bytes/s of a network card
-BOARD = 16
 NVLS_GPUS = 3  # fewer do not use multicast, though the table has a cell for 2
 
 
@@ -46,7 +45,7 @@ def _usable(system: System, collective: str, option: Option) -> bool:
     """Whether NCCL may take it, as set up: what it does not support has cells in its table all the same."""
     if option.algorithm in ("nvls", "nvlstree"):
         most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
-        if not system.nvls or not NVLS_GPUS <= system.gpus <= most or (system.nodes > 1 and system.gpus > BOARD):
+        if not system.nvls or not NVLS_GPUS <= system.gpus <= most or (system.nodes > 1 and system.is_rack):
             return False
     return system.algorithm in ("auto", option.algorithm) and system.protocol in ("auto", option.protocol)
 

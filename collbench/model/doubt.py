@@ -1,0 +1,58 @@
+"""How the model's errors go together: what its times say of a machine as a whole, rather than of one size.
+
+Of machines left out of the fit: the median error and how it spreads between machines, by kind and size.  A size alone
+may be off for reasons of its own, so sizes are looked at with their neighbours (`settled`).  Neighbouring sizes are off
+alike: the correlation of their errors falls by e over `OCTAVES`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench.model.bands import kind_of, regime
+from collbench.model.equation import Floats
+from collbench.topology.system import System
+
+Levels = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
+
+LEVELS: Mapping[str, Levels] = {
+    "one node": ((0.05, 0.19), (0.01, 0.13), (0.0, 0.12)),
+    "PCIe": ((-0.04, 0.18), (-0.07, 0.27), (0.0, 0.23)),
+    "InfiniBand": ((-0.09, 0.16), (-0.03, 0.21), (-0.04, 0.12)),
+    "RoCE": ((0.02, 0.14), (0.01, 0.15), (-0.04, 0.13)),
+    "Slingshot": ((-0.09, 0.29), (0.1, 0.47), (0.1, 0.15)),
+    "EFA": ((0.08, 0.45), (0.05, 0.21), (-0.07, 0.2)),
+    "TCP": ((-0.09, 0.15), (-0.1, 0.76), (0.0, 0.18)),
+    "racks": ((0.0, 0.3), (0.0, 0.3), (0.1, 0.27)),
+    "straight, one node": ((-0.07, 0.22), (0.01, 0.27), (-0.02, 0.11)),
+    "straight, nodes": ((-0.05, 0.63), (-0.03, 0.33), (0.08, 0.44)),
+}
+"""Of the logarithm of measured over predicted: median and standard deviation; below 64 KiB, between, above 64 MiB."""
+OCTAVES = 6.0
+ALONE = 0.05
+"""Of a size's variance, what it shares with no other: how times scatter."""
+WINDOW = 5
+"""Sizes of which the middle one counts: two neighbours out of line are none of the machine's."""
+
+
+class Doubt(NamedTuple):
+    """The distribution of measured over predicted times at some sizes, as logarithms."""
+
+    mean: Floats
+    covariance: Floats
+
+
+def doubt(system: System, collective: str, sizes: Sequence[int]) -> Doubt:
+    """That of sizes in bytes, on a machine that is healthy."""
+    levels = LEVELS[kind_of(system, collective)]
+    mean, spread = np.array([levels[regime(size)] for size in sizes]).T
+    octaves = np.log2(np.maximum(sizes, 1))
+    together = (1 - ALONE) * np.exp(-np.abs(octaves[:, None] - octaves) / OCTAVES) + ALONE * np.eye(len(octaves))
+    return Doubt(mean, spread[:, None] * together * spread)
+
+
+def settled(logs: Floats) -> Floats:
+    """Every value as the median of itself and its neighbours."""
+    reach = WINDOW // 2
+    return np.array([np.median(logs[max(0, place - reach) : place + reach + 1]) for place in range(len(logs))])
