@@ -1,7 +1,8 @@
 """NCCL's tuner constants: what its cost table is computed from, release by release.
 
-Facts from NCCL's sources (src/graph/tuning.cc, search.cc, topo.h of 2.21 to 2.31), microseconds and GB/s (1e9 bytes/s)
-as there.  The cost table built from them is checked against tables that NCCL 2.29.2 logged (tests/model).
+Facts from NCCL's sources (src/graph/tuning.cc, search.cc, topo.h, src/include/device.h of 2.18 to 2.31), microseconds
+and GB/s (1e9 bytes/s) as there.  The cost table built from them is checked against tables that NCCL 2.29.2 logged
+(tests/model).
 """
 
 from collections.abc import Mapping
@@ -26,13 +27,14 @@ TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {
 }  # fmt: skip
 """What a tree reaches of its rate, by floor(log2(bytes / 64))."""
 
-LL_MAX_BY_GPU = {"volta": 39.0, "ampere": 87.7, "hopper": 141.0, "blackwell": 282.0}
-"""Most that LL moves within one node."""
 LL_MAX_BY_CPU = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
-"""The same over 2 and more nodes; Arm and Power count as Intel."""
+"""Most that LL moves over 2 and more nodes; Arm and Power count as Intel."""
 NVLS_EFFICIENCY = {"volta": 0.0, "ampere": 0.0, "hopper": 0.85, "blackwell": 0.74}
 NET_OVERHEAD = {"intel": 1.0, "amd": 2.0}
 """Microseconds to post to the network; Arm and Power count as Intel."""
+
+NVLS_SHARE = 5 / 6
+"""Of its channels' speed, what NVLS was thought to reduce and distribute before NVLS_EFFICIENCY."""
 
 INTEL_P2P_OVERHEAD = 6 / 5
 """Load that traffic between GPUs puts on PCIe when it passes an Intel CPU."""
@@ -64,10 +66,22 @@ class Release:
     nvlstree: Mapping[str, Triple]
     intra: Mapping[str, tuple[float, ...]]  # speeds that the search tries for one node
     inter: Mapping[str, tuple[float, ...]]  # and for several
+    ll_max: Mapping[str, float]  # most that LL moves within one node
+    ll_half: bool = True  # LL is rated at half the links' rate, whatever the collective
+    ll128_on: tuple[int, ...] = ()  # compute capabilities that have LL128; empty: all from Volta on
+    lone_ll128: float = 0.92  # what LL128 keeps of the links where nodes have one GPU
+    exposes_net: bool = True  # where nodes have one GPU, rings' steps between them take as long as trees'
+    counts_closing_hop: bool = False  # an all-reduce's ring has two more steps between nodes
     max_channels: int = 32  # of the search
     newest: str = "blackwell"  # generation it knows; newer GPUs are taken for this one
     merges_ports: bool = True  # of network cards that have two, into one card of twice the rate (NCCL_IB_MERGE_NICS)
-    pat: bool = True
+    pat: float = 0.75  # what PAT keeps of the links; 0: there is none
+    two_rings_over_pairs: bool = True  # at least, where NVLink joins pairs and they meet over something slower
+    nvls_efficiency: bool = True  # NVLS is rated by NVLS_EFFICIENCY; otherwise by NVLS_SHARE, and NVLSTree uncapped
+    nvls_gather: float = 1.0  # then what all-gather and reduce-scatter have of their channels; 0: they have no NVLS
+    nvls_own_share: bool = True  # and whether a GPU's own share counts, which crosses no link
+    nvlstree_chain: bool = False  # NVLSTree is rated as a chain over the nodes
+    raises_nvls: bool = True  # the search raises the network side of NVLS
     nvlstree_correction: tuple[str, ...] = ()  # CPUs with which Blackwell's NVLSTree is corrected as trees are
     slower_side_rates: bool = False  # trees and PAT are rated by the slower of node and network
     nvls_steps_count: bool = False  # NVLS's all-gather and reduce-scatter are rated by the steps of a ring
@@ -83,6 +97,7 @@ def _same(value: float) -> Triple:
 
 
 _NONE = _same(0.0)
+_LL_MAX = {"volta": 39.0, "ampere": 87.7, "hopper": 141.0, "blackwell": 282.0}
 _TREES = _by_generation((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0))
 _V230 = Release(
     base={"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "nvls": _NONE, "nvlstree": _NONE, "pat": _same(8.0)},
@@ -107,6 +122,7 @@ _V230 = Release(
     nvlstree=_by_generation((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
     intra=_INTRA,
     inter=_INTER,
+    ll_max=_LL_MAX,
     nvlstree_correction=("intel", "amd"),
 )
 _V229 = replace(
@@ -115,7 +131,7 @@ _V229 = replace(
     nvlstree={**_V230.nvlstree, "blackwell": (0.0, 96.0, 43.8)},
     inter={**_INTER, "blackwell": (96, 80, *_INTER["blackwell"][3:])},
 )
-_V227 = replace(
+_V228 = replace(
     _V229,
     net={**_V229.net, "nvlstree": (0, 0, 14.0)},
     ring_ll128={**_V229.ring_ll128, "blackwell": _same(73.4)},
@@ -124,16 +140,58 @@ _V227 = replace(
     inter={**_INTER, "blackwell": (96, *_INTER["blackwell"][3:])},
     nvlstree_correction=(),
 )
-_V223 = replace(_V227, max_channels=16, newest="hopper")  # trees' latency and PAT as later; Blackwell is of 2.25.1
-_V221 = replace(
+# Rates of 2.27.3, speeds of 2.27.5; those of 2.27.6 and 2.27.7 were not seen.
+_V227 = replace(
+    _V228,
+    tree={**_TREES, "blackwell": (77.4, 82.8, 72.0)},
+    tree_ll128={**_V228.tree_ll128, "blackwell": (73.4, 73.4, 58.0)},
+    inter={**_INTER, "blackwell": _INTER["blackwell"][3:]},
+    nvls_efficiency=False,
+    nvls_own_share=False,
+)
+# Of 2.26.2; those of 2.26.3 to 2.26.6 were not seen.
+_V226 = replace(
     _V227,
-    base={**_V227.base, "tree": (6.8, 14.0, 0.0)},
-    nvlink={**_V227.nvlink, "tree": (0.6, 1.25, 28.0)},
-    pci={**_V227.pci, "tree": (1.0, 1.9, 28.0)},
-    net={**_V227.net, "tree": (5.0, 8.5, 28.0)},
-    max_channels=16,
-    newest="hopper",
-    pat=False,
+    intra={**_V227.intra, "blackwell": _V227.intra["blackwell"][:-1]},
+    inter={**_INTER, "blackwell": _INTER["hopper"]},
+    ll128_on=(70, 80, 90, 100, 120),
+    nvls_own_share=True,
+)
+_V225 = replace(_V226, two_rings_over_pairs=False)
+# 2.23 and 2.24 as copies of them have it: neither tag's own file was seen.
+_V224 = replace(_V225, ll128_on=(70, 80, 90), max_channels=16, newest="hopper")
+_V223 = replace(_V224, pat=0.85)
+_V221 = replace(  # 2.22 has the same
+    _V223,
+    base={**_V223.base, "tree": (6.8, 14.0, 0.0)},
+    nvlink={**_V223.nvlink, "tree": (0.6, 1.25, 28.0)},
+    pci={**_V223.pci, "tree": (1.0, 1.9, 28.0)},
+    net={**_V223.net, "tree": (5.0, 8.5, 28.0)},
+    lone_ll128=0.7,
+    exposes_net=False,
+    counts_closing_hop=True,
+    pat=0.0,
+    nvls_gather=NVLS_SHARE,
+)
+_V220 = replace(
+    _V221,
+    nvlink={**_V221.nvlink, "nvls": (0, 0, 23.0), "nvlstree": (0, 0, 23.0)},
+    intra={**_V221.intra, "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 6, 3)},
+    ll_max={**_LL_MAX, "hopper": 87.7},
+    ll_half=False,
+)
+_V219 = replace(_V220, merges_ports=False)  # its speeds were seen; its rates are taken to be those of 2.20
+# Of 2.18.3: 2.18.1 had rates of its own.
+_V218 = replace(
+    _V219,
+    nvlink={**_V219.nvlink, "tree": (0.6, 1.25, 4.0)},
+    pci={**_V219.pci, "tree": (1.0, 1.9, 6.0)},
+    net={**_V219.net, "tree": (5.0, 8.5, 14.0), "nvlstree": (0, 0, 19.0)},
+    intra={**_V219.intra, "hopper": (60, 40, 30, 24, 20, 15, 12, 6, 3)},
+    inter={**_INTER, "hopper": (48, 45, 42, 40, 30, 24, 20, 17.5, 15, 12, 6, 3, *_TAIL)},
+    nvls_gather=0.0,
+    nvlstree_chain=True,
+    raises_nvls=False,
 )
 _V231 = replace(
     _V230,
@@ -143,10 +201,16 @@ _V231 = replace(
     domain_plateau=True,
 )
 RELEASES: Mapping[tuple[int, int], Release] = {
-    (2, 0): replace(_V221, merges_ports=False),  # older ones had other rates for LL and NVLS, too, which are not kept
+    (2, 18): _V218,  # and, for want of their own, all before it
+    (2, 19): _V219,
+    (2, 20): _V220,
     (2, 21): _V221,
     (2, 23): _V223,
-    (2, 25): _V227,
+    (2, 24): _V224,
+    (2, 25): _V225,
+    (2, 26): _V226,
+    (2, 27): _V227,
+    (2, 28): _V228,
     (2, 29): _V229,
     (2, 30): _V230,
     (2, 31): _V231,

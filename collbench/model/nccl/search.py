@@ -9,7 +9,7 @@ GB/s (1e9 bytes/s) throughout, as in NCCL's ladders.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from collbench.model.nccl.constants import Release, known_generation
@@ -46,10 +46,12 @@ class Graphs:
 def search(system: System, release: Release) -> Graphs:
     """Rings, trees and NVLS heads of a system."""
     node, known = node_of(system, release.merges_ports), known_generation(system.arch, release)
+    if not release.two_rings_over_pairs:
+        node = replace(node, fewest=1)
     ladders = release.inter if node.nics else release.intra
     ladder = ladders.get(known, ladders["ampere"])
     ring = _ring(node, ladder, known, release.max_channels)
-    nvls = _nvls(node, ladder) if system.multicast and known in LATE else Graph(0)
+    nvls = _nvls(node, ladder, release.raises_nvls) if system.multicast and known in LATE else Graph(0)
     return Graphs(node, ring, _tree(node, ladder, ring.channels), nvls)
 
 
@@ -86,7 +88,7 @@ def _tree(node: Node, ladder: Sequence[float], channels: int) -> Graph:
     return Graph(channels, intra, speed)
 
 
-def _nvls(node: Node, ladder: Sequence[float]) -> Graph:
+def _nvls(node: Node, ladder: Sequence[float], raises: bool) -> Graph:
     """A channel for every GPU that reduces a share; it crosses that GPU's port twice, and all others once."""
     heads = min(MAX_NVLS_HEADS, node.gpus)
     best = Graph(0)
@@ -103,6 +105,8 @@ def _nvls(node: Node, ladder: Sequence[float]) -> Graph:
         if best.channels == heads:
             break
     channels = best.channels
+    if not raises:
+        return best
     inter = _raised(ladder, best.inter, 2 * best.intra, lambda step: not node.nics or node.cards(step) >= channels)
     return Graph(channels, best.intra, inter)
 

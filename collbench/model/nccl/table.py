@@ -9,12 +9,13 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
+from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.model.nccl.constants import (
     LL_MAX_BY_CPU,
-    LL_MAX_BY_GPU,
     NET_OVERHEAD,
     NVLS_EFFICIENCY,
+    NVLS_SHARE,
     PROTOCOLS,
     TREE_CORRECTION,
     Release,
@@ -24,6 +25,7 @@ from collbench.model.nccl.constants import (
 from collbench.model.nccl.option import Option
 from collbench.model.nccl.search import MAX_NVLS_HEADS, PLACEHOLDER, Graph, Graphs, search
 from collbench.model.schedule import TABLED, schedule_of
+from collbench.topology.architectures import capability
 from collbench.topology.system import System
 
 PLATEAU_BYTES = 64  # of a channel and rank
@@ -93,7 +95,8 @@ class _Tuner:
         graph = self.graphs.ring
         full = graph.channels * self._speed(graph)
         capped = graph.channels * self.release.ring_ll128[self.generation][self.column]
-        busbw = {"ll": min(self._ll_max(), full / 2), "ll128": min(0.92 * full, capped), "simple": full}
+        kept = self.release.lone_ll128 if self.gpus == 1 else 0.92
+        busbw = {"ll": min(self._ll_max(), full * self._ll_share()), "ll128": min(kept * full, capped), "simple": full}
         plateau = self.both_ways and self.nodes > 1
         if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
             plateau = self.rounds == 1 and self.graphs.node.nvlink
@@ -117,10 +120,12 @@ class _Tuner:
             within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.release.net[kind][number])
             return _Way(base, times * within, times * net, self.nodes - 1)
         hops = self.schedule.steps(self.nodes)
+        closing = 2 if self.release.counts_closing_hop and self.both_ways and self.nodes > 1 else 0
         within = self.inside["ring"][number]
         if self.nodes > 1:
             within = max(within, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
-        return _Way(base, (self.steps - hops) * within, hops * between, hops)
+        counted = hops + closing
+        return _Way(base, (self.steps - counted) * within, counted * between, hops)
 
     def trees(self) -> list[Option]:
         """All-reduce alone."""
@@ -155,18 +160,33 @@ class _Tuner:
         name = "nvls" if self.nodes == 1 else "nvlstree"
         if graph.channels < 2 or not (self.both_ways or (self.rounds and self.nodes == 1)):
             return []
+        if not (self.both_ways or self.release.nvls_gather):
+            return []
+        speed, ratio = (self._nvls_efficient if self.release.nvls_efficiency else self._nvls_plain)(graph)
+        counted = self.nodes - 1 if self.release.nvlstree_chain else self.levels
+        way = _Way(0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels)
+        option = self._option(name, "simple", graph.channels, graph.channels * speed, ratio, way)
+        corrected = self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree()
+        return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
+
+    def _nvls_efficient(self, graph: Graph) -> tuple[float, float]:
+        """Speed of a channel, and the array's to that: by what GPUs of a generation reach."""
         within = graph.intra * NVLS_EFFICIENCY[self.generation] * (graph.channels - 1) / graph.channels
         within *= 2 if self.both_ways else (self.gpus - 1) / self.gpus
         between = graph.inter * (2 if self.nodes == 2 else 1)
         most = self.release.nvlstree[self.generation][self.column] if self.nodes > 1 else inf
-        busbw = graph.channels * min(within, between, most)
-        ratio = self.ratio if self.both_ways or self.release.nvls_steps_count else 1.0
-        hops = 2 * self.levels
-        inside = self.inside[name][SIMPLE]
-        way = _Way(0.0, inside, hops * self._net(name, SIMPLE), hops)
-        option = self._option(name, "simple", graph.channels, busbw, ratio, way)
-        corrected = self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree()
-        return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
+        return min(within, between, most), self.ratio if self.both_ways or self.release.nvls_steps_count else 1.0
+
+    def _nvls_plain(self, graph: Graph) -> tuple[float, float]:
+        """The same before 2.28: all of the channels' speed, and one share of it for every GPU."""
+        release, within, between = self.release, graph.intra, graph.inter
+        if not self.both_ways:
+            if not release.nvls_own_share:
+                within, between = within * (self.gpus - 1) / self.gpus, 0.9 * between
+            return min(within, between), release.nvls_gather
+        if self.nodes > 1 and release.nvlstree_chain:
+            return within if self.nodes == 2 else between, 0.7 * self.nodes / (2 * (self.nodes - 1))
+        return min(within, between / (2 if self.nodes > 2 else 1)), NVLS_SHARE
 
     def _corrects_nvlstree(self) -> bool:
         cpu, cards = self.system.cpu, self.system.nics
@@ -175,13 +195,13 @@ class _Tuner:
 
     def pat(self) -> list[Option]:
         """A tree for each rank, where nodes have one GPU."""
-        if not (self.release.pat and self.rounds == 1 and self.gpus == 1):
+        if not (self.release.pat > 0 and self.rounds == 1 and self.gpus == 1):
             return []
         graph = self.graphs.tree
         speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
         between = self.levels * self._net("pat", SIMPLE) / 3.5
         way = _Way(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels)
-        return [self._option("pat", "simple", graph.channels, 0.75 * graph.channels * speed, 1.0, way)]
+        return [self._option("pat", "simple", graph.channels, self.release.pat * graph.channels * speed, 1.0, way)]
 
     def _option(self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, way: _Way) -> Option:
         return Option(
@@ -203,7 +223,9 @@ class _Tuner:
         whole = self.graphs.node.nvlink or (self.gpus == 1 and self.system.fabric not in ("pcie", "nvlink-pairs"))
         cards = self.system.nics
         bridged = self.nodes > 1 and cards is not None and cards.transport == "tcp"
-        usable = (whole and not bridged) or self.system.protocol == "ll128"
+        tested = self.release.ll128_on
+        known = not tested or capability(self.system.arch) in tested
+        usable = (whole and not bridged and known) or self.system.protocol == "ll128"
         return [(number, name) for number, name in enumerate(PROTOCOLS) if name != "ll128" or usable]
 
     def _speed(self, graph: Graph) -> float:
@@ -212,10 +234,17 @@ class _Tuner:
 
     def _net(self, algorithm: str, number: int) -> float:
         """A step between nodes, which shows in full where nodes have one GPU."""
-        exposed = self.gpus == 1 and algorithm != "pat"
+        exposed = self.release.exposes_net and self.gpus == 1 and algorithm != "pat"
         return self.release.net["tree" if exposed or algorithm == "tree" else algorithm][number]
+
+    def _ll_share(self) -> float:
+        """What a ring's LL keeps of the links."""
+        if self.release.ll_half:
+            return 1 / 2
+        collective = COLLECTIVES[self.schedule.collective]
+        return 1 / 4 if self.nodes > 1 or (collective.reduces and not collective.sharded) else 1 / 3
 
     def _ll_max(self) -> float:
         if self.nodes == 1:
-            return LL_MAX_BY_GPU[self.generation]
+            return self.release.ll_max[self.generation]
         return LL_MAX_BY_CPU["amd" if self.system.cpu == "amd" else "intel"][self.column - 1]

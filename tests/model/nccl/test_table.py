@@ -38,6 +38,7 @@ TWO_SOCKETS = System(
 ALONE = replace(DGX_H100, name="single GPUs", gpus=1, nics=Nics(1, 50e9, "ib")).of(8)
 GB = 1e9
 DOUBLINGS = 2.0 ** np.arange(0, 40)
+RINGS = {("ring", "ll"), ("ring", "ll128"), ("ring", "simple")}
 VERSIONS = [f"{major}.{minor}" for major, minor in RELEASES]
 SYSTEMS = [files.load(name) for name in files.names()]
 SYSTEMS += [system.of(nodes) for system in SYSTEMS if system.nics for nodes in (2, 4, 12_500)]
@@ -241,9 +242,21 @@ def changed(system: System, collective: str, older: str, newer: str) -> set[tupl
 @pytest.mark.parametrize(
     ("older", "newer", "system", "collective", "expected"),
     [
-        ("2.21", "2.27", DGX_H100, "allreduce", {("tree", "simple")}),
-        ("2.27", "2.29", DGX_H100, "allreduce", set()),
-        ("2.27", "2.29", DGX_H100.of(2), "allreduce", {("nvlstree", "simple")}),
+        ("2.18", "2.19", DGX_A100, "allreduce", {("tree", "simple")}),
+        ("2.19", "2.20", DGX_A100.of(4), "allreduce", set()),
+        ("2.20", "2.21", DGX_A100, "allreduce", {("ring", "ll")}),
+        ("2.20", "2.21", DGX_H100, "allreduce", {("ring", "ll"), ("nvls", "simple")}),
+        ("2.21", "2.23", DGX_A100, "allreduce", {("tree", "simple")}),
+        ("2.21", "2.23", DGX_H100.of(2), "allreduce", {("tree", "simple"), *RINGS}),
+        ("2.23", "2.24", ALONE, "allgather", {("pat", "simple")}),
+        ("2.24", "2.25", DGX_H100.of(2), "allreduce", set()),
+        ("2.25", "2.26", DGX_B200.of(2), "allreduce", set()),
+        ("2.26", "2.27", DGX_H100, "allreduce", set()),
+        ("2.26", "2.27", DGX_H100, "allgather", {("nvls", "simple")}),
+        ("2.27", "2.28", DGX_H100.of(2), "allreduce", {("nvlstree", "simple")}),
+        ("2.27", "2.28", DGX_B200.of(2), "allreduce", {("nvlstree", "simple"), ("tree", "ll128"), ("tree", "simple")}),
+        ("2.28", "2.29", DGX_H100, "allreduce", set()),
+        ("2.28", "2.29", DGX_H100.of(2), "allreduce", {("nvlstree", "simple")}),
         ("2.29", "2.30", DGX_H100.of(2), "allreduce", set()),
         ("2.29", "2.30", DGX_B200, "allreduce", {("ring", "ll128")}),
         ("2.29", "2.30", DGX_B200.of(4), "allreduce", {("ring", "ll128"), ("nvlstree", "simple")}),
@@ -257,13 +270,13 @@ def changed(system: System, collective: str, older: str, newer: str) -> set[tupl
 def test_a_release_changes_what_its_notes_say_and_nothing_else(
     older: str, newer: str, system: System, collective: str, expected: set[tuple[str, str]]
 ) -> None:
-    """2.23 trees' latency; 2.29 NVLSTree's latency; 2.30 Blackwell's LL128; 2.31 trees by the network's rate."""
+    """Steps of rings and trees in 2.23, NVLS and Blackwell's trees in 2.28, NVLSTree in 2.29, trees in 2.31."""
     assert changed(system, collective, older, newer) == expected
 
 
 def test_a_version_between_two_kept_ones_is_the_older_of_them() -> None:
     """So are patch releases; before the first, the first; after the last, the last; words are refused."""
-    assert release("2.28.3") is release("2.27")
+    assert release("2.22.3") is release("2.21")
     assert release("2.29.2") is release("2.29")
     assert release("2.18") is release("1.0") is not release("2.21")
     assert release("3.0") is release("2.31")
