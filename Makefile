@@ -104,6 +104,7 @@ gallery: $(VENV)/.dev
 # Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md.  Takes minutes.
 model-report: $(VENV)/.dev
 	$(RUN)/python -m tests.model.report
+	$(RUN)/python -m tests.analysis.diagnose.confusion
 
 # Fits the planner's constants, leaves published tables out, writes the tables of docs/training.md.  Takes minutes.
 train-report: $(VENV)/.dev

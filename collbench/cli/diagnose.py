@@ -55,6 +55,8 @@ def _lines(diagnosis: "Diagnosis", system: "System | None") -> Iterator[str]:
     if diagnosis.expected:
         yield from _table(diagnosis)
     yield f"verdict: {diagnosis.verdict.value}" + (f": {diagnosis.remark}" if diagnosis.remark else "")
+    if diagnosis.resolution:
+        yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected:
         largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
         yield from (f"  {words}" for words in traffic.in_words(system, largest, expected))

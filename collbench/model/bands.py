@@ -6,7 +6,7 @@ By what joins the GPUs, and by size.  `make model-report` has the numbers.
 from collections.abc import Mapping
 from math import log2
 
-from collbench.model.constants import transport
+from collbench.model.constants import OLD, transport
 from collbench.model.schedule import schedule_of
 from collbench.topology.system import System
 
@@ -15,29 +15,31 @@ SMALL, LARGE = 64 << 10, 64 << 20
 Factors = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
 
 BANDS: Mapping[str, Factors] = {
-    "one node": ((0.73, 1.25), (0.81, 1.49), (0.86, 1.46)),
-    "PCIe": ((0.76, 1.3), (0.72, 1.59), (0.87, 1.35)),
-    "InfiniBand": ((0.71, 2.28), (0.75, 2.33), (0.86, 1.19)),
-    "RoCE": ((0.89, 1.43), (0.81, 1.3), (0.76, 1.16)),
-    "Slingshot": ((0.41, 1.6), (0.35, 3.46), (0.88, 1.94)),
-    "EFA": ((0.48, 2.09), (0.6, 1.65), (0.72, 1.31)),
-    "TCP": ((0.78, 1.25), (0.38, 4.69), (0.82, 1.32)),
-    "racks": ((0.95, 1.05), (0.95, 1.05), (0.95, 2.0)),
-    "straight, one node": ((0.61, 1.12), (0.63, 2.41), (0.84, 1.65)),
-    "straight, nodes": ((0.78, 3.45), (0.74, 2.12), (0.92, 2.49)),
+    "one node": ((0.73, 1.27), (0.83, 1.29), (0.93, 1.17)),
+    "one node, before Hopper": ((0.81, 1.25), (0.8, 1.74), (0.84, 1.77)),
+    "PCIe": ((0.76, 1.3), (0.72, 1.58), (0.88, 1.35)),
+    "InfiniBand": ((0.71, 2.27), (0.74, 2.41), (0.86, 1.19)),
+    "RoCE": ((0.9, 1.44), (0.79, 1.31), (0.76, 1.16)),
+    "Slingshot": ((0.42, 1.59), (0.33, 3.45), (0.88, 1.95)),
+    "EFA": ((0.48, 2.04), (0.66, 1.67), (0.71, 1.29)),
+    "TCP": ((0.78, 1.24), (0.4, 4.77), (0.84, 1.31)),
+    "racks": ((0.74, 3.14), (0.74, 2.15), (0.95, 2.71)),
+    "straight, one node": ((0.62, 1.12), (0.65, 2.43), (0.85, 1.66)),
+    "straight, nodes": ((0.77, 3.44), (0.74, 2.12), (0.92, 2.51)),
 }
 """Nothing of the machine was measured."""
 CALIBRATED: Mapping[str, Factors] = {
-    "one node": ((0.95, 1.19), (0.81, 1.26), (0.92, 1.19)),
+    "one node": ((0.9, 1.26), (0.89, 1.22), (0.93, 1.07)),
+    "one node, before Hopper": ((0.95, 1.05), (0.74, 1.27), (0.91, 1.45)),
     "PCIe": ((0.95, 1.2), (0.8, 1.36), (0.95, 1.09)),
-    "InfiniBand": ((0.93, 1.62), (0.89, 1.75), (0.89, 1.09)),
-    "RoCE": ((0.95, 1.4), (0.9, 1.12), (0.95, 1.39)),
-    "Slingshot": ((0.41, 1.44), (0.34, 2.66), (0.69, 1.15)),
-    "EFA": ((0.75, 1.11), (0.78, 1.93), (0.73, 1.08)),
-    "TCP": ((0.92, 1.12), (0.7, 1.54), (0.95, 1.16)),
-    "racks": ((0.95, 1.05), (0.95, 1.05), (0.95, 1.05)),
-    "straight, one node": ((0.88, 1.05), (0.92, 1.41), (0.74, 1.05)),
-    "straight, nodes": ((0.43, 2.39), (0.42, 1.15), (0.95, 1.17)),
+    "InfiniBand": ((0.94, 1.63), (0.88, 1.75), (0.89, 1.09)),
+    "RoCE": ((0.95, 1.4), (0.89, 1.12), (0.95, 1.39)),
+    "Slingshot": ((0.41, 1.43), (0.33, 2.64), (0.7, 1.22)),
+    "EFA": ((0.75, 1.11), (0.78, 1.92), (0.75, 1.08)),
+    "TCP": ((0.92, 1.12), (0.71, 1.53), (0.95, 1.15)),
+    "racks": ((0.92, 2.38), (0.72, 1.52), (0.9, 1.2)),
+    "straight, one node": ((0.88, 1.05), (0.92, 1.4), (0.74, 1.05)),
+    "straight, nodes": ((0.43, 2.39), (0.41, 1.15), (0.95, 1.17)),
 }
 """Five sizes of the curve were."""
 KINDS = {
@@ -62,7 +64,9 @@ def kind_of(system: System, collective: str) -> str:
         return "straight, nodes" if system.nodes > 1 else "straight, one node"
     if system.nodes > 1:
         return "racks" if system.is_rack else KINDS[transport(system)]
-    return "PCIe" if system.meets_over_pcie else "one node"
+    if system.meets_over_pcie:
+        return "PCIe"
+    return "one node, before Hopper" if system.arch in OLD else "one node"
 
 
 def band(system: System, collective: str, nbytes: int, calibrated: bool = False) -> tuple[float, float]:

@@ -92,6 +92,8 @@ def _judged(
 def _because(diagnosis: Diagnosis, own: CurveFit | None) -> Iterator[str]:
     if diagnosis.remark:
         yield diagnosis.remark
+    if diagnosis.resolution:
+        yield diagnosis.resolution
     for why, fix in diagnosis.likely():
         yield f"likely: {why}"
         yield f"to do: {fix}"

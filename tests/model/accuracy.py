@@ -60,7 +60,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
 
 
 NOISE = 0.1  # of a published time against the model, as its logarithm
-ROWS = 6.0  # that a machine counts as, however many it has
+ROWS = 3.0  # that a machine counts as, however many it has
 
 
 def logs_of(sweep: Published, known: Constants, how: Calibration = DEFAULT) -> Floats:

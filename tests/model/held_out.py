@@ -18,7 +18,7 @@ LEVELS = (0.04, 0.96)
 SHRINK = 0.3
 """Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
 FAMILIES = (
-    ("one node", "PCIe", "straight, one node"),
+    ("one node", "one node, before Hopper", "PCIe", "straight, one node"),
     ("InfiniBand", "RoCE", "racks", "straight, nodes"),
     ("EFA", "TCP"),
     ("Slingshot",),

@@ -1,7 +1,7 @@
 """`make model-report`: fits the constants, leaves every machine out once, and writes what is left into docs/model.md.
 
-Takes minutes.  It writes constants and bands into collbench/model, and keeps the constants without each machine in
-held_out.json, from which the tests take them.
+Takes minutes.  It writes constants, bands and levels into collbench/model, and keeps the constants without each machine
+in held_out.json, from which the tests take them.
 """
 
 import json
@@ -135,6 +135,7 @@ def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
         ("bands", "BANDS", bands(found["nothing"])),
         ("bands", "CALIBRATED", bands(found["five sizes"])),
         ("doubt", "LEVELS", levels(found["nothing"])),
+        ("doubt", "CALIBRATED", levels(found["five sizes"])),
     ):
         path = SHIPPED / f"{module}.py"
         rows = "".join(f"    {json.dumps(kind)}: {tuple(sizes)!r},\n" for kind, sizes in table.items())

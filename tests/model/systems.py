@@ -86,7 +86,7 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "gh200_2048gpu": ("alps", _over(ALPS, 512, 4, 25, "slingshot")),
     "h100nvl_4gpu_2n": (
         "h100nvl",
-        _over(System("H100 NVL", "sm90", 2, "nvlink-pairs", 247.2 * G, cpu="amd"), 2, 1, 25, "roce"),
+        _over(System("H100 NVL", "sm90", 2, "nvlink-pairs", 247.2 * G, cpu="amd"), 2, 1, 25, "slingshot"),
     ),
     "h100sxm_16gpu_2n_allgather_a3high": ("a3high", _over(H100, 2, 4, 25, "tcpx")),
     "h100sxm_16gpu_2n_allgather_a3mega": ("a3mega-gcp", _over(H100, 2, 8, 25, "tcpx")),

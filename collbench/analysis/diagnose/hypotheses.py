@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from collbench.topology.system import Nics, System
 
 Variables = Mapping[str, str]
+PINNED = 0.05
+"""How often a setting that hardly anybody makes is the reason, against one that comes by itself."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,12 @@ class Hypothesis:
     name: str
     fix: str
     changed: Callable[[System], Sequence[System]] = lambda system: ()  # what the machine would be; nothing: no effect
-    shape: str = ""  # instead: "constant" seconds more than expected, or bytes at a "fraction" of the rate
+    shape: str = (
+        ""  # instead: "constant" seconds more than expected, or a "fraction" of the rate, with times that scatter
+    )
     signs: tuple[tuple[str, str], ...] = ()  # variables of the header, and the values (pattern) that speak for it
     caveats: str = ""  # pattern in what the topology says of itself
-    needs_noise: bool = False  # whether times that scatter are part of it
+    prior: float = 1.0  # how often it is so, against others
 
     def facts(self, variables: Variables, caveats: Sequence[str]) -> list[str]:
         """What of the header speaks for it."""
@@ -55,6 +59,12 @@ def _fewer_nics(system: System) -> list[System]:
         return []
     counts = {1, system.nics.per_node // 2}
     return [replace(system, nics=replace(system.nics, per_node=count)) for count in sorted(counts)]
+
+
+def _staged(system: System) -> list[System]:
+    if system.nodes < 2 or not system.nics or not system.nics.gdr or system.nics.transport in ("tcp", "tcpx"):
+        return []
+    return [replace(system, nics=replace(system.nics, gdr=False))]
 
 
 def _without_adding(system: System) -> list[System]:
@@ -104,6 +114,12 @@ HYPOTHESES = (
         signs=(("NCCL_IB_HCA", r"[^\^,]+"),),
     ),
     Hypothesis(
+        "data goes through the host's memory to the network cards: GPUDirect RDMA is off",
+        "look for `GDRDMA` in NCCL_DEBUG=INFO; load nvidia_peermem; unset NCCL_NET_GDR_LEVEL; check ACS and IOMMU",
+        _staged,
+        signs=(("NCCL_NET_GDR_LEVEL", "0|LOC|PIX"), ("NCCL_NET_GDR_C2C", "0"), ("FI_EFA_USE_DEVICE_RDMA", "0")),
+    ),
+    Hypothesis(
         "a ring or tree instead of NVLS: the switches do not add",
         "unset NCCL_NVLS_ENABLE and NCCL_ALGO; check that nvidia-fabricmanager runs",
         _without_adding,
@@ -121,12 +137,14 @@ HYPOTHESES = (
         "unset NCCL_PROTO",
         _pinned("auto", "ll"),
         signs=(("NCCL_PROTO", "LL"),),
+        prior=PINNED,
     ),
     Hypothesis(
         "a tree for all sizes",
         "unset NCCL_ALGO",
         _pinned("tree", "auto"),
         signs=(("NCCL_ALGO", "tree"),),
+        prior=PINNED,
     ),
     Hypothesis(
         "bound by launches: one process drives all GPUs, or a framework is between",
@@ -143,7 +161,6 @@ HYPOTHESES = (
         "the GPUs or links are busy with something else",
         "look for other processes with `nvidia-smi`; repeat the run alone",
         shape="fraction",
-        needs_noise=True,
         caveats="MIG mode",
     ),
 )
