@@ -1,6 +1,7 @@
 """The equation's constants that NCCL's table does not know, fitted to published sweeps.
 
-Every value is one for a kind of hardware or algorithm, none for a machine.  They were fitted to all healthy
+Every value is one for a kind of hardware or algorithm, none for a machine; the comment beside it is its meaning in
+docs/model.md, too.  They were fitted to all healthy
 sweeps of tests/model/published by `make model-report`: least squares of softened logarithms of ratios, every
 machine with the same weight.  docs/model.md has what is left when a machine is left out of the fit.
 """
@@ -16,63 +17,63 @@ class Constants:
     """Seconds, and factors without unit."""
 
     issue: float = 4.162e-06  # that a process needs to launch one GPU's kernel
-    issue_old: float = 5.464e-06  # the same before Ampere
+    issue_old: float = 5.464e-06  # the same before Turing
     torch: float = 1.795e-05  # that PyTorch's bookkeeping adds to every operation
     eager: float = 3.242e-05  # that PyTorch needs at least from one operation to the next
-    wait_new: float = 1.033e-05  # of every operation, Blackwell
-    wait_old: float = 6.687e-06  # of every operation between nodes, before Hopper
-    start_ib: float = 4.398e-06  # of every operation between nodes, above NCCL's own figure: RDMA
-    start_roce: float = 5.251e-06
-    start_slingshot: float = 1.738e-06
+    wait_new: float = 1.033e-05  # of every operation on Blackwell, above NCCL's own figure
+    wait_old: float = 6.687e-06  # of every operation between nodes by RDMA, before Hopper
+    start_ib: float = 4.398e-06  # of every operation between nodes, above NCCL's own figure: InfiniBand
+    start_roce: float = 5.251e-06  # the same: RoCE
+    start_slingshot: float = 1.738e-06  # the same: Slingshot
     hop_rdma: float = 1.036e-06  # of every step between nodes, above NCCL's own figure: InfiniBand and RoCE
-    hop_slingshot: float = 1.017e-06
-    hop_efa: float = 1.717e-05
-    hop_efa_old: float = 3.828e-05  # EFA with GPUs before Hopper: its first generation
-    hop_tcpx: float = 4.873e-05
-    hop_tcp: float = 2.5e-05
-    rendezvous: float = 9.194e-06  # of every step over Slingshot whose message is not sent eagerly
+    hop_slingshot: float = 1.017e-06  # the same: Slingshot
+    hop_efa: float = 1.717e-05  # the same: EFA
+    hop_efa_old: float = 3.828e-05  # the same: EFA with GPUs before Hopper, its first generation
+    hop_tcpx: float = 4.873e-05  # the same: TCPX
+    hop_tcp: float = 2.5e-05  # the same: TCP
+    rendezvous: float = 9.194e-06  # of every step over Slingshot whose message waits for its receiver
     first: float = 1.089e-05  # until the first peer's bytes are there, sent straight to it: a kernel, and Simple's hop
-    peer: float = 5.912e-07  # that every further peer in the node adds
+    peer: float = 5.912e-07  # that every further peer in the node adds to a message sent straight
     post: float = 9.637e-07  # that every peer adds on the host
     post_net: float = 3.814e-06  # to start a message to one more rank of another node
-    post_slingshot: float = 5.876e-06
-    kappa_ring: float = 0.2663  # Simple in one node, Hopper and later
-    kappa_ring_old: float = 1.033  # before Hopper
-    kappa_low: float = 0.05051  # LL and LL128 in one node, whose packets need no filling
-    kappa_low_old: float = 1.33
-    kappa_ring_net: float = 0.05664
-    kappa_low_net: float = 0.4177  # and between nodes
-    kappa_low_cloud: float = 2.775
-    kappa_low_slingshot: float = 1.576
-    kappa_tree: float = 0.6678
-    kappa_nvls: float = 1.031  # in the switch
-    kappa_nvlstree: float = 1.069
-    kappa_nvlstree_cloud: float = 1.526
-    kappa_pcie: float = 0.1969
-    kappa_host: float = 0.4858
-    kappa_direct: float = 1.572
-    eta_ring: float = 1.007
-    eta_ll_old: float = 0.7413  # in one node, before Hopper
-    eta_ll128_old: float = 0.8909
+    post_slingshot: float = 5.876e-06  # the same over Slingshot
+    kappa_ring: float = 0.2663  # filling a ring with Simple in one node: Hopper and later
+    kappa_ring_old: float = 1.033  # the same before Hopper
+    kappa_low: float = 0.05051  # filling with LL and LL128 in one node, whose packets need little: Hopper and later
+    kappa_low_old: float = 1.33  # the same before Hopper
+    kappa_ring_net: float = 0.05664  # filling a ring with Simple between nodes
+    kappa_low_net: float = 0.4177  # filling with LL and LL128 between nodes: InfiniBand and RoCE
+    kappa_low_cloud: float = 2.775  # the same: EFA, TCPX, TCP
+    kappa_low_slingshot: float = 1.576  # the same: Slingshot
+    kappa_tree: float = 0.6678  # filling a tree with Simple
+    kappa_nvls: float = 1.031  # filling NVLS
+    kappa_nvlstree: float = 1.069  # filling NVLSTree: by RDMA
+    kappa_nvlstree_cloud: float = 1.526  # the same: EFA, TCPX, TCP
+    kappa_pcie: float = 0.1969  # filling over PCIe
+    kappa_host: float = 0.4858  # the same through the host's memory
+    kappa_direct: float = 1.572  # of messages sent straight
+    eta_ring: float = 1.007  # of NCCL's rate that a ring in one node reaches
+    eta_ll_old: float = 0.7413  # the same with LL before Hopper
+    eta_ll128_old: float = 0.8909  # the same with LL128 before Hopper
     eta_net: float = 0.9414  # of what ports and cards could carry together
-    eta_net_slingshot: float = 0.9001
-    eta_net_slingshot_old: float = 0.8465
-    eta_low_net: float = 0.9662
-    eta_ll_slingshot: float = 0.1763
-    crowd_slingshot: float = 374.8  # nodes from which on its transfers hinder each other
-    eta_tree: float = 1.0
-    eta_nvls: float = 0.8662  # of what a GPU's port carries where switches add
-    eta_nvls_new: float = 0.7644  # Blackwell
-    eta_rack: float = 0.6562  # of the ports of a rack's GPUs, beyond one tray's
-    eta_pcie: float = 1.01
+    eta_net_slingshot: float = 0.9001  # the same over Slingshot: Hopper and later
+    eta_net_slingshot_old: float = 0.8465  # the same before Hopper
+    eta_low_net: float = 0.9662  # of NCCL's own bound on LL and LL128 between nodes
+    eta_ll_slingshot: float = 0.1763  # of the rate that LL has left over Slingshot
+    crowd_slingshot: float = 374.8  # nodes from which on transfers over Slingshot hinder each other
+    eta_tree: float = 1.0  # of NCCL's rate that a tree in one node reaches
+    eta_nvls: float = 0.8662  # of a GPU's port where switches add: Hopper
+    eta_nvls_new: float = 0.7644  # the same: Blackwell
+    eta_rack: float = 0.6562  # of the ports of a rack's GPUs, against those of a board
+    eta_pcie: float = 1.01  # of the slowest link over PCIe
     eta_host: float = 0.5918  # of a slot, shared by what goes to the host's memory and what comes from it
-    eta_host_one: float = 0.907  # where one GPU only sends and the other only receives
+    eta_host_one: float = 0.907  # the same where one GPU only sends and the other only receives
     eta_stage: float = 0.2536  # of a slot, between a card and its GPU through the host's memory
-    eta_direct: float = 0.9257
-    eta_direct_net: float = 0.922
-    eta_direct_slingshot: float = 0.6398
-    eta_direct_host: float = 0.414
-    eta_pair_net: float = 0.5269
+    eta_direct: float = 0.9257  # of the links in a node, for messages sent straight
+    eta_direct_net: float = 0.922  # of the cards, for messages sent straight to all
+    eta_direct_slingshot: float = 0.6398  # the same over Slingshot
+    eta_direct_host: float = 0.414  # of a slot, for messages sent straight through the host's memory
+    eta_pair_net: float = 0.5269  # of a card, for a message to the next rank only
 
 
 CONSTANTS = Constants()

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, diagnose, settings
+from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose, settings
 from collbench.analysis.diagnose.own_shape import remarks as own_remarks
+from collbench.analysis.diagnose.verdict import Health
 from collbench.analysis.fit.curve import CurveFit
 from collbench.analysis.fit.runs import Curve, curves
 from collbench.analysis.machine import remarks, sized

@@ -1,7 +1,7 @@
 """The bands of the model and its errors by kind of machine, from constants that were fitted without the machine."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -146,8 +146,3 @@ def _rivals(found: Sequence[Errors], every: Sequence[Errors]) -> tuple[float, fl
         others = [other.sweep for other in every if other.sweep.machine != one.sweep.machine]
         lined.append(np.abs(line(one.sweep, one.nbytes, others) / one.measured - 1))
     return float(np.median(np.concatenate(tabled))), float(np.median(np.concatenate(lined)))
-
-
-def large(every: Iterable[Errors]) -> Floats:
-    """Relative errors between nodes above 64 MiB."""
-    return np.concatenate([one.relative[one.nbytes > 64 << 20] for one in every if one.sweep.system.nodes > 1])

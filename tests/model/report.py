@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
+SHIPPED = Path(__file__).parents[2] / "collbench" / "model"
 MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and how many rows a sweep needs for it
     "nothing": (lambda sweep: (), 1),
     "three smallest sizes": (smallest, 5),
@@ -94,12 +96,18 @@ def write(page: Path, name: str, lines: Iterable[str]) -> None:
 
 
 def constants_table(known: Constants) -> Iterable[str]:
-    """As fitted to all machines."""
-    yield "| constant | value |"
-    yield "|---|---|"
+    """As fitted to all machines, each with its meaning."""
+    yield "| constant | value | meaning |"
+    yield "|---|---|---|"
     for name, value in asdict(known).items():
         shown = f"{value * 1e6:.3g} us" if value < 1e-2 else f"{value:.3g}"
-        yield f"| `{name}` | {shown} |"
+        yield f"| `{name}` | {shown} | {meanings()[name]} |"
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """What stands beside the constants in their module; KeyError later on for one that has none."""
+    return dict(re.findall(r"(?m)^    (\w+): float = \S+  # (.+)$", (SHIPPED / "constants.py").read_text()))
 
 
 def main() -> None:
@@ -119,9 +127,6 @@ def main() -> None:
         print("\n".join(text), end="\n\n")  # noqa: T201
         write(PAGE, name, text)
     ship(known, found)
-
-
-SHIPPED = Path(__file__).parents[2] / "collbench" / "model"
 
 
 def ship(known: Constants, found: dict[str, list[Errors]]) -> None:

@@ -7,11 +7,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from collbench.model import doubt
+from collbench.model.bands import BANDS, CALIBRATED
 from collbench.model.constants import CONSTANTS
-from collbench.model.predict import BANDS, CALIBRATED
 from tests.conftest import ROOT
 from tests.model.accuracy import Errors, errors, fitted, healthy, logs_of, without
-from tests.model.report import MEASURED, PARTS, bands, held_out, summary, tables, together, worst
+from tests.model.held_out import CLASSES, by_class, inside, levels
+from tests.model.report import MEASURED, PARTS, bands, constants_table, held_out, summary, tables, together, worst
 from tests.model.systems import FOLDER, published
 
 
@@ -23,12 +25,14 @@ def found() -> dict[str, list[Errors]]:
 @pytest.mark.parametrize(
     ("measured", "part", "most"),
     [
-        ("nothing", "one NVSwitch node", 0.10),
-        ("nothing", "InfiniBand, above 64 MiB", 0.10),
-        ("nothing", "all", 0.20),
-        ("three smallest sizes", "all", 0.08),
-        ("five sizes", "all", 0.06),
-        ("five sizes", "64 KiB to 64 MiB", 0.12),
+        ("nothing", "one node of NVLinks", 0.095),
+        ("nothing", "nodes, above 64 MiB", 0.08),
+        ("nothing", "all but Slingshot", 0.12),
+        ("nothing", "all", 0.14),
+        ("three smallest sizes", "all", 0.10),
+        ("five sizes", "all but Slingshot", 0.04),
+        ("five sizes", "all", 0.055),
+        ("five sizes", "64 KiB to 64 MiB", 0.10),
     ],
 )
 def test_the_median_error_on_machines_left_out_is_within_its_bound(measured: str, part: str, most: float) -> None:
@@ -37,7 +41,9 @@ def test_the_median_error_on_machines_left_out_is_within_its_bound(measured: str
 
 def test_the_tables_of_the_page_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "model.md").read_text()
-    for lines in (summary(found()), worst(found())):
+    every = found()
+    classes = by_class(every["nothing"], bands(every["nothing"]))
+    for lines in (constants_table(CONSTANTS), summary(every), classes, worst(every)):
         assert "\n".join(lines) in page, "run `make model-report`"
 
 
@@ -49,7 +55,7 @@ def test_a_machine_that_was_left_out_was_not_seen() -> None:
     for name, value in dataclasses.asdict(again).items():
         assert getattr(kept, name) == pytest.approx(value, rel=0.03), name
     assert kept != CONSTANTS
-    assert held_out()["p4de"].net_efa_old < 0.5 * CONSTANTS.net_efa_old  # of which p4de alone tells
+    assert held_out()["coreweave-gb200"].eta_rack > 1.1 * CONSTANTS.eta_rack  # of which its racks alone tell
 
 
 def test_the_constants_are_the_fit_to_all_machines() -> None:
@@ -62,6 +68,28 @@ def test_the_bands_are_the_quantiles_of_the_errors() -> None:
     for table, name in ((BANDS, "nothing"), (CALIBRATED, "five sizes")):
         for regime, sizes in bands(found()[name]).items():
             assert np.array(table[regime]) == pytest.approx(np.array(sizes), abs=0.03), (name, regime)
+
+
+def test_the_spreads_that_diagnose_judges_by_are_those_of_the_errors() -> None:
+    for table, name in ((doubt.LEVELS, "nothing"), (doubt.CALIBRATED, "five sizes")):
+        for kind, sizes in levels(found()[name]).items():
+            assert np.array(table[kind]) == pytest.approx(np.array(sizes), abs=0.03), (name, kind)
+
+
+def test_nine_of_ten_times_lie_in_the_bands_whatever_the_kind_of_machine() -> None:
+    """Of nothing measured before, by kinds of machines; RoCE has 51 rows, of which one is 2 %."""
+    every = found()["nothing"]
+    for name, among in CLASSES.items():
+        held = np.concatenate([inside(one, BANDS) for one in every if among(one.sweep)])
+        assert 0.86 <= held.mean() <= (0.97 if len(held) < 100 else 0.94), (name, held.mean())
+
+
+def test_no_kind_of_machine_is_further_off_than_by_the_table_or_a_line() -> None:
+    every = found()["nothing"]
+    rows = [line.split("|")[1:-1] for line in list(by_class(every, bands(every)))[2:]]
+    assert len(rows) == len(CLASSES)
+    for name, _, off, _, _, table, line in rows:
+        assert float(off) < min(float(table), float(line)), name
 
 
 def test_no_sweep_that_is_degraded_takes_part_in_a_fit() -> None:

@@ -77,6 +77,17 @@ class Held:
         parts = [[one for one, there in zip(far, slow, strict=True) if there is wanted] for wanted in (True, False)]
         return math.exp(fmean(fmean(part) for part in parts if part))
 
+    @property
+    def scatter(self) -> float:
+        """How far times over the expected ones lie from their neighbours' mean, or samples from their median.
+
+        The greater of both, as a logarithm.
+        """
+        logs = self.logs(self.healthy)
+        jumps = np.abs(logs[1:-1] - (logs[:-2] + logs[2:]) / 2)
+        spreads = [math.log(row.percentile(90) / row.typical) for row in self.rows]
+        return max(float(np.mean(jumps)), median(spreads))
+
 
 @dataclass(frozen=True)
 class Supposed:
@@ -104,9 +115,8 @@ def explain(held: Held, variables: Mapping[str, str], caveats: Sequence[str], ex
 
 def _noise(hypothesis: Hypothesis, held: Held) -> Iterator[str]:
     """That times scatter, where it speaks for a hypothesis."""
-    scattered = scatter(held.rows, held.healthy)
-    if hypothesis.shape == "fraction" and scattered >= NOISY:
-        yield f"times scatter by {scattered:.0%}"
+    if hypothesis.shape == "fraction" and held.scatter >= NOISY:
+        yield f"times scatter by {held.scatter:.0%}"
 
 
 def _likely(held: Held, supposed: Supposed) -> float:
@@ -134,14 +144,12 @@ def _variants(hypothesis: Hypothesis, held: Held, expect: Expect) -> Iterator[Su
 
 
 def _shaped(hypothesis: Hypothesis, held: Held) -> Iterator[Supposed]:
-    """The expected times with what fits best: a constant more, or their bytes or all of it at a fraction of the rate."""
+    """The expected times with what fits best: a constant more, or all of it or its bytes at a fraction of the rate."""
+    errors = held.doubt(held.system)
     if hypothesis.shape == "constant":
-        shapes = _with_a_constant(held)
-    else:
-        shapes = _at_a_fraction(held) if scatter(held.rows, held.healthy) >= NOISY else ()
-    scattered = scatter(held.rows, held.healthy) if hypothesis.shape == "fraction" else 0.0
-    for seconds in shapes:
-        yield Supposed(seconds, likelihood.noisy(held.doubt(held.system), scattered))
+        yield from (Supposed(seconds, errors) for seconds in _with_a_constant(held))
+    elif held.scatter >= NOISY:
+        yield from (Supposed(seconds, likelihood.noisy(errors, held.scatter)) for seconds in _at_a_fraction(held))
 
 
 def _at_a_fraction(held: Held) -> Iterator[list[float]]:
@@ -160,14 +168,3 @@ def _with_a_constant(held: Held) -> Iterator[list[float]]:
     if len(small) >= FEWEST:
         more = max(0.0, median(row.typical - usual for row, usual in small))
         yield [seconds + more for seconds in held.healthy]
-
-
-def scatter(rows: Sequence[Observed], healthy: Sequence[float]) -> float:
-    """How far times over the expected ones lie from their neighbours' mean, or samples from their median.
-
-    The greater of both, as a logarithm.
-    """
-    logs = [math.log(row.typical / usual) for row, usual in zip(rows, healthy, strict=True)]
-    jumps = [abs(here - (before + after) / 2) for before, here, after in zip(logs, logs[1:], logs[2:], strict=False)]
-    spreads = [math.log(row.percentile(90) / row.typical) for row in rows]
-    return max(fmean(jumps), median(spreads))

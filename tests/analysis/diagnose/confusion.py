@@ -11,9 +11,9 @@ from statistics import median
 
 import numpy as np
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, diagnose
+from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis
-from collbench.analysis.diagnose.verdict import judge
+from collbench.analysis.diagnose.verdict import Health, judge
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, Health, diagnose
+from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES
-from collbench.analysis.diagnose.verdict import judge
+from collbench.analysis.diagnose.verdict import Health, judge
 from collbench.analysis.traffic import in_words, traffic
 from collbench.measurement import Measurement
 from collbench.model.doubt import doubt
@@ -252,7 +252,9 @@ def test_the_cause_is_among_the_first_two(unseen: list[confusion.Trial]) -> None
 
 
 def test_what_the_page_says_is_what_is_found(unseen: list[confusion.Trial]) -> None:
-    assert "\n".join(confusion.verdicts(unseen)) in (ROOT / "docs" / "analysis.md").read_text(), "run `make model-report`"
+    assert "\n".join(confusion.verdicts(unseen)) in (ROOT / "docs" / "analysis.md").read_text(), (
+        "run `make model-report`"
+    )
 
 
 def test_what_could_not_be_seen_is_said() -> None:
@@ -268,7 +270,7 @@ def test_what_could_not_be_seen_is_said() -> None:
 
 
 def test_errors_of_neighbours_go_together() -> None:
-    """So many sizes that are all a little slow are no more proof than few, and one kind's doubt is another's certainty."""
+    """Many sizes that are all a little slow prove no more than few; and of some kinds of machines more is known."""
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))
     limits = [
         judge(sizes, np.zeros(len(sizes)), doubt(system, "allreduce", sizes)).limit
