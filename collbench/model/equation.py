@@ -1,12 +1,12 @@
 """The one equation: seconds from latency, hops between nodes, filling the pipeline, and bytes.
 
-    T(S) = hypot(issue, launch + L + kappa * sqrt(L * S / B) + S / B),    L = latency + network
+    T(S) = (issue^4 + working^4)^(1/4),    working = launch + L + kappa * sqrt(F * S / B) + S / B,    L = latency + network
 
 `issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels.  That hides
-behind the GPUs' work or the other way round, but for ranks that wait for the last one launched: the root of the squares
-is the longer of the two where one is far longer, and half as much again where they are alike.  A message cut into
-chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tests/model/closed_forms.py), so
-kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
+behind the GPUs' work or the other way round: the longer of the two decides, and where they are alike ranks wait a little
+for the last one launched (a fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut
+into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tests/model/closed_forms.py),
+so kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 TOGETHER = 4.0
+"""Power in which the host's part and the GPUs' add up."""
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""

@@ -81,24 +81,26 @@ def _port(system: System, collective: str, option: Option, constants: Constants)
     """Bytes/s of the array that a GPU's port carries of an algorithm."""
     if option.algorithm == "nvlstree":
         return _nvls(system, constants)
-    staged = system.pcie_rate * constants.eta_stage * system.gpus if _staged(system, option) else np.inf
     if option.algorithm != "tree":
         sent = schedule_of(collective).sent(system.ranks)
     else:
         sent = 2 * (system.gpus - 1) / system.gpus if system.gpus > 1 else min(2, system.nodes - 1)
     near = system.pace * _racked(system, constants) if system.gpus > 1 or system.fabric == "pcie" else np.inf
-    return min(near, staged) / sent
+    return near / sent
 
 
-def _staged(system: System, option: Option) -> bool:
-    """Whether bytes go through the host's memory on their way to the cards; packets are written there at once."""
-    return bool(system.nics and not system.nics.gdr and option.protocol == "simple")
+def _through_host(system: System, constants: Constants) -> float:
+    """Bytes/s between a node's cards and the GPUs that each is nearest to."""
+    assert system.nics
+    return system.pcie_rate * constants.eta_stage * min(system.gpus, system.nics.per_node)
 
 
 def _cards(system: System, collective: str, option: Option, constants: Constants) -> float:
     """Bytes/s of the array that all cards of a node carry: in the middle of two trees, the array goes out twice."""
     assert system.nics
     every = system.nics.rate * system.nics.per_node
+    if not system.nics.gdr and option.protocol == "simple":  # LL's packets are written to the host's memory at once
+        every = min(every, _through_host(system, constants))
     if transport(system) == "slingshot":
         every /= (1 + (system.nodes / constants.crowd_slingshot) ** 4) ** 0.25
     if option.algorithm in ("tree", "nvlstree"):

@@ -58,8 +58,6 @@ ADDING = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.adds)
 SOCKET_RATES = {"intel": 10e9, "amd": 16e9, "arm": 6e9, "power": 32e9}
 """What NCCL takes for the way from one CPU socket to the other; Intel's with PCIe 5 are at SOCKET_RATE_INTEL_5."""
 SOCKET_RATE_INTEL_5 = 22e9
-
-
 SOCKET_LINKS = {"intel": 20e9, "amd": 64e9, "arm": 64e9, "power": 32e9}
 """What the way between sockets carries of GPUs' traffic: AMD's boxes are bound by their slots, Intel's not."""
 

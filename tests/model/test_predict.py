@@ -14,7 +14,7 @@ from collbench.collectives import COLLECTIVES, of_nccl_tests
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
 from collbench.model.calibrate import calibrate
-from collbench.model.choice import limit, terms
+from collbench.model.choice import choose, limit, terms
 from collbench.model.equation import SIZES, Calibration
 from collbench.model.predict import curve, predict
 from collbench.model.schedule import SCHEDULES
@@ -194,3 +194,17 @@ def test_every_collective_has_a_schedule_and_another_one_is_told_where_to_add_it
     for ranks in (2, 8, 16):
         with pytest.raises(Unsupported, match=r"scan has no model; add its Schedule to collbench/model/schedule\.py"):
             predict(load("dgx-h100").of(2), replace(case(ranks, 4096, "allgather"), collective=scan))
+
+
+def test_twenty_sizes_on_100_000_gpus_take_less_than_20_ms() -> None:
+    """With nothing kept from before; the middle one of five trials."""
+    whole = load("dgx-h100").of(12_500)
+    cases = [case(100_000, 1 << power) for power in range(10, 30)]
+    trials = []
+    for _ in range(5):
+        terms.cache_clear()
+        choose.cache_clear()
+        start = time.perf_counter()
+        curve(whole, cases)
+        trials.append(time.perf_counter() - start)
+    assert sorted(trials)[2] < 20e-3

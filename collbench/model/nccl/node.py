@@ -132,7 +132,7 @@ def _pcie(system: System, spread: bool) -> Node:
     if not system.p2p:  # all the GPUs under a switch share its way up
         port /= max((len(group) for group in system.switches), default=1)
     load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and _meets_a_bridge(system) else 1.0
-    counted = system.socket_rate or socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)
+    counted = socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)  # whatever the link carries
     between = counted / 1e9 if system.sockets > 1 else inf
 
     def fit(speed: float) -> int:

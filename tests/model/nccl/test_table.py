@@ -303,8 +303,9 @@ def test_every_release_has_an_estimate_for_every_system() -> None:
         (System("switch", "sm89", 4, "pcie", 24e9, cpu="intel", switches=((0, 1, 2, 3),)), 24),
         (System("host", "sm89", 4, "pcie", 24e9, p2p=False, cpu="amd", switches=((0, 1), (2, 3))), 12),
         (System("uneven", "sm89", 5, "pcie", 24e9, p2p=False, cpu="amd", switches=((0, 1, 2, 3), (4,))), 6),
-        (TWO_SOCKETS, 24),
-        (replace(TWO_SOCKETS, socket_rate=16e9), 15),
+        (TWO_SOCKETS, 20),
+        (replace(TWO_SOCKETS, cpu="amd"), 15),
+        (replace(TWO_SOCKETS, cpu="amd", socket_rate=64e9), 15),  # NCCL does not know what the link carries
         (replace(TWO_SOCKETS, p2p=False), 10),
     ],
     ids=in_words,

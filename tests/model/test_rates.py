@@ -1,0 +1,113 @@
+"""What links carry, and what a network's kind adds: of single causes, each changed by itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collbench.model import choice
+from collbench.model.constants import CONSTANTS, EAGER
+from collbench.model.nccl.table import options
+from collbench.model.rates import PACKED, rate
+from collbench.topology import files
+from collbench.topology.system import System
+
+ALPS, H100, PCIE = files.load("alps-gh200"), files.load("dgx-h100"), files.load("pcie4-4090")
+LARGE, SMALL = 1 << 32, 64
+
+
+def seconds(system: System, nbytes: int, collective: str = "allreduce") -> float:
+    return float(choice.terms(system, collective).at(np.array([float(nbytes)]))[0])
+
+
+def with_nics(system: System, **changes: object) -> System:
+    assert system.nics
+    return replace(system, nics=replace(system.nics, **changes))  # type: ignore[arg-type]
+
+
+def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
+    """By an eighth at most, where both are alike; hardly less where one is far slower."""
+    option = next(
+        one for one in options(H100.of(4), "allgather") if (one.algorithm, one.protocol) == ("ring", "simple")
+    )
+    reached = {}
+    for share in (0.25, 1, 4):
+        system = with_nics(H100.of(4), rate=share * H100.gpu_rate)
+        sent = 31 / 32
+        slower = min(H100.gpu_rate, share * H100.gpu_rate * 8) / sent
+        reached[share] = rate(system, "allgather", option) / slower / CONSTANTS.eta_net
+    assert all(0.5 ** (1 / 6) - 0.01 <= part <= 1.0 for part in reached.values())
+    assert reached[4] > 0.99
+
+
+def test_every_hop_costs_as_much_and_the_start_once() -> None:
+    """Of trees, which are a hop deeper for twice as many nodes: as much more each time, and far from twice the time."""
+    at = [seconds(replace(H100.of(nodes), algorithm="tree", protocol="ll"), SMALL) for nodes in (2, 4, 8, 16)]
+    steps = np.diff(at)
+    assert steps == pytest.approx(steps[0], rel=0.05)
+    assert at[0] > 2 * steps[0] > 0
+
+
+def test_messages_over_slingshot_wait_for_their_receivers() -> None:
+    """From 4 KiB on, at every hop; nowhere else."""
+    for transport, least, most in (("slingshot", 1.0, 1.6), ("roce", -0.1, 0.3)):
+        system = replace(with_nics(ALPS.of(8), transport=transport), algorithm="tree", protocol="ll")
+        waited = seconds(system, EAGER) - seconds(system, EAGER // 2)
+        hops = next(iter(options(system, "allreduce"))).hops
+        assert least <= waited / (hops * CONSTANTS.rendezvous) <= most, transport
+
+
+def test_transfers_over_slingshot_hinder_each_other_on_many_nodes() -> None:
+    """Beyond some hundred nodes; 64 are not many, and InfiniBand's are modelled by the fabric instead."""
+    for transport, slower in (("slingshot", 1.3), ("ib", 1.0)):
+        system = replace(with_nics(ALPS, transport=transport), algorithm="ring", protocol="simple")
+        few, some, many = (seconds(system.of(nodes), LARGE * 64) for nodes in (8, 64, 512))
+        assert some < 1.2 * few
+        assert slower <= many / some < slower + 0.5, transport
+
+
+def test_without_gpudirect_large_messages_take_longer() -> None:
+    """Packets of LL are written to the host's memory anyway."""
+    for preset in ("aws-p3dn", "aws-g4dn-metal", "dgx-h100"):
+        direct = with_nics(files.load(preset).of(2), gdr=True)
+        staged = with_nics(direct, gdr=False)
+        assert seconds(staged, LARGE) > 1.05 * seconds(direct, LARGE), preset
+        assert seconds(staged, SMALL) == pytest.approx(seconds(direct, SMALL)), preset
+
+
+def test_a_rack_reaches_less_of_its_ports_than_a_board() -> None:
+    rack = replace(files.load("gb200-nvl72"), algorithm="ring", protocol="simple")
+    (board,) = [one for one in options(rack.part(8), "allgather") if one.protocol == "simple"]
+    (whole,) = [one for one in options(rack, "allgather") if one.protocol == "simple"]
+    reached = [
+        rate(system, "allgather", option) / option.rate for system, option in ((rack, whole), (rack.part(8), board))
+    ]
+    assert reached[0] / reached[1] == pytest.approx(CONSTANTS.eta_rack)
+
+
+def test_gpus_under_a_switch_share_its_way_to_the_host() -> None:
+    """With P2P they need not go there."""
+    for p2p, times in ((False, 2.0), (True, 1.0)):
+        apart = replace(PCIE.part(4), p2p=p2p, switches=(), per_socket=0)
+        below = replace(apart, switches=((0, 1), (2, 3)))
+        assert seconds(below, LARGE) / seconds(apart, LARGE) == pytest.approx(times, rel=0.02), p2p
+
+
+def test_what_sockets_carry_is_apart_from_what_nccl_counts_with() -> None:
+    """A link that is described changes the time; which option NCCL takes, it does not."""
+    base = replace(PCIE, p2p=True, per_socket=4)
+    fast, slow = (replace(base, socket_rate=rate) for rate in (64e9, 8e9))
+    assert choice.choose(fast, "allreduce").protocols == choice.choose(slow, "allreduce").protocols
+    assert seconds(slow, LARGE) > 2.5 * seconds(fast, LARGE)
+    assert seconds(fast, SMALL) == pytest.approx(seconds(slow, SMALL), rel=0.02)
+
+
+def test_packets_are_a_part_of_what_is_sent() -> None:
+    """Half of LL's bytes, and 120 of 128 of LL128's."""
+    system = PCIE.part(2)
+    system = replace(system, p2p=True)
+    rings = [one for one in options(system, "allreduce") if one.algorithm == "ring"]
+    by = {one.protocol: rate(system, "allreduce", one) for one in rings}
+    assert {"ll", "simple"} <= by.keys()
+    assert all(by[protocol] / by["simple"] == pytest.approx(PACKED[protocol]) for protocol in by)
+    assert PACKED["ll"] == 0.5
