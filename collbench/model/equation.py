@@ -1,10 +1,10 @@
 """The one equation: seconds from latency, hops between nodes, filling the pipeline, and bytes.
 
-    T(S) = (issue^4 + working^4)^(1/4),    working = launch + L + kappa * sqrt(F * S / B) + S / B,    L = latency + network
+    T(S) = (issue^4 + working^4)^(1/4),    working = launch + latency + network + kappa * sqrt(F * S / B) + S / B
 
 `issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels.  That hides
-behind the GPUs' work or the other way round: the longer of the two decides, and where they are alike ranks wait a little
-for the last one launched (a fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut
+behind the GPUs' work or the other way round: the longer of the two decides, and where they are alike ranks wait for
+the last one launched (a fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut
 into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tests/model/closed_forms.py),
 so kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
 """

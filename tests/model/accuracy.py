@@ -3,12 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
+from collbench.model.bands import kind_of, regime
 from collbench.model.calibrate import calibrate, least, soft
 from collbench.model.choice import terms
 from collbench.model.constants import Constants
+from collbench.model.doubt import settled
 from collbench.model.equation import DEFAULT, Calibration, Floats
 from tests.model.prior import PRIOR, SPREAD
 from tests.model.systems import Published, published
@@ -26,6 +29,26 @@ class Errors:
     nbytes: Floats
     measured: Floats
     predicted: Floats
+
+    @cached_property
+    def logs(self) -> Floats:
+        """Of measured over predicted."""
+        return np.asarray(np.log(self.measured / self.predicted))
+
+    @cached_property
+    def settled(self) -> Floats:
+        """The same with every size among its neighbours."""
+        return settled(self.logs)
+
+    @cached_property
+    def regimes(self) -> Floats:
+        """Which of the three sizes of a row of the tables."""
+        return np.array([regime(nbytes) for nbytes in self.nbytes])
+
+    @cached_property
+    def kind(self) -> str:
+        """Row of the tables."""
+        return kind_of(self.sweep.system, self.sweep.collective)
 
     @property
     def relative(self) -> Floats:

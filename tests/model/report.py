@@ -17,7 +17,8 @@ from collbench.model.bands import LARGE, SMALL
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
-from tests.model.held_out import CLASSES, bands, by_class, levels
+from tests.model.held_out import CLASSES, by_class
+from tests.model.spread import bands, levels
 from tests.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
@@ -118,9 +119,9 @@ def main() -> None:
     HELD_OUT.write_text(json.dumps({name: _short(constants) for name, constants in without.items()}, indent=0) + "\n")
     found = tables(held_out(), sweeps)
     for name, lines in (
-        ("constants", constants_table(known)),
+        ("constants", constants_table(Constants(**_short(known)))),
         ("errors", summary(found)),
-        ("classes", by_class(found["nothing"], bands(found["nothing"]))),
+        ("classes", by_class(found["nothing"])),
         ("worst", worst(found)),
     ):
         text = list(lines)

@@ -17,7 +17,7 @@ from collbench.analysis.diagnose.verdict import FEWEST
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Prediction
-from collbench.model.doubt import Doubt, doubt
+from collbench.model.doubt import Doubt, doubt, levels_of
 from collbench.model.equation import Floats
 from collbench.observed import Observed
 from collbench.topology.system import System
@@ -64,7 +64,8 @@ class Held:
 
     def doubt(self, system: System) -> Doubt:
         """How far the model may be off on a machine, at the sizes of the curve."""
-        return doubt(system, self.rows[0].case.collective.name, self.sizes, self.rows[0].implementation)
+        first = self.rows[0]
+        return doubt(self.sizes, levels_of(system, first.case.collective.name, first.implementation))
 
     def off(self, seconds: Sequence[float]) -> float:
         """How far the measured times are from others, as a typical ratio.

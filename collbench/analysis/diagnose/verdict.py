@@ -16,7 +16,7 @@ from collbench.model.doubt import Doubt, settled
 from collbench.model.equation import Floats
 
 FEWEST = 3  # sizes that a verdict needs, and a stretch
-SLOW, FAST = 2.7, 3.5
+SLOW, FAST = 2.8, 3.5
 """Standard deviations from which on it is.
 
 Of healthy machines left out of the fit, one in twenty at most may be called slow; stretches are four, and errors have

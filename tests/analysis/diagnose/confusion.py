@@ -4,7 +4,7 @@ The published sweeps as they are, the same made slower, and the same with the ti
 what the model says that it does, so that the machine's own oddities stay in them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -13,20 +13,21 @@ import numpy as np
 
 from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis
-from collbench.analysis.diagnose.verdict import Health, judge
+from collbench.analysis.diagnose.verdict import FEWEST, Health, judge
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction
 from collbench.model.bands import band
 from collbench.model.choice import terms
 from collbench.model.constants import Constants
-from collbench.model.doubt import Doubt, doubt
+from collbench.model.doubt import Doubt, Levels, doubt
 from collbench.model.equation import Floats
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
 from tests.model.accuracy import healthy
 from tests.model.held_out import CLASSES
-from tests.model.report import held_out, write
+from tests.model.report import held_out, tables, write
+from tests.model.spread import levels
 from tests.model.systems import Published
 
 QUIET = Evidence({})
@@ -65,6 +66,7 @@ class Trial:
 
     sweep: Published
     known: Constants
+    levels: Levels
 
     def judged(self, factors: Floats) -> Diagnosis:
         """With its times multiplied, by one factor a size."""
@@ -78,7 +80,7 @@ class Trial:
         system, name, rows = self.sweep.system, self.sweep.collective, np.array(self.sweep.rows)
         sizes = [nbytes for nbytes, _ in self.sweep.rows]
         logs = np.log(rows[:, 1] / terms(system, name, self.known).at(np.maximum(1, rows[:, 0])))
-        return sizes, logs, doubt(system, name, sizes)
+        return sizes, logs, doubt(sizes, self.levels)
 
     def health(self, by: float = 1.0) -> Health:
         """Of the curve with all its times multiplied by a factor."""
@@ -96,9 +98,16 @@ class Trial:
         return factors if max(np.median(factors), np.median(factors[len(factors) // 2 :])) >= SEEN else None
 
 
-def trials(sweeps: Sequence[Published], without: Mapping[str, Constants]) -> list[Trial]:
-    """Of sweeps with enough sizes for a verdict."""
-    return [Trial(sweep, without[sweep.machine]) for sweep in sweeps if len(sweep.rows) >= 3]
+def trials() -> list[Trial]:
+    """Of all healthy sweeps with enough sizes for a verdict, each with what is known without its machine."""
+    without = held_out()
+    every = tables(without, healthy())["nothing"]
+    found = []
+    for machine, known in without.items():
+        known_of = levels([one for one in every if one.sweep.machine != machine])
+        mine = [one for one in every if one.sweep.machine == machine and len(one.sweep.rows) >= FEWEST]
+        found += [Trial(one.sweep, known, tuple(known_of[one.kind])) for one in mine]
+    return found
 
 
 def verdicts(every: Sequence[Trial]) -> Iterator[str]:
@@ -159,7 +168,7 @@ def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
 
 def main() -> None:
     """Write both tables into docs/analysis.md."""
-    every = trials(healthy(), held_out())
+    every = trials()
     for name, lines in (("verdicts", verdicts(every)), ("causes", causes(every))):
         text = list(lines)
         print("\n".join(text), end="\n\n")  # noqa: T201
