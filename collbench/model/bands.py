@@ -52,10 +52,14 @@ KINDS = {
 }
 """What joins the nodes, as the tables call it."""
 
-SEEN = {"slingshot": 512}
+KNOWN = {"slingshot": 32}
 FEW = 16
-"""Nodes up to which sweeps were published, by transport; beyond, each doubling widens the band above by `WIDER`."""
+"""Nodes up to which the model is as sure as its tables say, by transport.
+
+More were hardly published; or, over Slingshot, transfers hinder each other and those of other jobs, now less, now more.
+"""
 WIDER = 0.1
+"""By how much each doubling beyond widens the band above, and adds to what errors spread by."""
 
 
 def kind_of(system: System, collective: str) -> str:
@@ -72,7 +76,7 @@ def kind_of(system: System, collective: str) -> str:
 def band(system: System, collective: str, nbytes: int, calibrated: bool = False) -> tuple[float, float]:
     """Factors on a predicted time between which nine of ten measurements should lie."""
     low, high = (CALIBRATED if calibrated else BANDS)[kind_of(system, collective)][regime(nbytes)]
-    return low, high if calibrated else high * _beyond(system)
+    return low, high if calibrated else high * (1 + WIDER) ** beyond(system)
 
 
 def regime(nbytes: float) -> int:
@@ -80,6 +84,6 @@ def regime(nbytes: float) -> int:
     return int(nbytes >= SMALL) + int(nbytes > LARGE)
 
 
-def _beyond(system: System) -> float:
-    """What the band above is wider for more nodes than any sweep had."""
-    return float((1 + WIDER) ** max(0.0, log2(system.nodes / SEEN.get(transport(system), FEW))))
+def beyond(system: System) -> float:
+    """How often a system's nodes are twice as many as the model is sure of."""
+    return max(0.0, log2(system.nodes / KNOWN.get(transport(system), FEW)))

@@ -6,11 +6,12 @@ alike: the correlation of their errors falls by e over `OCTAVES`.
 """
 
 from collections.abc import Mapping, Sequence
+from math import hypot
 from typing import NamedTuple
 
 import numpy as np
 
-from collbench.model.bands import kind_of, regime
+from collbench.model.bands import WIDER, beyond, kind_of, regime
 from collbench.model.equation import Floats
 from collbench.topology.system import System
 
@@ -64,7 +65,15 @@ def levels_of(system: System, collective: str, implementation: str = "nccl") -> 
     """What is known of the errors of an implementation there."""
     if implementation != "nccl":
         return OF_RUNGS
-    return (CALIBRATED if system.calibration else LEVELS)[kind_of(system, collective)]
+    if system.calibration:
+        return CALIBRATED[kind_of(system, collective)]
+    return widened(LEVELS[kind_of(system, collective)], system)
+
+
+def widened(levels: Levels, system: System) -> Levels:
+    """For more nodes than the model is sure of."""
+    small, middle, large = ((mean, hypot(spread, WIDER * beyond(system))) for mean, spread in levels)
+    return small, middle, large
 
 
 def doubt(sizes: Sequence[int], levels: Levels) -> Doubt:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from collbench.model.bands import BANDS
+from collbench.model.bands import BANDS, WIDER, beyond
 from collbench.model.equation import Floats
 from tests.model.accuracy import Errors
 
@@ -84,7 +84,8 @@ def _weighted(values: Floats, weights: Floats, level: float) -> float:
 def inside(found: Errors, table: Table) -> Floats:
     """Which rows lie in their bands."""
     low, high = np.log(np.array(table[found.kind])[found.regimes]).T
-    return np.asarray((low <= found.logs) & (found.logs <= high))
+    more = beyond(found.sweep.system) * math.log(1 + WIDER)
+    return np.asarray((low <= found.logs) & (found.logs <= high + more))
 
 
 def unseen(every: Sequence[Errors]) -> Iterator[tuple[Errors, Floats]]:

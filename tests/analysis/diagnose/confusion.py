@@ -20,7 +20,7 @@ from collbench.measurement import Measurement, Prediction
 from collbench.model.bands import band
 from collbench.model.choice import terms
 from collbench.model.constants import Constants
-from collbench.model.doubt import Doubt, Levels, doubt
+from collbench.model.doubt import Doubt, Levels, doubt, widened
 from collbench.model.equation import Floats
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
@@ -106,7 +106,7 @@ def trials() -> list[Trial]:
     for machine, known in without.items():
         known_of = levels([one for one in every if one.sweep.machine != machine])
         mine = [one for one in every if one.sweep.machine == machine and len(one.sweep.rows) >= FEWEST]
-        found += [Trial(one.sweep, known, tuple(known_of[one.kind])) for one in mine]
+        found += [Trial(one.sweep, known, widened(tuple(known_of[one.kind]), one.sweep.system)) for one in mine]
     return found
 
 
