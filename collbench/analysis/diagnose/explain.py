@@ -27,6 +27,8 @@ Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
 NOTICED = 1.02  # times that a reason must make longer somewhere to be one
 SMALL = 2**16  # bytes up to which latency is what counts
 NOISY = 0.10  # how far times scatter about their neighbours, or samples about their median, on a machine at rest
+NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
+HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 TOLD_SO = math.log(1000)  # what a fact of the header adds to a reason's weight
 
 
@@ -111,7 +113,14 @@ def explain(held: Held, variables: Mapping[str, str], caveats: Sequence[str], ex
             weight = _together([_likely(held, variant) for variant in variants]) - nothing
             weight += math.log(hypothesis.prior) + (TOLD_SO if facts else 0.0)
             reasons.append(Reason(hypothesis, held.off(best.seconds), weight, facts))
-    yield from sorted((reason for reason in reasons if reason.weight > 0), key=lambda reason: -reason.weight)
+    yield from _told(reasons, math.log(held.off(held.healthy)))
+
+
+def _told(reasons: Sequence[Reason], nothing: float) -> Iterator[Reason]:
+    """By weight: those likelier than something else, near the likeliest, and nearer to the times than no reason."""
+    least = max(0.0, max((reason.weight for reason in reasons), default=0.0) - HARDLY)
+    told = [reason for reason in reasons if reason.weight > least and math.log(reason.off) < NEARER * nothing]
+    yield from sorted(told, key=lambda reason: -reason.weight)
 
 
 def _noise(hypothesis: Hypothesis, held: Held) -> Iterator[str]:
