@@ -208,3 +208,12 @@ def test_twenty_sizes_on_100_000_gpus_take_less_than_20_ms() -> None:
         curve(whole, cases)
         trials.append(time.perf_counter() - start)
     assert sorted(trials)[2] < 20e-3
+
+
+def test_more_nodes_than_the_model_is_sure_of_widen_the_band() -> None:
+    """Above only: what is in the way makes nothing faster; fewer nodes change nothing."""
+    few, some, many = (predict(load("dgx-h100").of(nodes), case(8 * nodes, 1 << 30)) for nodes in (4, 16, 256))
+    above = [one.high / one.seconds for one in (few, some, many)]
+    assert above[0] == pytest.approx(above[1])
+    assert above[2] == pytest.approx(1.1**4 * above[1])
+    assert many.low / many.seconds == pytest.approx(few.low / few.seconds)

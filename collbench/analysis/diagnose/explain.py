@@ -5,7 +5,7 @@ reason.  A likelihood has the model's own errors, as they go together on the mac
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -113,14 +113,18 @@ def explain(held: Held, variables: Mapping[str, str], caveats: Sequence[str], ex
             weight = _together([_likely(held, variant) for variant in variants]) - nothing
             weight += math.log(hypothesis.prior) + (TOLD_SO if facts else 0.0)
             reasons.append(Reason(hypothesis, held.off(best.seconds), weight, facts))
-    yield from _told(reasons, math.log(held.off(held.healthy)))
+    yield from told(reasons, math.log(held.off(held.healthy)))
 
 
-def _told(reasons: Sequence[Reason], nothing: float) -> Iterator[Reason]:
-    """By weight: those likelier than something else, near the likeliest, and nearer to the times than no reason."""
-    least = max(0.0, max((reason.weight for reason in reasons), default=0.0) - HARDLY)
-    told = [reason for reason in reasons if reason.weight > least and math.log(reason.off) < NEARER * nothing]
-    yield from sorted(told, key=lambda reason: -reason.weight)
+def told(reasons: Iterable[Reason], nothing: float) -> Iterator[Reason]:
+    """By weight: those likelier than something else, near the likeliest, and nearer to the times than no reason.
+
+    `nothing` is the logarithm of how far the times are from the expected ones.
+    """
+    ranked = sorted(reasons, key=lambda reason: -reason.weight)
+    for reason in ranked:
+        if reason.weight > max(0.0, ranked[0].weight - HARDLY) and math.log(reason.off) < NEARER * nothing:
+            yield reason
 
 
 def _noise(hypothesis: Hypothesis, held: Held) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Diagnosis: machines that are degraded on purpose are named, published sweeps sorted, and what is unknown stays so."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
+from collbench.analysis.diagnose.explain import Reason, told
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES
 from collbench.analysis.diagnose.verdict import Health, judge
 from collbench.analysis.traffic import in_words, traffic
@@ -90,6 +92,16 @@ def test_a_degraded_machine_is_slow_for_the_right_reason(
     assert found.reasons[0].hypothesis.name.startswith(reason)
     assert found.reasons[0].off < 1.1
     assert all(reason.off < found.off for reason in found.reasons)
+
+
+def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
+    """Off twice the time: of five only those that are likelier than something else, and leave less."""
+    made = [(1.1, 20.0), (1.95, 19.0), (1.2, 15.0), (1.1, 5.0), (1.1, -1.0)]
+    reasons = [Reason(HYPOTHESES[0], off, weight, ()) for off, weight in made]
+    assert [(reason.off, reason.weight) for reason in told(reversed(reasons), math.log(2))] == [
+        (1.1, 20.0),
+        (1.2, 15.0),
+    ]
 
 
 def test_a_constant_more_is_bound_by_launches() -> None:
