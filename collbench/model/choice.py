@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -55,21 +56,14 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
     eager, later = (chosen.spread(list(seconds)) for seconds in zip(*network, strict=True))
     waiting = [option.base + option.intra + option.inter * _depth(system, option) for option in every]
     filling = [
-        _filling(system, option, schedule.rounds, alpha) for option, (_, alpha) in zip(every, network, strict=True)
+        _fill(system, option, schedule, alpha, constants) for option, (_, alpha) in zip(every, network, strict=True)
     ]
     return Terms(
         issue=issue(system, constants),
         launch=launch(system, constants),
         latency=chosen.spread(waiting) + wait(system, constants),
         network=np.where(SIZES < EAGER, eager, later),
-        fill=chosen.spread(
-            [
-                kappa(system, option.algorithm, option.protocol, constants)
-                * depth**0.5
-                / _passes(system, option, schedule) ** 0.5
-                for option, depth in zip(every, filling, strict=True)
-            ]
-        ),
+        fill=chosen.spread(filling),
         rate=chosen.spread([rate(system, collective, option, constants) for option in every]),
         limit=chosen.spread([limit(system, collective, option.algorithm) for option in every]),
         algorithms=chosen.algorithms,
@@ -82,18 +76,23 @@ def _network(system: System, option: Option, constants: Constants) -> tuple[floa
     return alpha_net(system, option.hops * _depth(system, option), constants) if system.nodes > 1 else (0.0, 0.0)
 
 
-def _filling(system: System, option: Option, rounds: int, network: float) -> float:
+def _fill(system: System, option: Option, schedule: Schedule, network: float, constants: Constants) -> float:
+    """The root of the seconds that filling an option's pipeline takes, but for those of its bytes.
+
+    A ring's chunks are as large whatever goes round how often.
+    """
+    first = _first(system, option, schedule.rounds, network)
+    passes = schedule.sent(system.ranks) if option.algorithm == "ring" else 1.0
+    return kappa(system, option.algorithm, option.protocol, constants) * sqrt(first / passes)
+
+
+def _first(system: System, option: Option, rounds: int, network: float) -> float:
     """Seconds until the last rank has its first bytes: a ring's once round, whatever goes round how often."""
     if option.algorithm != "ring":
         return option.base + option.intra + option.inter * _depth(system, option) + network
     if rounds:
         return option.base + (option.intra + option.inter) / rounds + network / rounds
     return option.base + option.intra * (system.ranks - 1) + option.inter * option.hops + network
-
-
-def _passes(system: System, option: Option, schedule: Schedule) -> float:
-    """How often the array passes a link of a ring: chunks are as large whatever goes round how often."""
-    return schedule.sent(system.ranks) if option.algorithm == "ring" else 1.0
 
 
 def _depth(system: System, option: Option) -> float:
