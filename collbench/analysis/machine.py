@@ -1,5 +1,8 @@
 """Which described system a run was measured on: as the user names it, or as it was discovered."""
 
+import re
+from dataclasses import replace
+
 from collbench.errors import CollbenchError, UsageError
 from collbench.runs.file import Run
 from collbench.topology import files
@@ -12,11 +15,24 @@ from collbench.topology.topology import Topology
 def machine(run: Run, name: str | None) -> System:
     """The system; UsageError, saying why, if the run file does not tell."""
     if name:
-        return files.load(name)
+        return as_it_ran(files.load(name), run)
     topology = discovered(run)
     if not topology or not topology.devices:
         raise UsageError("the run file does not say what the machine is; name it with --as SYSTEM or --as FILE.toml")
-    return from_topology(topology)
+    return as_it_ran(from_topology(topology), run)
+
+
+def as_it_ran(system: System, run: Run) -> System:
+    """With the run's own release of NCCL, and one process for several GPUs (`-g` of nccl-tests), where that is open.
+
+    A description that says either is believed.
+    """
+    version = str(run.header.environment.versions.get("nccl", ""))
+    if system.nccl == System.nccl and re.fullmatch(r"\d+\.\d+(\.\d+)*", version):
+        system = replace(system, nccl=version)
+    driven = [test.sweep.get("gpus") for test in run.header.imported.tests]
+    several = any(isinstance(gpus, int) and gpus > 1 for gpus in driven)
+    return replace(system, launch="single-process") if several and system.launch == System.launch else system
 
 
 def discovered(run: Run) -> Topology | None:

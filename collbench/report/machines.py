@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from collbench.analysis.machine import discovered, machine
+from collbench.analysis.machine import as_it_ran, discovered, machine
 from collbench.errors import CollbenchError, UsageError
 from collbench.report.anchors import Anchors
 from collbench.report.sanitize import Sound, plain
@@ -37,7 +37,7 @@ def system_of(run: Sound, name: str | None) -> tuple[System | None, str]:
     """
     topology = run.run.header.topology
     if name:
-        return files.load(name), ""
+        return as_it_ran(files.load(name), run.run), ""
     try:
         if topology.model:
             return _described(topology.system), ""

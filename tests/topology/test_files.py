@@ -229,7 +229,8 @@ def test_an_architecture_and_a_fabric_say_the_rest():
     assert not parsed(gpu={"arch": "sm80"}).multicast
     pcie = parsed(node={"fabric": "pcie", "pcie_lanes": 8})
     assert (pcie.gpu_rate, pcie.nvlinks, pcie.multicast) == (pytest.approx(24e9), 0, False)
-    assert parsed(node={"cpu": "amd", "sockets": 2}).socket_rate == 16e9
+    assert parsed(node={"cpu": "amd", "sockets": 2}).between_sockets == 64e9
+    assert parsed(node={"cpu": "amd", "sockets": 2, "inter_socket": 30}).between_sockets == 30e9
 
 
 @pytest.mark.parametrize(

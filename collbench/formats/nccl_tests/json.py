@@ -83,7 +83,8 @@ class _Log:
         complete = whole_file and "end_time" in self._fields
         remarks = () if complete else (f"incomplete: no footer, {len(self._entries)} rows",)
         errors = [f"it says: {clean(error)}" for error in _list(self._fields.get("errors"))]
-        iters = {"warmup_iters": "warmup", "iterations": "iters", "aggregated_iterations": "aggregated"}
+        iters = {"nthreads": "threads", "ngpus": "gpus", "warmup_iters": "warmup", "iterations": "iters"}
+        iters |= {"aggregated_iterations": "aggregated"}
         return Test(
             format=NAME,
             tool=self._tool,

@@ -19,6 +19,9 @@ from collbench.note import Note
 
 NAME = "nccl-tests"
 
+TOLD = ("threads", "gpus", "warmup", "iters", "aggregated", "graph")
+"""Settings that a run file keeps."""
+
 
 def recognises(source: Source) -> bool:
     """Whether there is a table of it, or the lines above one."""
@@ -81,7 +84,7 @@ def _test(facts: LogFacts) -> Test:
         results=tuple(rows.results),
         complete=section.ended,
         started=facts.started,
-        sweep={name: facts.known[name] for name in ("warmup", "iters", "aggregated", "graph") if name in facts.known},
+        sweep={name: facts.known[name] for name in TOLD if name in facts.known},
         layout={"before": [*_added(facts), *section.before], "after": section.after},
         left_out=rows.left_out,
         remarks=(*_remarks(section), *doubts.remarks),
