@@ -101,7 +101,8 @@ results: $(VENV)/.dev compiler
 gallery: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tests.gallery
 
-# Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md.  Takes minutes.
+# Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md and, of diagnoses, of
+# docs/analysis.md.  Takes minutes.
 model-report: $(VENV)/.dev
 	$(RUN)/python -m tests.model.report
 	$(RUN)/python -m tests.analysis.diagnose.confusion

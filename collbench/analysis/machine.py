@@ -25,7 +25,7 @@ def machine(run: Run, name: str | None) -> System:
 def as_it_ran(system: System, run: Run) -> System:
     """With the run's own release of NCCL, and one process for several GPUs (`-g` of nccl-tests), where that is open.
 
-    A description that says either is believed.
+    A description that says other than what is taken by default is believed.
     """
     version = str(run.header.environment.versions.get("nccl", ""))
     if system.nccl == System.nccl and re.fullmatch(r"\d+\.\d+(\.\d+)*", version):

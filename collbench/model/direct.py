@@ -30,8 +30,8 @@ def _shares(system: System) -> tuple[float, float]:
 
 
 def _inside(system: System, constants: Constants) -> float:
-    """What is reached of the rate of the links within a node."""
-    return constants.eta_direct if system.p2p else constants.eta_direct_host
+    """What is reached of the rate of the links within a node; of a switch's way to the host, no more than its share."""
+    return constants.eta_direct if system.p2p else min(constants.eta_direct_host, 1 / system.sharing)
 
 
 def _outside(system: System, constants: Constants) -> float:

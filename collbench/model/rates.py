@@ -59,8 +59,8 @@ def _pcie(system: System, collective: str, option: Option, constants: Constants)
         return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_pcie
     if not schedule.rounds and system.ranks == 2:
         return link * PACKED[option.protocol] * constants.eta_host_one
-    below = max((len(group) for group in system.switches), default=1)  # GPUs that share a switch's way up
-    return link / below / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_host
+    link = min(link, system.pace / system.sharing)
+    return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_host
 
 
 def _between(system: System, collective: str, option: Option, constants: Constants) -> float:

@@ -148,6 +148,11 @@ class System:
         return self.gpus > BOARD
 
     @property
+    def sharing(self) -> int:
+        """GPUs that share the way up of a PCIe switch, where most do."""
+        return max((len(group) for group in self.switches), default=1)
+
+    @property
     def sockets(self) -> int:
         """CPU sockets of a node that have GPUs."""
         return -(-self.gpus // (self.per_socket or self.gpus))

@@ -17,7 +17,7 @@ from collbench.model.bands import LARGE, SMALL
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from tests.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
-from tests.model.held_out import CLASSES, by_class
+from tests.model.classes import CLASSES, by_class
 from tests.model.spread import bands, levels
 from tests.model.systems import Published
 

@@ -58,16 +58,17 @@ def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow() -> None
 
 
 def test_a_large_message_comes_near_what_the_links_of_a_node_carry() -> None:
-    """A sixth at least, through the host's memory and over sockets; GPUs without P2P share their switch's way there."""
+    """A sixth at least, through the host's memory and over sockets; of a switch's way there, which GPUs share, more."""
     wrong = []
     for name, described in machines(1):
         described = replace(described, nodes=1)
         switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
-        sharing = 1 if described.p2p else max((len(group) for group in described.switches), default=1)
+        sharing = 1 if described.p2p else described.sharing
         for collective in NAMES:
             reached = (1 << 34) / predict(described, case(described.ranks, 1 << 34, collective)).seconds
             bus = reached * COLLECTIVES[collective].bus_factor(described.ranks)
-            if not described.to_next / sharing / 6 < bus < described.pace * max(1.0, switched):
+            least = described.to_next / (6 if sharing == 1 else 2.5 * sharing)
+            if not least < bus < described.pace * max(1.0, switched):
                 wrong.append((name, collective, bus))
     assert wrong == []
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collbench.collectives import COLLECTIVES
 from collbench.model import choice
 from collbench.model.constants import CONSTANTS, EAGER
 from collbench.model.nccl.table import options
@@ -91,6 +92,22 @@ def test_gpus_under_a_switch_share_its_way_to_the_host() -> None:
         apart = replace(PCIE.part(4), p2p=p2p, switches=(), per_socket=0)
         below = replace(apart, switches=((0, 1), (2, 3)))
         assert seconds(below, LARGE) / seconds(apart, LARGE) == pytest.approx(times, rel=0.02), p2p
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "alltoall", "gather"])
+def test_gpus_under_a_switch_never_get_more_than_its_way_up(collective: str) -> None:
+    """Four of them a quarter each, with every collective: all that leaves a GPU goes that way."""
+    four = replace(PCIE.part(4), p2p=False, switches=((0, 1, 2, 3),), per_socket=0)
+    bus = LARGE / seconds(four, LARGE, collective) * COLLECTIVES[collective].bus_factor(4)
+    assert bus < PCIE.gpu_rate / 4
+
+
+def test_the_way_between_sockets_is_not_shared_under_a_switch() -> None:
+    """Without P2P the slower decides: what a switch's way up leaves each of its GPUs, or the sockets' link whole."""
+    four = replace(PCIE, p2p=False, switches=((0, 1, 2, 3), (4, 5, 6, 7)), per_socket=4)
+    wide, narrow = (seconds(replace(four, socket_rate=rate), LARGE) for rate in (64e9, PCIE.gpu_rate / 4))
+    assert narrow == pytest.approx(wide)
+    assert seconds(replace(four, socket_rate=PCIE.gpu_rate / 8), LARGE) == pytest.approx(2 * wide, rel=0.02)
 
 
 def test_what_sockets_carry_is_apart_from_what_nccl_counts_with() -> None:

@@ -231,13 +231,13 @@ def test_neighbours_say_what_they_lose() -> None:
 
 
 def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
-    """Weights gathered across nodes are likely faster here, and may take longer; both are said."""
-    answer = plan("gpt3-175b", load("dgx-h100"), 1024, 1536)
+    """Weights gathered across nodes are likely faster here, and may take far longer; both are said."""
+    answer = plan("gpt3-175b", load("gcp-a3-ultra"), 1024, 1536)
     best, boldest = answer.best, answer.boldest
     assert boldest.step == pytest.approx(answer.searched.steps.min())
     assert boldest.layout.sharding == "zero3"
     assert boldest.step < 0.99 * best.step
-    assert boldest.high > 1.05 * best.high
+    assert boldest.high > 1.4 * best.high
     (line,) = (line for line in why(answer) if line.startswith(boldest.layout.name))
     assert re.search(r"is likely \d\.\d% faster, but may take [\d.]+ s, not [\d.]+ s at most$", line)
     assert gpt3().boldest.layout == gpt3().best.layout

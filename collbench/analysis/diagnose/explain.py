@@ -17,6 +17,7 @@ from collbench.analysis.diagnose.verdict import FEWEST
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Prediction
+from collbench.model.bands import SMALL
 from collbench.model.doubt import Doubt, doubt, levels_of
 from collbench.model.equation import Floats
 from collbench.observed import Observed
@@ -25,7 +26,6 @@ from collbench.topology.system import System
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
 
 NOTICED = 1.02  # times that a reason must make longer somewhere to be one
-SMALL = 2**16  # bytes up to which latency is what counts
 NOISY = 0.10  # how far times scatter about their neighbours, or samples about their median, on a machine at rest
 NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
 HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
@@ -178,7 +178,7 @@ def _at_a_fraction(held: Held) -> Iterator[list[float]]:
 
 def _with_a_constant(held: Held) -> Iterator[list[float]]:
     """None where too few sizes are small."""
-    small = [(row, usual) for row, usual in zip(held.rows, held.healthy, strict=True) if row.case.nbytes <= SMALL]
+    small = [(row, usual) for row, usual in zip(held.rows, held.healthy, strict=True) if row.case.nbytes < SMALL]
     if len(small) >= FEWEST:
         more = max(0.0, median(row.typical - usual for row, usual in small))
         yield [seconds + more for seconds in held.healthy]

@@ -22,9 +22,7 @@ class Hypothesis:
     name: str
     fix: str
     changed: Callable[[System], Sequence[System]] = lambda system: ()  # what the machine would be; nothing: no effect
-    shape: str = (
-        ""  # instead: "constant" seconds more than expected, or a "fraction" of the rate, with times that scatter
-    )
+    shape: str = ""  # instead: "constant" seconds more, or a "fraction" of the rate with times that scatter
     signs: tuple[tuple[str, str], ...] = ()  # variables of the header, and the values (pattern) that speak for it
     caveats: str = ""  # pattern in what the topology says of itself
     prior: float = 1.0  # how often it is so, against others
@@ -117,7 +115,7 @@ HYPOTHESES = (
         "data goes through the host's memory to the network cards: GPUDirect RDMA is off",
         "look for `GDRDMA` in NCCL_DEBUG=INFO; load nvidia_peermem; unset NCCL_NET_GDR_LEVEL; check ACS and IOMMU",
         _staged,
-        signs=(("NCCL_NET_GDR_LEVEL", "0|LOC|PIX"), ("NCCL_NET_GDR_C2C", "0"), ("FI_EFA_USE_DEVICE_RDMA", "0")),
+        signs=(("NCCL_NET_GDR_LEVEL", "0|LOC"), ("NCCL_NET_GDR_C2C", "0"), ("FI_EFA_USE_DEVICE_RDMA", "0")),
     ),
     Hypothesis(
         "a ring or tree instead of NVLS: the switches do not add",

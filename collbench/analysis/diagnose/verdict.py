@@ -19,8 +19,9 @@ FEWEST = 3  # sizes that a verdict needs, and a stretch
 SLOW, FAST = 2.8, 3.5
 """Standard deviations from which on it is.
 
-Of healthy machines left out of the fit, one in twenty at most may be called slow; stretches are four, and errors have
-longer tails than a normal distribution.  Nothing is broken where a machine is faster, so that takes more.
+So that of healthy machines which neither fit nor spreads have seen hardly more than one in twenty is called slow,
+though stretches are four and errors have longer tails than a normal distribution (counts: docs/analysis.md).  Nothing
+is broken where a machine is faster, so that takes more.
 """
 
 

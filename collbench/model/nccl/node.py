@@ -130,7 +130,7 @@ def _pcie(system: System, spread: bool) -> Node:
     """PCIe.  Without P2P, NCCL copies through the host: the same links, all the way up to the CPU."""
     port = (system.gpu_rate if system.fabric == "pcie" else system.pcie_rate) / 1e9
     if not system.p2p:  # all the GPUs under a switch share its way up
-        port /= max((len(group) for group in system.switches), default=1)
+        port /= system.sharing
     load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and _meets_a_bridge(system) else 1.0
     counted = socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)  # whatever the link carries
     between = counted / 1e9 if system.sockets > 1 else inf

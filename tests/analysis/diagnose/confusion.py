@@ -24,11 +24,10 @@ from collbench.model.doubt import Doubt, Levels, doubt, widened
 from collbench.model.equation import Floats
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
-from tests.model.accuracy import healthy
-from tests.model.held_out import CLASSES
+from tests.model.accuracy import Errors, healthy
+from tests.model.classes import CLASSES
 from tests.model.report import held_out, tables, write
 from tests.model.spread import levels
-from tests.model.systems import Published
 
 QUIET = Evidence({})
 SLOWER = (1.0, 1.5, 2.0, 3.0)
@@ -62,39 +61,40 @@ def expecting(known: Constants) -> Callable[[System, Sequence[Case], str], list[
 
 @dataclass(frozen=True)
 class Trial:
-    """A sweep and a model that has not seen its machine."""
+    """A sweep and what a model that has not seen its machine expects of it."""
 
-    sweep: Published
+    found: Errors
     known: Constants
     levels: Levels
 
-    def judged(self, factors: Floats) -> Diagnosis:
-        """With its times multiplied, by one factor a size."""
-        rows = [(nbytes, seconds * by) for (nbytes, seconds), by in zip(self.sweep.rows, factors.tolist(), strict=True)]
-        system = self.sweep.system
-        return diagnose(measured(rows, self.sweep.collective, system.ranks), system, QUIET, expecting(self.known))
+    @property
+    def system(self) -> System:
+        """As described."""
+        return self.found.sweep.system
 
     @cached_property
-    def _errors(self) -> tuple[list[int], Floats, Doubt]:
-        """Sizes, logarithms of measured over expected times, and how far these may be off."""
-        system, name, rows = self.sweep.system, self.sweep.collective, np.array(self.sweep.rows)
-        sizes = [nbytes for nbytes, _ in self.sweep.rows]
-        logs = np.log(rows[:, 1] / terms(system, name, self.known).at(np.maximum(1, rows[:, 0])))
-        return sizes, logs, doubt(sizes, self.levels)
+    def doubt(self) -> Doubt:
+        """How far the model may be off."""
+        return doubt([int(nbytes) for nbytes in self.found.nbytes], self.levels)
 
     def health(self, by: float = 1.0) -> Health:
         """Of the curve with all its times multiplied by a factor."""
-        sizes, logs, errors = self._errors
-        return judge(sizes, logs + np.log(by), errors).health
+        return judge([int(nbytes) for nbytes in self.found.nbytes], self.found.logs + np.log(by), self.doubt).health
+
+    def judged(self, factors: Floats) -> Diagnosis:
+        """With its times multiplied, by one factor a size."""
+        times = (self.found.measured * factors).tolist()
+        rows = [(int(nbytes), seconds) for nbytes, seconds in zip(self.found.nbytes, times, strict=True)]
+        named = measured(rows, self.found.sweep.collective, self.system.ranks)
+        return diagnose(named, self.system, QUIET, expecting(self.known))
 
     def effect(self, changed: System) -> Floats | None:
         """What a change of the system makes of every time; None where it would hardly be seen."""
-        name, sizes = self.sweep.collective, np.array([max(1, nbytes) for nbytes, _ in self.sweep.rows], float)
         try:
-            there = terms(changed, name, self.known).at(sizes)
+            there = terms(changed, self.found.sweep.collective, self.known).at(np.maximum(1, self.found.nbytes))
         except CollbenchError:
             return None
-        factors = there / terms(self.sweep.system, name, self.known).at(sizes)
+        factors = there / self.found.predicted
         return factors if max(np.median(factors), np.median(factors[len(factors) // 2 :])) >= SEEN else None
 
 
@@ -105,8 +105,8 @@ def trials() -> list[Trial]:
     found = []
     for machine, known in without.items():
         known_of = levels([one for one in every if one.sweep.machine != machine])
-        mine = [one for one in every if one.sweep.machine == machine and len(one.sweep.rows) >= FEWEST]
-        found += [Trial(one.sweep, known, widened(tuple(known_of[one.kind]), one.sweep.system)) for one in mine]
+        mine = [one for one in every if one.sweep.machine == machine and len(one.nbytes) >= FEWEST]
+        found += [Trial(one, known, widened(tuple(known_of[one.kind]), one.sweep.system)) for one in mine]
     return found
 
 
@@ -115,7 +115,7 @@ def verdicts(every: Sequence[Trial]) -> Iterator[str]:
     yield "| machines | curves | called slow | 1.5x slower | 2x slower | 3x slower | half are seen from | 80 % from |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, among in CLASSES.items():
-        found = [trial for trial in every if among(trial.sweep)]
+        found = [trial for trial in every if among(trial.found.sweep)]
         slow = [sum(trial.health(by) is Health.SLOW for trial in found) for by in SLOWER]
         least = [least_seen(trial) for trial in found]
         half, most = (f"{np.quantile(least, share):.2f}x" for share in (0.5, 0.8))
@@ -153,14 +153,14 @@ def _degraded(hypothesis: Hypothesis, trial: Trial) -> Iterator[Floats]:
     if hypothesis.shape:
         yield from _shaped(hypothesis.shape, trial)
         return
-    effects = [trial.effect(changed) for changed in hypothesis.changed(trial.sweep.system)]
+    effects = [trial.effect(changed) for changed in hypothesis.changed(trial.system)]
     seen = sorted((effect for effect in effects if effect is not None), key=np.median)
     yield from seen[len(seen) // 2 :][:1]
 
 
 def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
     """A tenth of a millisecond more; or three times the time, more or less."""
-    times = np.array([seconds for _, seconds in trial.sweep.rows])
+    times = trial.found.measured
     factors = 1 + 100e-6 / times if shape == "constant" else 3 * np.resize(WAVES, len(times))
     if median(factors[: len(factors) // 2]) >= SEEN:
         yield factors

@@ -21,7 +21,7 @@ from collbench.topology.system import Nics, System
 from tests.analysis.diagnose import confusion
 from tests.conftest import ROOT, case
 from tests.model.accuracy import healthy
-from tests.model.held_out import CLASSES
+from tests.model.classes import CLASSES
 from tests.model.systems import POLARIS, Published, published
 
 rows_of = confusion.measured
