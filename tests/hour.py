@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 NOT_HERE = {"make test": "not here: it is what continuous integration runs next"}
 LIMIT = 600.0  # seconds for a command, installation included
 LAST = 15  # lines that are shown of what failed
+REASONS = re.compile(r"WRONG|failed:|error:|Error")  # lines that are shown wherever they stand
 OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 STRANGE = ("PYTHON", "VIRTUAL_ENV", "COLLBENCH_", "COLUMNS", "PMI", "OMPI", "SLURM")
 
@@ -100,8 +101,10 @@ def hour(page: Path, variables: Mapping[str, str], say: Callable[[str], object] 
 
 
 def _failed(one: Shown, ended: Ended) -> str:
-    last = "\n".join(f"  {line}" for line in ended.printed.splitlines()[-LAST:])
-    return f"FAILED: {one.words}: status {ended.status}, not {one.status}; its last lines:\n{last}"
+    lines = ended.printed.splitlines()
+    told = [line for line in lines[:-LAST] if REASONS.search(line)][-LAST:] + lines[-LAST:]
+    shown = "\n".join(f"  {line}" for line in told)
+    return f"FAILED: {one.words}: status {ended.status}, not {one.status}; its reasons and last lines:\n{shown}"
 
 
 def main() -> int:

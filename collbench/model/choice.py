@@ -24,6 +24,7 @@ class Chosen:
 
     options: tuple[Option, ...]
     which: npt.NDArray[np.intp]  # into options
+    channels: Floats  # that run
     algorithms: tuple[str, ...]
     protocols: tuple[str, ...]
 
@@ -38,8 +39,9 @@ def choose(system: System, collective: str) -> Chosen:
     """The option with the least time by NCCL's own estimate."""
     usable = options(system, collective)
     which = np.stack([option.seconds(SIZES) for option in usable]).argmin(axis=0)
+    channels = np.choose(which, [option.channels_at(SIZES) for option in usable])
     algorithms, protocols = zip(*((usable[index].algorithm, usable[index].protocol) for index in which), strict=True)
-    return Chosen(usable, which, algorithms, protocols)
+    return Chosen(usable, which, channels, algorithms, protocols)
 
 
 @lru_cache(maxsize=256)
@@ -59,7 +61,7 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
         _fill(system, option, schedule, alpha, constants) for option, (_, alpha) in zip(every, network, strict=True)
     ]
     return Terms(
-        issue=issue(system, constants),
+        issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
         latency=chosen.spread(waiting) + wait(system, constants),
         network=np.where(SIZES < EAGER, eager, later),
@@ -108,8 +110,8 @@ COPY = 3e-6  # seconds until a copy of nothing is done, its launch hidden
 def _alone(system: System, constants: Constants) -> Terms:
     """One rank copies its input."""
     flat = np.zeros_like(SIZES)
-    memory = copied(system) / 2
+    memory = flat + copied(system) / 2
     return Terms(
-        issue(system, constants), launch(system, constants), flat + COPY, flat, flat, flat + memory, flat + memory,
+        issue(system, flat, constants), launch(system, constants), flat + COPY, flat, flat, memory, memory,
         ("copy",) * len(SIZES), ("",) * len(SIZES),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.model.constants import EAGER, Constants, alpha_net, issue, launch, transport, wait
+from collbench.model.constants import EAGER, Constants, alpha_net, driven, issue, launch, transport, wait
 from collbench.model.equation import SIZES, Terms
 from collbench.topology.system import System
 
@@ -21,6 +21,8 @@ class Direct(NamedTuple):
     """Seconds per byte of the array on the busiest resource."""
     peers: Callable[[int], int] = lambda ranks: ranks - 1
     """Ranks that the busiest rank exchanges messages with."""
+    kappa: str = "kappa_direct"
+    """Constant of what filling costs."""
 
 
 def _shares(system: System) -> tuple[float, float]:
@@ -63,7 +65,7 @@ def _rooted(system: System, constants: Constants) -> float:
 
 
 ALLTOALL = Direct(_alltoall)
-SENDRECV = Direct(_sendrecv, peers=lambda ranks: 1)
+SENDRECV = Direct(_sendrecv, peers=lambda ranks: 1, kappa="kappa_pair")
 ROOTED = Direct(_rooted)
 
 
@@ -73,16 +75,16 @@ def terms(system: System, direct: Direct, constants: Constants) -> Terms:
     near = min(peers, system.gpus - 1)
     per_byte = direct.per_byte(system, constants)
     filling = constants.first + constants.peer * near
+    kappa = float(getattr(constants, direct.kappa))
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
     cxi = "_slingshot" if transport(system) == "slingshot" else "_net"
-    driven = system.gpus if system.launch == "single-process" else 1
     flat = np.zeros_like(SIZES)
     return Terms(
-        issue=issue(system, constants) + driven * constants.post * peers,
+        issue=issue(system, flat, constants) + driven(system) * constants.post * peers,
         launch=launch(system, constants),
         latency=flat + filling + wait(system, constants) + getattr(constants, f"post{cxi}") * (peers - near),
         network=np.where(SIZES < EAGER, eager, later),
-        fill=flat + constants.kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
+        fill=flat + kappa * filling**0.5,  # of the node alone: posts go on while bytes move
         rate=flat + 1 / per_byte,
         limit=flat + 1 / (per_byte * min(_outside(system, constants), _inside(system, constants))),
         algorithms=("direct",) * len(SIZES),

@@ -2,7 +2,8 @@
 
     T(S) = (issue^4 + working^4)^(1/4),    working = launch + latency + network + kappa * sqrt(F * S / B) + S / B
 
-`issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels.  That hides
+`issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels, and writes
+down the work of every channel of each; small messages have few channels.  That hides
 behind the GPUs' work or the other way round: the longer of the two decides, and where they are alike ranks wait for
 the last one launched (a fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut
 into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tests/model/closed_forms.py),
@@ -41,7 +42,7 @@ DEFAULT = Calibration()
 class Terms:
     """The parts of the equation at each of SIZES: seconds, and bytes of the array per second."""
 
-    issue: float
+    issue: Floats
     launch: float
     latency: Floats
     network: Floats
@@ -64,7 +65,7 @@ class Terms:
         return between(nbytes, self.seconds(calibration))
 
 
-def _longer(issue: float, working: Floats) -> Floats:
+def _longer(issue: Floats, working: Floats) -> Floats:
     return np.asarray((issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER), np.float64)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.errors import Unsupported
+from collbench.model.choice import terms
 from collbench.model.equation import Floats
 from collbench.model.nccl.table import options
-from collbench.model.rates import limit
 from tests.model.systems import Published
 
 
@@ -24,7 +24,7 @@ def own_table(sweep: Published, sizes: Floats) -> Floats | None:
 
 
 def line(sweep: Published, sizes: Floats, others: Sequence[Published]) -> Floats:
-    """Hockney's alpha + S / B: other machines' median latency, in a node or between nodes, and the link's rate."""
+    """Hockney's alpha + S / B: other machines' latency, in a node or between nodes, and the busiest link's rate."""
     alike = [other for other in others if (other.system.nodes > 1) == (sweep.system.nodes > 1)]
     alpha = float(np.median([other.rows[0][1] for other in alike if other.rows[0][0] <= 1024]))
-    return alpha + sizes / limit(sweep.system, sweep.collective)
+    return alpha + sizes / terms(sweep.system, sweep.collective).limit[-1]

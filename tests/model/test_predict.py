@@ -163,6 +163,20 @@ def measured(described: System, truth: Calibration, sizes: list[int]) -> Rows:
     return list(zip(map(float, sizes), times.tolist(), strict=True))
 
 
+def test_a_single_process_needs_time_for_every_channel_too() -> None:
+    """A100s of one process: 38 us at 64 KiB, 75 us at 1 MiB, and no more at 2 MiB of a broadcast, whatever is sent.
+
+    The published times of `a100sxm40_8gpu_1n_*_superbench` grow by 40 us; a process for each GPU hides it.
+    """
+    driven = replace(load("dgx-a100").of(8), launch="single-process")
+    for name in ("broadcast", "allgather"):
+        small, full, later = (predict(driven, case(8, nbytes, name)).seconds for nbytes in (64 << 10, 1 << 20, 2 << 20))
+        assert 15e-6 < full - small < 45e-6, name
+        assert later - full < 12e-6, name
+        apart = [predict(load("dgx-a100").of(8), case(8, nbytes, name)).seconds for nbytes in (8, 64 << 10)]
+        assert apart[1] - apart[0] < 6e-6, name
+
+
 def test_without_measurements_a_calibration_changes_nothing() -> None:
     assert calibrate([(terms(load("dgx-h100"), "allreduce"), [])]) == Calibration()
 

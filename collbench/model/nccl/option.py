@@ -26,6 +26,8 @@ class Option:
     correction: tuple[float, ...] = ()  # of the rate, by floor(log2(bytes / 64)); outside of them 1
     plateau: float = 1.0  # times the latency,
     plateau_from: float = inf  # from so many bytes on
+    running: int = 1  # channels that run at most
+    fed: float = 0.0  # bytes that there are of the array for every channel beyond the first
 
     @overload
     def seconds(self, nbytes: float) -> float: ...
@@ -40,6 +42,10 @@ class Option:
         latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
         seconds = latency + sizes / (self.rate * self._corrected(sizes))
         return seconds if seconds.ndim else float(seconds)
+
+    def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many channels run: fewer for arrays of few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""
+        return np.clip(sizes // self.fed, 1, self.running) if self.fed else np.full_like(sizes, self.running)
 
     def _corrected(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.correction:

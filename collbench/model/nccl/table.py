@@ -33,6 +33,8 @@ MICROSECOND = 1e-6
 SIMPLE = PROTOCOLS.index("simple")
 FAST_CARD = 96e9  # bytes/s of a network card
 NVLS_GPUS = 3  # fewer do not use multicast, though the table has a cell for 2
+FED = {"ll": 512 * 8, "ll128": 640 * 8, "simple": 512 * 64}
+"""Threads of a channel, times bytes for each before another channel runs (a ring's with LL: and for each rank)."""
 
 
 def options(system: System, collective: str) -> tuple[Option, ...]:
@@ -104,9 +106,8 @@ class _Tuner:
         for number, protocol in self._protocols():
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, self._around(number))
             if plateau and protocol == "simple":
-                running = min(2 * graph.channels, 2 * self.release.max_channels)
                 higher = 1.9 if self.generation == "volta" else 1.4
-                option = replace(option, plateau=higher, plateau_from=PLATEAU_BYTES * running * self.ranks)
+                option = replace(option, plateau=higher, plateau_from=PLATEAU_BYTES * option.running * self.ranks)
             cells.append(option)
         return cells
 
@@ -204,6 +205,8 @@ class _Tuner:
         return [self._option("pat", "simple", graph.channels, self.release.pat * graph.channels * speed, 1.0, way)]
 
     def _option(self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, way: _Way) -> Option:
+        in_switch = algorithm.startswith("nvls")  # whose channels are not doubled, and run all whatever the size
+        each = self.ranks if (algorithm, protocol) == ("ring", "ll") else 1
         return Option(
             algorithm,
             protocol,
@@ -216,6 +219,8 @@ class _Tuner:
             bound=self.graphs.node.bound * 1e9,
             hops=way.hops,
             placeholder=self.graphs.ring.inter == PLACEHOLDER,
+            running=channels if in_switch else min(2 * channels, 2 * self.release.max_channels),
+            fed=0.0 if in_switch else float(FED[protocol] * each),
         )
 
     def _protocols(self) -> list[tuple[int, str]]:

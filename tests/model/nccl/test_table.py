@@ -193,6 +193,28 @@ def test_a_ring_over_nodes_waits_longer_from_its_plateau_on() -> None:
     assert named(DGX_H100)["ring", "simple"].plateau == 1
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "protocol", "channels"),
+    [
+        ("ring", "ll", (1, 2, 16, 24)),  # 512 threads of 8 bytes for each of 8 ranks
+        ("ring", "simple", (1, 2, 16, 24)),  # of 64 bytes
+        ("ring", "ll128", (1, 12, 24, 24)),  # 640 threads of 8 bytes
+        ("tree", "ll", (1, 16, 24, 24)),
+    ],
+)
+def test_small_messages_have_few_channels(algorithm: str, protocol: str, channels: tuple[int, ...]) -> None:
+    """As `topoGetAlgoInfo` takes them away, down to one, until every thread has enough to do."""
+    cells = {(cell.algorithm, cell.protocol): cell for cell in table(DGX_A100, "allreduce")}
+    one = cells[algorithm, protocol]
+    assert tuple(one.channels_at(np.array([8, 64 << 10, 512 << 10, 1 << 30], np.float64))) == channels
+    assert one.running == 2 * one.channels
+
+
+def test_sums_in_the_switch_use_all_their_channels_whatever_the_size() -> None:
+    (one,) = (cell for cell in table(DGX_H100, "allreduce") if cell.algorithm == "nvls")
+    assert set(one.channels_at(DOUBLINGS)) == {one.channels}
+
+
 def test_ll128_needs_nvlink_and_no_host_bridge() -> None:
     """Elsewhere its 128 bytes may arrive in pieces; who asks for it gets it."""
     pcie = System("box", "sm89", 4, "pcie", 24e9, nics=Nics(1, 12.5e9, "ib"))
