@@ -75,7 +75,7 @@ def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausibl
         return None
     loop, single, shorter = math.inf, math.inf, 0
     for number in range(1, _MOST + 1):
-        one, other = platform.time(prepared, launches), platform.time(singly, launches)
+        one, other = _both(prepared, singly, platform, launches, number)
         loop, single, shorter = min(loop, one), min(single, other), shorter + _much_shorter(one, other)
         if number >= _FEW and not _much_shorter(loop, single):
             return None
@@ -83,6 +83,19 @@ def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausibl
             taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
             return Implausible(loop, f"{taken}, of {launches}: some are left out")
     return None
+
+
+def _both(prepared: Prepared, singly: Prepared, platform: Timing, launches: int, number: int) -> tuple[float, float]:
+    """Seconds of an operation in its own loop, and of one by itself.
+
+    Who begins takes turns (A B B A): on a shared core every second sample may be the one that is cut off in its middle,
+    for as long as one looks.
+    """
+    if number % 2:
+        loop = platform.time(prepared, launches)
+        return loop, platform.time(singly, launches)
+    single = platform.time(singly, launches)
+    return platform.time(prepared, launches), single
 
 
 def _much_shorter(loop: float, single: float) -> bool:

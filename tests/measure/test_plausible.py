@@ -55,3 +55,23 @@ def test_operations_that_are_left_out_are_found_whatever_the_waits_are() -> None
     found = doubts(1 / 3)
     assert len(found) >= 48
     assert all("some are left out" in str(doubt) for doubt in found)
+
+
+class Shared(Busy):
+    """A machine whose core is another's in the middle of every second sample, and whose loop leaves nothing out."""
+
+    def __init__(self, cut_off: int) -> None:
+        super().__init__(0, 1.0)
+        self._samples = cut_off
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        """Seconds of an operation; more of them take longer."""
+        self._samples += 1
+        return 1e-6 + (WAIT if self._samples % 2 else 0.0)
+
+
+@pytest.mark.parametrize("cut_off", [0, 1])
+def test_waits_that_keep_in_step_with_the_samples_prove_nothing(cut_off: int) -> None:
+    """Were the loop always the first of two, it would be the one that is never cut off."""
+    prepared = Prepared(lambda launches: None)
+    assert left_out(prepared, Shared(cut_off), 4) is None  # type: ignore[arg-type]
