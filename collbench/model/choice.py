@@ -17,6 +17,9 @@ from collbench.model.rates import limit, rate
 from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.system import System
 
+SIMPLE_HOP = 14e-6
+"""Seconds that NCCL counts for a step of Simple between nodes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
@@ -56,7 +59,7 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
     every = chosen.options
     network = [_network(system, option, constants) for option in every]
     eager, later = (chosen.spread(list(seconds)) for seconds in zip(*network, strict=True))
-    waiting = [option.base + option.intra + option.inter * _depth(system, option) for option in every]
+    waiting = [option.base + option.inside + option.inter * _depth(system, option) for option in every]
     filling = [
         _fill(system, option, schedule, alpha, constants) for option, (_, alpha) in zip(every, network, strict=True)
     ]
@@ -75,7 +78,11 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
 
 def _network(system: System, option: Option, constants: Constants) -> tuple[float, float]:
     """Seconds that an option's steps between nodes take longer than NCCL counts: eager ones, and with a rendezvous."""
-    return alpha_net(system, option.hops * _depth(system, option), constants) if system.nodes > 1 else (0.0, 0.0)
+    if system.nodes == 1:
+        return 0.0, 0.0
+    depth = _depth(system, option)
+    counted = min(option.inter, option.hops * SIMPLE_HOP) * depth  # NVLSTree's have more in them than the network
+    return alpha_net(system, option.hops * depth, constants, counted)
 
 
 def _fill(system: System, option: Option, schedule: Schedule, network: float, constants: Constants) -> float:
@@ -91,10 +98,10 @@ def _fill(system: System, option: Option, schedule: Schedule, network: float, co
 def _first(system: System, option: Option, rounds: int, network: float) -> float:
     """Seconds until the last rank has its first bytes: a ring's once round, whatever goes round how often."""
     if option.algorithm != "ring":
-        return option.base + option.intra + option.inter * _depth(system, option) + network
+        return option.base + option.inside + option.inter * _depth(system, option) + network
     if rounds:
-        return option.base + (option.intra + option.inter) / rounds + network / rounds
-    return option.base + option.intra * (system.ranks - 1) + option.inter * option.hops + network
+        return option.base + (option.inside + option.inter) / rounds + network / rounds
+    return option.base + option.inside * (system.ranks - 1) + option.inter * option.hops + network
 
 
 def _depth(system: System, option: Option) -> float:

@@ -14,7 +14,7 @@ class Constants:
 
     products: float  # that matrix products reach
     fused: float = 0.547  # of that: what fused attention reaches of long samples
-    half: float = 2794  # tokens of a sample at which it reaches half of that
+    half: float = 2795  # tokens of a sample at which it reaches half of that
     fp8: float = 0.97  # of that: what products on 8 bits reach, each of their own peak
     grouped: float = 0.383  # of that: what products of routed experts reach, each on some of the tokens
     unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart

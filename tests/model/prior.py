@@ -1,7 +1,7 @@
 """Where the fit of the constants begins, and stays with what no machine speaks for; and how far it may go from there.
 
-Round values: NCCL's own figures with round factors, what links carry by their data sheets, EFA of both generations
-alike.  None is taken from a sweep by itself.
+Round values: NCCL's own figures with round factors, what links carry by their data sheets.  None is taken from a sweep
+by itself.
 """
 
 from collbench.model.constants import Constants
@@ -20,7 +20,6 @@ PRIOR = Constants(
     hop_rdma=1e-06,
     hop_slingshot=1e-06,
     hop_efa=2.5e-05,
-    hop_efa_old=5e-05,
     hop_tcpx=3e-05,
     hop_tcp=2.5e-05,
     rendezvous=8e-06,
@@ -38,6 +37,7 @@ PRIOR = Constants(
     kappa_low_cloud=1.0,
     kappa_low_slingshot=1.0,
     kappa_tree=0.7,
+    kappa_tree_cloud=1.0,
     kappa_nvls=1.1,
     kappa_nvlstree=1.1,
     kappa_nvlstree_cloud=1.5,

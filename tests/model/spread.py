@@ -26,11 +26,12 @@ POOLED = 4
 FEW = 0.4
 """By how much of itself a band is wider for a kind of no machines; falls with their number."""
 IN_A_NODE = ("one node", "one node, before Hopper", "PCIe", "straight, one node")
-BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "EFA", "TCP", "racks", "straight, nodes")
+BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
 FAMILIES = {
     **dict.fromkeys(IN_A_NODE, IN_A_NODE),
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
     "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
+    "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
     "one node": ("one node",),
 }
 

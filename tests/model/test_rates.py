@@ -14,6 +14,7 @@ from collbench.topology import files
 from collbench.topology.system import System
 
 ALPS, H100, PCIE = files.load("alps-gh200"), files.load("dgx-h100"), files.load("pcie4-4090")
+A100 = files.load("dgx-a100")
 LARGE, SMALL = 1 << 32, 64
 
 
@@ -39,6 +40,28 @@ def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
         reached[share] = rate(system, "allgather", option) / slower / CONSTANTS.eta_net
     assert all(0.5 ** (1 / 6) - 0.01 <= part <= 1.0 for part in reached.values())
     assert reached[4] > 0.99
+
+
+def test_what_nccl_adds_for_a_kind_of_cpu_decides_what_it_takes_and_not_how_long_packets_travel() -> None:
+    """Of a ring over nodes: 2 us a step with AMD, 1 us with Intel; with Simple three times that, which does show."""
+    for protocol, shows in (("ll", False), ("ll128", False), ("simple", True)):
+        systems = (replace(A100.of(2), cpu=cpu, algorithm="ring", protocol=protocol) for cpu in ("amd", "intel"))
+        (amd,), (intel,) = (options(system, "allgather") for system in systems)
+        assert amd.intra > intel.intra, protocol
+        assert (amd.inside == pytest.approx(intel.inside)) != shows, protocol
+        assert amd.seconds(SMALL) > intel.seconds(SMALL), protocol
+
+
+def test_a_hop_over_efa_lasts_as_long_with_any_protocol() -> None:
+    """NCCL counts 5 us for one of LL's and 14 us for one of Simple's, of trees."""
+    efa = replace(files.load("aws-p5").of(2), algorithm="tree")
+    waits = {}
+    for protocol in ("ll", "simple"):
+        set_up = replace(efa, protocol=protocol)
+        parts, (option,) = choice.terms(set_up, "allreduce"), options(set_up, "allreduce")
+        waits[protocol] = parts.network[0] + option.inter
+        assert option.hops == 2
+    assert waits["ll"] == pytest.approx(waits["simple"]) == pytest.approx(2 * CONSTANTS.hop_efa)
 
 
 def test_every_hop_costs_as_much_and_the_start_once() -> None:
@@ -68,12 +91,12 @@ def test_transfers_over_slingshot_hinder_each_other_on_many_nodes() -> None:
 
 
 def test_without_gpudirect_large_messages_take_longer() -> None:
-    """Packets of LL are written to the host's memory anyway."""
+    """Small ones hardly: packets of LL are written to the host's memory anyway, and few bytes are soon there."""
     for preset in ("aws-p3dn", "aws-g4dn-metal", "dgx-h100"):
         direct = with_nics(files.load(preset).of(2), gdr=True)
         staged = with_nics(direct, gdr=False)
         assert seconds(staged, LARGE) > 1.05 * seconds(direct, LARGE), preset
-        assert seconds(staged, SMALL) == pytest.approx(seconds(direct, SMALL)), preset
+        assert seconds(staged, SMALL) == pytest.approx(seconds(direct, SMALL), rel=0.01), preset
 
 
 def test_a_rack_reaches_less_of_its_ports_than_a_board() -> None:

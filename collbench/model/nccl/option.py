@@ -22,12 +22,18 @@ class Option:
     busbw: float  # of the links, as NCCL counts them
     bound: float  # of the links whatever the speeds of channels: NCCL may find far less where its ladder fits badly
     hops: int  # steps between nodes, one after the other; of a pipelined broadcast too, where NCCL counts one
+    overhead: float = 0.0  # of intra: what NCCL adds to steps in a node where there are others, and machines do not
     placeholder: bool = False  # whether NCCL found no channels, so that its rates mean nothing; `bound` does
     correction: tuple[float, ...] = ()  # of the rate, by floor(log2(bytes / 64)); outside of them 1
     plateau: float = 1.0  # times the latency,
     plateau_from: float = inf  # from so many bytes on
     running: int = 1  # channels that run at most
     fed: float = 0.0  # bytes that there are of the array for every channel beyond the first
+
+    @property
+    def inside(self) -> float:
+        """Seconds that the steps within nodes take, whatever NCCL counts for them to rank its options."""
+        return self.intra - self.overhead
 
     @overload
     def seconds(self, nbytes: float) -> float: ...

@@ -23,9 +23,9 @@ from collbench.model.nccl.constants import (
     release,
 )
 from collbench.model.nccl.option import Option
+from collbench.model.nccl.protocols import protocols
 from collbench.model.nccl.search import MAX_NVLS_HEADS, PLACEHOLDER, Graph, Graphs, search
 from collbench.model.schedule import TABLED, schedule_of
-from collbench.topology.architectures import capability
 from collbench.topology.system import System
 
 PLATEAU_BYTES = 64  # of a channel and rank
@@ -73,6 +73,7 @@ class _Way(NamedTuple):
     intra: float
     inter: float
     hops: int
+    overhead: float = 0.0  # of intra
 
 
 class _Tuner:
@@ -91,6 +92,7 @@ class _Tuner:
         self.steps = self.schedule.steps(self.ranks)
         self.ratio = self.ranks / self.steps if self.rounds else 1.0  # of the array to what links carry
         self.inside = self.release.nvlink if self.graphs.node.nvlink else self.release.pci
+        self.protocols = protocols(system, self.release, self.graphs.node.nvlink)
 
     def rings(self) -> list[Option]:
         """For every collective and protocol."""
@@ -103,7 +105,7 @@ class _Tuner:
         if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
             plateau = self.rounds == 1 and self.graphs.node.nvlink
         cells = []
-        for number, protocol in self._protocols():
+        for number, protocol in self.protocols:
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, self._around(number))
             if plateau and protocol == "simple":
                 higher = 1.9 if self.generation == "volta" else 1.4
@@ -122,11 +124,12 @@ class _Tuner:
             return _Way(base, times * within, times * net, self.nodes - 1)
         hops = self.schedule.steps(self.nodes)
         closing = 2 if self.release.counts_closing_hop and self.both_ways and self.nodes > 1 else 0
-        within = self.inside["ring"][number]
+        counted, step, within = hops + closing, self.inside["ring"][number], self.inside["ring"][number]
         if self.nodes > 1:
-            within = max(within, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
-        counted = hops + closing
-        return _Way(base, (self.steps - counted) * within, counted * between, hops)
+            within = max(step, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
+        inside = self.steps - counted
+        hidden = 0.0 if number == SIMPLE else inside * (within - step)  # Simple's steps do show it
+        return _Way(base, inside * within, counted * between, hops, hidden)
 
     def trees(self) -> list[Option]:
         """All-reduce alone."""
@@ -140,7 +143,7 @@ class _Tuner:
         busbw = {"ll": min(full / 3.8, self._ll_max()), "ll128": min(full * part, capped), "simple": full}
         plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
         cells = []
-        for number, protocol in self._protocols():
+        for number, protocol in self.protocols:
             way = _Way(
                 self.release.base["tree"][number],
                 2 * (self.gpus - 1) * self._tree_step(number),
@@ -218,20 +221,11 @@ class _Tuner:
             busbw=busbw * 1e9,
             bound=self.graphs.node.bound * 1e9,
             hops=way.hops,
+            overhead=way.overhead * MICROSECOND,
             placeholder=self.graphs.ring.inter == PLACEHOLDER,
             running=channels if in_switch else min(2 * channels, 2 * self.release.max_channels),
             fed=0.0 if in_switch else float(FED[protocol] * each),
         )
-
-    def _protocols(self) -> list[tuple[int, str]]:
-        """LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once, or if asked for."""
-        whole = self.graphs.node.nvlink or (self.gpus == 1 and self.system.fabric not in ("pcie", "nvlink-pairs"))
-        cards = self.system.nics
-        bridged = self.nodes > 1 and cards is not None and cards.transport == "tcp"
-        tested = self.release.ll128_on
-        known = not tested or capability(self.system.arch) in tested
-        usable = (whole and not bridged and known) or self.system.protocol == "ll128"
-        return [(number, name) for number, name in enumerate(PROTOCOLS) if name != "ll128" or usable]
 
     def _speed(self, graph: Graph) -> float:
         """Of a channel: up to 2 nodes, NCCL counts what goes on within them."""

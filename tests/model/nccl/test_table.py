@@ -224,6 +224,23 @@ def test_ll128_needs_nvlink_and_no_host_bridge() -> None:
     assert {option.protocol for option in options(replace(pcie, protocol="ll128"), "allreduce")} == {"ll128"}
 
 
+@pytest.mark.parametrize(
+    ("system", "protocols"),
+    [
+        (replace(DGX_A100, nics=Nics(4, 12.5e9, "efa")), {"simple"}),
+        (replace(DGX_H100, nics=Nics(32, 12.5e9, "efa")), {"ll", "ll128", "simple"}),
+        (replace(DGX_H100, nics=Nics(32, 12.5e9, "efa", gdr=False)), {"simple"}),
+        (replace(DGX_A100, nics=Nics(4, 12.5e9, "ib", gdr=False)), {"ll", "ll128", "simple"}),
+        (replace(DGX_A100, nics=Nics(4, 12.5e9, "efa"), protocol="ll"), {"ll"}),
+    ],
+)
+def test_efa_before_hopper_or_without_gpudirect_knows_simple_alone(system: System, protocols: set[str]) -> None:
+    """Among nodes: within one all are there.  Who asks for another gets it."""
+    assert {option.protocol for option in options(system.of(2), "allreduce")} == protocols
+    if system.protocol == "auto":
+        assert {option.protocol for option in options(system, "allreduce")} == {"ll", "ll128", "simple"}
+
+
 def test_algorithms_are_there_where_they_can_be() -> None:
     """NVLS with multicast within a node, NVLSTree over nodes, PAT for single GPUs, trees for all-reduce alone."""
 
