@@ -41,6 +41,16 @@ def test_the_first_that_fails_ends_it(tmp_path: Path) -> None:
     assert not (tmp_path / "later").exists()
 
 
+def test_the_reason_is_shown_wherever_it_was_printed(tmp_path: Path) -> None:
+    """A row that is wrong stands far above the last lines of a sweep."""
+    (tmp_path / "rows").write_text("8 B  ok\n8 B  WRONG: the reason\n" + "another line\n" * (2 * hour.LAST))
+    words = f"{sys.executable} -c 'import pathlib; print(pathlib.Path(\"rows\").read_text()); exit(1)'"
+    _, said = tried(tmp_path, f"$ {words}")
+    lines = said[-1].splitlines()
+    assert lines[1].strip() == "8 B  WRONG: the reason"
+    assert len(lines) == 1 + 1 + hour.LAST
+
+
 def test_a_command_must_end_as_the_page_says(tmp_path: Path) -> None:
     """A gate that is shown with a regression fails, and must."""
     page = f"```\n$ {sys.executable} -c 'raise SystemExit(3)' --gate\n```\n"

@@ -124,7 +124,8 @@ class _Tuner:
             return _Way(base, times * within, times * net, self.nodes - 1)
         hops = self.schedule.steps(self.nodes)
         closing = 2 if self.release.counts_closing_hop and self.both_ways and self.nodes > 1 else 0
-        counted, step, within = hops + closing, self.inside["ring"][number], self.inside["ring"][number]
+        counted = hops + closing
+        step = within = self.inside["ring"][number]
         if self.nodes > 1:
             within = max(step, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
         inside = self.steps - counted
