@@ -8,8 +8,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import starmap
 from pathlib import Path
+
+from collbench.measure.lifetimes import life, lives
 
 _SHARED_MEMORY = "/dev/shm/"  # where Linux names it
 _MPICH = f"{_SHARED_MEMORY}mpich_shm_"
@@ -75,15 +78,20 @@ def _made_after(path: Path, since: float) -> bool:
 
 
 def marked(name: str, value: str) -> set[int]:
-    """All processes, but for this one, that were started with this variable in their environment."""
+    """All living processes, but for this one, that were started with this variable in their environment.
+
+    One that is about to run another program shows no environment for a moment: it counts as its parent does.
+    """
     wanted = f"{name}={value}".encode()
-    pids = set()
-    for folder in _PROCESSES.iterdir():
-        if folder.name.isdecimal() and int(folder.name) != os.getpid():
-            with contextlib.suppress(OSError):  # another user's, or gone
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                    pids.add(int(folder.name))
-    return pids
+    pids, silent = set(), {}
+    for pid in (int(folder.name) for folder in _PROCESSES.iterdir() if folder.name.isdecimal()):
+        with contextlib.suppress(OSError):  # another user's, or gone
+            said = (_PROCESSES / str(pid) / "environ").read_bytes()
+            if pid != os.getpid() and wanted in said.split(b"\0"):
+                pids.add(pid)
+            elif not said and (found := life(pid)):
+                silent[pid] = found.parent
+    return pids | {pid for pid, parent in silent.items() if parent in pids}
 
 
 def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
@@ -91,15 +99,31 @@ def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
 
     All are stopped before any is killed: the death of one makes its launcher kill the others, whose maps are then gone.
     """
-    stopped: set[int] = set()
-    while fresh := marked(name, value) - stopped:  # one that was about to start another may just have done so
+    deadline = time.monotonic() + _PATIENCE
+    births = _stop_marked(name, value)
+    end(births, known)
+    while births and _gone(births, deadline):
+        if births := _stop_marked(name, value):  # whoever showed no environment, and whose parent is gone
+            end(births)
+
+
+def _gone(births: Mapping[int, str], deadline: float) -> bool:
+    """Whether these are all dead by then."""
+    while left := any(starmap(lives, births.items())):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return not left
+
+
+def _stop_marked(name: str, value: str) -> dict[int, str]:
+    """All that have this variable, and when they were born: a number may soon be another's."""
+    stopped: dict[int, str] = {}
+    while fresh := marked(name, value) - set(stopped):  # one that was about to start another may just have done so
         for pid in fresh:
             _signal(pid, signal.SIGSTOP)
-        stopped |= fresh
-    end(stopped, known)
-    deadline = time.monotonic() + _PATIENCE
-    while marked(name, value) & stopped and time.monotonic() < deadline:
-        time.sleep(0.01)
+            stopped[pid] = found.birth if (found := life(pid)) else ""
+    return stopped
 
 
 def end(pids: Collection[int], known: Collection[str] = ()) -> None:

@@ -130,6 +130,7 @@ class _Workers:
         self._patience = find_platform(platform).startup
         self._channel: link.Channel | None = None
         self._files: list[str] = []
+        command = start.command(platform, sweep.ranks, library)  # asks launchers: nothing is there to be left yet
         with ExitStack() as undo:
             try:
                 self._begun = time.time() - 1.0  # files' times are those of the kernel's last tick
@@ -140,7 +141,7 @@ class _Workers:
                 self._page = link.Page(self._folder)
                 self._server = undo.enter_context(link.listen(self._folder))
                 environment = start.environment(platform, self._folder, setting, library)
-                self._process = self._begin(start.command(platform, sweep.ranks, library), environment)
+                self._process = self._begin(command, environment)
             except OSError as error:
                 raise PlatformError(
                     f"the ranks did not start: {error}; they need a folder for temporary files "

@@ -6,13 +6,12 @@ even by kill -9, no rank is left spinning.
 
 import fcntl
 import os
-import select
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +20,7 @@ from collbench.errors import CaseFailed, CollbenchError
 from collbench.measure import cleanup, link
 from collbench.measure.carry_out import carry_out, needs
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
+from collbench.measure.lifetimes import end_of
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Alone, Processes, Team
 from collbench.platforms.roles import Platform
@@ -31,7 +31,6 @@ FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and pa
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # and the one that gives the supervisor's process id
 PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
 
-_PAUSE = 0.2  # seconds between two looks at the supervisor, where the kernel does not say when it ends
 _PATIENCE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 
 
@@ -143,41 +142,6 @@ def _tidy(folder: Path, turn: int) -> NoReturn:
     shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
     os._exit(1)
-
-
-def end_of(pid: int, pause: float = _PAUSE) -> Callable[[], None]:
-    """A function that returns once the process has ended, however; ProcessLookupError if there is none now.
-
-    It sleeps on the process's handle.  Kernels before 5.3, sandboxes and some containers' filters have no handles:
-    there it looks every `pause` seconds, some microseconds each time.
-    """
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise
-    except (OSError, AttributeError):
-        if (birth := _birth(pid)) is None:
-            raise ProcessLookupError from None
-        return lambda: _poll(pid, birth, pause)
-
-    def wait() -> None:
-        select.select([handle], [], [])
-
-    return wait
-
-
-def _poll(pid: int, birth: str, pause: float) -> None:
-    while _birth(pid) == birth:
-        time.sleep(pause)
-
-
-def _birth(pid: int) -> str | None:
-    """When a process was started, which tells it from a later one with its number; None if it is dead."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]  # proc(5): state and starttime, behind the name in parentheses
 
 
 if __name__ == "__main__":

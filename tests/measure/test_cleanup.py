@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from collbench.measure import cleanup, link
+from collbench.measure.lifetimes import Life
 from tests.cli.test_sweep import alive, wait_for
 
 CHAIN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep({seconds})"
@@ -26,31 +27,52 @@ def begun(value: str, seconds: float) -> "subprocess.Popen[bytes]":
 @pytest.mark.parametrize("seconds", [60, 0])
 def test_a_mark_finds_children_too_and_orphans(seconds: float) -> None:
     """And nobody else's."""
-    process, other = begun("mine", seconds), begun("other", 60)
-    wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "mine")) == 1 + bool(seconds))
-    wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2)
-    if not seconds:
-        process.wait()
-    pids = list(cleanup.marked("MARK_OF_A_TEST", "mine"))
-    cleanup.end_marked("MARK_OF_A_TEST", "mine")
-    process.wait()
-    assert not alive(pids)
-    assert len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2
-    cleanup.end_marked("MARK_OF_A_TEST", "other")
-    other.wait()
+    with begun("mine", seconds) as process, begun("other", 60):
+        try:
+            wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "mine") - {process.pid}) == 1)
+            wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2)
+            if not seconds:
+                process.wait()
+            pids = list(cleanup.marked("MARK_OF_A_TEST", "mine"))
+            cleanup.end_marked("MARK_OF_A_TEST", "mine")
+            assert not alive(pids)
+            assert len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2
+        finally:
+            for value in ("mine", "other"):
+                cleanup.end_marked("MARK_OF_A_TEST", value)
 
 
 def test_it_looks_again_until_nobody_new_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may just have started another one when it was stopped; all are stopped before one is killed."""
+    """A process may just have started another one when it was stopped; all are stopped before one is killed.
+
+    And it waits until all are dead, which they are some time after their memory is gone.
+    """
     looks = iter([{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}, set()])
+    lives = iter([True, True, False, True, False, False, False])
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(cleanup, "marked", lambda name, value: next(looks))
     monkeypatch.setattr(cleanup, "_signal", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(cleanup, "life", lambda pid: Life(f"born {pid}", 0))
+    monkeypatch.setattr(cleanup, "lives", lambda pid, birth: birth == f"born {pid}" and next(lives))
     monkeypatch.setattr(cleanup, "shared_files", lambda pid: set())
     cleanup.end_marked("A", "b")
     assert [pid for pid, _ in sent[:3]] == [1, 2, 3]
     assert {number for _, number in sent[:-3]} == {signal.SIGSTOP}
     assert sent[-3:] == [(pid, signal.SIGKILL) for pid in (1, 2, 3)]
+    assert next(lives, None) is None
+
+
+@pytest.mark.parametrize(("life", "counts"), [(Life("1", 7), True), (Life("1", 8), False), (None, False)])
+def test_a_process_between_two_programs_counts_as_its_parent(
+    life: Life | None, counts: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """While it starts one it shows no environment, as kernel threads and the dead never do."""
+    for pid, said in {7: b"A=b\0C=d\0", 8: b"A=c\0", 9: b""}.items():
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "environ").write_bytes(said)
+    monkeypatch.setattr(cleanup, "_PROCESSES", tmp_path)
+    monkeypatch.setattr(cleanup, "life", lambda pid: life)
+    assert cleanup.marked("A", "b") == ({7, 9} if counts else {7})
 
 
 def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,21 @@ def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.M
     (pids,) = ended
     assert len(pids) >= asked.ranks
     wait_for(lambda: not alive(list(pids)), 5)
+
+
+def test_launchers_are_asked_before_there_is_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """That takes a tenth of a second, in which a command that is killed has nobody who would remove it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    there = []
+
+    def ask(*asked: object) -> list[str]:
+        there.extend(tmp_path.iterdir())
+        return [str(tmp_path / "no launcher")]
+
+    monkeypatch.setattr(start, "command", ask)
+    with pytest.raises(PlatformError, match="no launcher"), Supervisor("cpu", sweep(1024)):
+        pass
+    assert [*there, *tmp_path.iterdir()] == []
 
 
 def test_ranks_that_are_not_ready_in_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,8 @@
 """The ranks' side where one process holds them all, as on GPUs: served over a real socket, on a made-up platform."""
 
-import errno
 import os
 import socket
-import subprocess
-import sys
 import threading
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,69 +20,6 @@ from collbench.runs.records import case_fields, sweep_fields
 from tests.conftest import case
 from tests.measure.test_runner import ToyPlatform, constant, ways
 from tests.test_cases import sweep
-
-REFUSALS = (
-    OSError(errno.ENOSYS, "no such call"),
-    PermissionError(errno.EPERM, "filtered"),
-    AttributeError("pidfd_open"),
-)
-
-
-@pytest.fixture(params=(None, *REFUSALS), ids=str)
-def handles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels with and without handles of processes."""
-
-    def refuse(pid: int) -> int:
-        raise request.param
-
-    if request.param:
-        monkeypatch.setattr(os, "pidfd_open", refuse)
-
-
-def sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-
-
-@pytest.mark.parametrize("reaped", [True, False])
-def test_the_end_of_a_process_is_noticed(handles: None, reaped: bool) -> None:
-    """Not before it comes, and also of one whose parent has not asked for its status yet."""
-    process = sleeper()
-    watching = threading.Thread(target=worker.end_of(process.pid, pause=0.01), daemon=True)
-    watching.start()
-    watching.join(0.3)
-    assert watching.is_alive()
-    process.kill()
-    if reaped:
-        process.wait()
-    watching.join(10)
-    assert not watching.is_alive()
-    process.wait()
-
-
-def test_a_process_that_is_gone_already_is_an_error(handles: None) -> None:
-    """The supervisor may have died before its ranks could watch it."""
-    process = sleeper()
-    process.kill()
-    process.wait()
-    with pytest.raises(ProcessLookupError):
-        worker.end_of(process.pid)
-
-
-def test_another_process_with_the_same_number_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers are used again; times of birth are not."""
-    monkeypatch.delattr(os, "pidfd_open")
-    births = iter(["1", "1", "2"])
-    monkeypatch.setattr(worker, "_birth", lambda pid: next(births))
-    worker.end_of(7, pause=0.0)()
-    assert next(births, None) is None
-
-
-def test_looking_is_cheap() -> None:
-    """A rank that measures shares its core with the looks: they must cost less than a thousandth of it."""
-    begun = time.thread_time()
-    for _ in range(200):
-        worker._birth(os.getpid())
-    assert (time.thread_time() - begun) / 200 < 1e-3 * worker._PAUSE
 
 
 @dataclass
