@@ -112,9 +112,12 @@ struct Patience {
   }
 };
 
-// Wait until the flag has reached the number; the difference is compared, so the number may wrap.
+// Wait until the flag has reached the number; the difference is compared, so the number may wrap.  A flag that
+// seems to be LEAD ahead or more is an old one, of a block that was not launched for half a turn of the numbers.
+const unsigned LEAD = 1 << 16;  // more than the meetings of two calls, or the slots of a ring
+
 __device__ inline void look_until(const Flag* flag, unsigned number, const World& world, Flag* error) {
-  for (Patience patience(world, error); (int)(load_acquire(flag) - number) < 0 && patience.again();) {}
+  for (Patience patience(world, error); load_acquire(flag) - number >= LEAD && patience.again();) {}
 }
 
 __device__ inline void await(const Flag* flag, unsigned number, const World& world, Flag* error) {

@@ -38,6 +38,7 @@ STORED = {
     "uint64": "u64",
 }
 ABLE = [(dtype, redop) for dtype, redops in REDUCES.items() for redop in redops]
+CALLS = 32  # word of a window that holds the number of the last call
 UNABLE = [(dtype, redop) for dtype in DATATYPES for redop in REDUCTIONS if (dtype, redop) not in ABLE]
 
 
@@ -141,8 +142,8 @@ class Ranks:
         """The input (0) or the result (1) of a rank."""
         return self.arrays[which][rank][self.starts[which] :][: self.count]
 
-    def run(self, seed: int, blocks: int, threads: int) -> None:
-        """Fill, and one launch for all ranks."""
+    def run(self, seed: int, blocks: int, threads: int, alone: bool = False, spins: int = 2**40) -> None:
+        """Fill, and one launch for all ranks, or for the first alone."""
         world = np.zeros((), WORLD)
         for rank, window in enumerate(self.windows):
             self.part(0, rank)[:] = self.case.input(rank, seed)
@@ -150,13 +151,13 @@ class Ranks:
             world["send"][rank], world["receive"][rank] = (self.part(which, rank).ctypes.data for which in (0, 1))
         ranks = self.case.ranks
         world["ranks"], world["stride"], world["blocks"] = ranks, 1, blocks
-        world["spins"], world["yield_after"] = 2**40, 1
+        world["spins"], world["yield_after"] = spins, 1
         kernel = kernels.host_kernel(
             FILE, "nvls", (*kernels.defines(self.dtype, self.case.redop), "-DHOST_GRID", "-O1")
         )
         shard = chunk_elements(self.count, ranks, self.dtype.itemsize)
         numbers = (world["send"][0], world["receive"][0], self.count, shard)
-        kernel(world, *map(np.uint64, numbers), blocks=blocks * ranks, threads=threads)
+        kernel(world, *map(np.uint64, numbers), blocks=blocks * (1 if alone else ranks), threads=threads)
 
     def expect_result(self, seed: int) -> None:
         """Everywhere, and nothing beside it was written."""
@@ -180,3 +181,15 @@ def test_any_length_and_alignment_is_reduced(dtype: str, redop: str, count: int,
     for seed in (1, 2):
         ranks.run(seed, blocks=2, threads=2)
         ranks.expect_result(seed)
+
+
+@pytest.mark.parametrize("calls", [1, 2**29 - 1, 2**29 + 1, 2**29 + 2**28, 2**30 - 2**16])
+def test_a_block_that_was_not_launched_for_long_waits_like_any_other(calls: int) -> None:
+    """Its old flags are never news, although their numbers are compared modulo 2**32."""
+    ranks = Ranks(3, 67, (0, 0), "float", "sum")
+    heads = [window[:WINDOW_HEAD].view(np.uint32) for window in ranks.windows]
+    ranks.run(0, blocks=8, threads=1)
+    for head in heads:
+        head[CALLS] = calls
+    ranks.run(1, blocks=8, threads=1, alone=True, spins=1000)
+    assert [head[0] for head in heads] == [1, 0, 0]
