@@ -2,16 +2,17 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-_SIZE_AND_RANK = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("PMI_SIZE", "PMI_RANK"),
-    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),  # of a step: SLURM_NTASKS speaks of processes that nobody started
-    ("WORLD_SIZE", "RANK"),
+_SIZE_RANK_AND_LOCAL_SIZE = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    # Of a step: SLURM_NTASKS speaks of processes that nobody started.
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE"),
+    ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"),
 )
-_TOLD = re.compile(
+_NAMES = re.compile(
     r"(PMI2?|PMIX|OMPI|PRTE|PALS|HYDI|HYDRA|MPIEXEC|SLURMD?|LSB|LOADL)_(?!MCA_)|(OMPI_MCA_(orte|ess)|MV2_COMM_WORLD|MPI_LOCAL)"
     r"|(PBS_NODEFILE|COBALT_NODEFILE|PE_HOSTFILE)$"
 )
@@ -24,11 +25,22 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | N
     One process is not launched, whoever started it: a shell by `srun --pty bash` has all variables of a step, and
     `mpirun -n 1 collbench` does what `collbench` does.  Of nested launchers the one counts that started several.
     """
-    for size, rank in _SIZE_AND_RANK:
+    return next(((own, count) for own, count, _ in _told(environment)), None)
+
+
+def neighbours(environment: Mapping[str, str] = os.environ) -> int:
+    """How many processes the launcher started on this machine, with this one; all where it does not say, or 1."""
+    told = list(_told(environment))
+    local = (re.findall(r"(?:^|,)(\d+)", words) for _, _, words in told)  # Slurm's: 4(x2),3
+    return max(map(int, next(filter(None, local), [str(told[0][1]) if told else "1"])))
+
+
+def _told(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    """Rank and number of processes by every launcher that started several, and its words on how many are here."""
+    for size, rank, local in _SIZE_RANK_AND_LOCAL_SIZE:
         count, own = environment.get(size, ""), environment.get(rank, "")
         if count.isdecimal() and own.isdecimal() and int(count) > 1:
-            return int(own), int(count)
-    return None
+            yield int(own), int(count), environment.get(local, "")
 
 
 def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:
@@ -36,4 +48,4 @@ def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:
 
     With it mpiexec would ask the batch system for hosts and have its own launcher (srun) start the ranks there.
     """
-    return {name: value for name, value in environment.items() if not _TOLD.match(name)}
+    return {name: value for name, value in environment.items() if not _NAMES.match(name)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collbench.launcher import launched, unlaunched
+from collbench.launcher import launched, neighbours, unlaunched
 
 STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
 
@@ -31,6 +31,31 @@ def test_a_run_is_launched_by_who_started_several_processes(
 ) -> None:
     """A shell of one task, an allocation without a step and half of a pair are none."""
     assert launched(environment) == place
+
+
+@pytest.mark.parametrize(
+    ("environment", "here"),
+    [
+        ({}, 1),
+        ({"PMI_SIZE": "3", "PMI_RANK": "1"}, 3),
+        ({"PMI_SIZE": "8", "PMI_RANK": "1", "MPI_LOCALNRANKS": "4"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2),
+        ({"MV2_COMM_WORLD_SIZE": "4", "MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_LOCAL_SIZE": "1"}, 1),
+        ({"WORLD_SIZE": "16", "RANK": "7", "LOCAL_WORLD_SIZE": "8"}, 8),
+        ({"SLURM_STEP_NUM_TASKS": "10", "SLURM_PROCID": "9", "SLURM_STEP_TASKS_PER_NODE": "4(x2),2"}, 4),
+        ({"SLURM_STEP_NUM_TASKS": "24", "SLURM_PROCID": "9", "SLURM_STEP_TASKS_PER_NODE": "2,11(x2)"}, 11),
+        (
+            {"PMI_SIZE": "8", "PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "1"}
+            | {"SLURM_STEP_TASKS_PER_NODE": "2(x4)"},
+            2,
+        ),
+        (STEP | {"SLURM_STEP_TASKS_PER_NODE": "1"}, 1),
+        ({"WORLD_SIZE": "4", "RANK": "0", "LOCAL_WORLD_SIZE": "?"}, 4),
+    ],
+)
+def test_launchers_say_how_many_processes_are_here(environment: dict[str, str], here: int) -> None:
+    """Each in its own words; of many machines, the most that one has."""
+    assert neighbours(environment) == here
 
 
 def test_what_launchers_say_is_taken_away_and_nothing_else() -> None:

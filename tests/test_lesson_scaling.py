@@ -61,14 +61,11 @@ def test_a_number_that_is_no_longer_true_is_noticed(tmp_path: Path) -> None:
 
 
 def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
-    """And with a library that spins next to nothing."""
     for curve in curves(read(RESULTS / "cpu-4-ranks-scale").results):
         two, four = curve.more
         assert (two.ranks, four.ranks) == (2, 4)
-        assert curve.speedup(four).high <= 2
+        assert curve.speedup(four).value <= 2
         assert curve.speedup(four).low <= curve.speedup(two).high
-        if four.row.implementation == "mpi":
-            assert curve.speedup(four).high < 0.1
 
 
 def test_overlap_is_sure_of_nothing_on_two_cores() -> None:

@@ -10,12 +10,13 @@ Orders are apart from that: a process that waits for one sleeps.
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import numpy as np
 
 from collbench.errors import CollbenchError, PlatformError
+from collbench.launcher import neighbours
 
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 
@@ -57,6 +58,17 @@ class Alone:
         os._exit(1)
 
 
+def crowded() -> bool:
+    """Whether the launcher started more processes on this machine than there are cores for them, as far as is told.
+
+    One that a launcher bound to a core may not look at the others' yet; its parent was there before it was bound.
+    """
+    cores = [len(os.sched_getaffinity(0))]
+    with suppress(OSError):  # a parent outside this container
+        cores.append(len(os.sched_getaffinity(os.getppid())))
+    return neighbours() > max(cores)
+
+
 class Processes:
     """Processes that hold one rank each, of an mpi4py communicator; only what the host knows passes through it."""
 
@@ -73,11 +85,12 @@ class Processes:
         """All that the launcher started; this starts MPI.
 
         One thread calls it, as in most programs: told that several might, MPI locks, and MPICH takes three times as
-        long for a small message.
+        long for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
+        scheduler's next tick, milliseconds.
         """
         import mpi4py
 
-        mpi4py.rc.thread_level = "funneled"
+        mpi4py.rc.thread_level = "multiple" if crowded() else "funneled"
         from mpi4py import MPI
 
         return cls(MPI.COMM_WORLD)
