@@ -1,6 +1,7 @@
 """Ranks that must share cores: MPI is started so that it yields there, and without locks elsewhere."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -56,4 +57,4 @@ def test_mpi_yields_only_where_ranks_share_a_core(ranks: int, level: str) -> Non
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ranks * [level], done.stderr
+    assert re.findall(r"funneled|multiple", done.stdout) == ranks * [level], done.stderr  # in whatever lines
