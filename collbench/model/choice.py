@@ -11,14 +11,12 @@ from collbench.model import direct
 from collbench.model.constants import CONSTANTS, EAGER, Constants, alpha_net, issue, kappa, launch, wait
 from collbench.model.equation import SIZES, Floats, Terms
 from collbench.model.ladder import copied
+from collbench.model.nccl.constants import release
 from collbench.model.nccl.option import Option
-from collbench.model.nccl.table import options
+from collbench.model.nccl.table import MICROSECOND, SIMPLE, options
 from collbench.model.rates import limit, rate
 from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.system import System
-
-SIMPLE_HOP = 14e-6
-"""Seconds that NCCL counts for a step of Simple between nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +79,8 @@ def _network(system: System, option: Option, constants: Constants) -> tuple[floa
     if system.nodes == 1:
         return 0.0, 0.0
     depth = _depth(system, option)
-    counted = min(option.inter, option.hops * SIMPLE_HOP) * depth  # NVLSTree's have more in them than the network
+    hop = release(system.nccl).net["ring"][SIMPLE] * MICROSECOND
+    counted = min(option.inter, option.hops * hop) * depth  # NVLSTree's have more in them than the network
     return alpha_net(system, option.hops * depth, constants, counted)
 
 
