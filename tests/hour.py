@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 NOT_HERE = {"make test": "not here: it is what continuous integration runs next"}
 LIMIT = 600.0  # seconds for a command, installation included
 LAST = 15  # lines that are shown of what failed
-REASONS = re.compile(r"WRONG|failed:|error:|Error")  # lines that are shown wherever they stand
+REASONS = re.compile(r"WRONG|FAILED:|failed:|error:|Error")  # lines that are shown wherever they stand
 OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 STRANGE = ("PYTHON", "VIRTUAL_ENV", "COLLBENCH_", "COLUMNS", "PMI", "OMPI", "SLURM")
 

@@ -41,13 +41,14 @@ def test_the_first_that_fails_ends_it(tmp_path: Path) -> None:
     assert not (tmp_path / "later").exists()
 
 
-def test_the_reason_is_shown_wherever_it_was_printed(tmp_path: Path) -> None:
-    """A row that is wrong stands far above the last lines of a sweep."""
-    (tmp_path / "rows").write_text("8 B  ok\n8 B  WRONG: the reason\n" + "another line\n" * (2 * hour.LAST))
+@pytest.mark.parametrize("reason", ["WRONG: implausible", "FAILED: no progress"])
+def test_the_reason_is_shown_wherever_it_was_printed(tmp_path: Path, reason: str) -> None:
+    """A row that is wrong or failed stands far above the last lines of a sweep."""
+    (tmp_path / "rows").write_text(f"8 B  ok\n8 B  {reason}\n" + "another line\n" * (2 * hour.LAST))
     words = f"{sys.executable} -c 'import pathlib; print(pathlib.Path(\"rows\").read_text()); exit(1)'"
     _, said = tried(tmp_path, f"$ {words}")
     lines = said[-1].splitlines()
-    assert lines[1].strip() == "8 B  WRONG: the reason"
+    assert lines[1].strip() == f"8 B  {reason}"
     assert len(lines) == 1 + 1 + hour.LAST
 
 
