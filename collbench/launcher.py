@@ -29,10 +29,12 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | N
 
 
 def neighbours(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes the launcher started on this machine, with this one; all where it does not say, or 1."""
-    told = list(_told(environment))
-    local = (re.findall(r"(?:^|,)(\d+)", words) for _, _, words in told)  # Slurm's: 4(x2),3
-    return max(map(int, next(filter(None, local), [str(told[0][1]) if told else "1"])))
+    """How many processes the launcher started on this machine, with this one; all of them where it does not say."""
+    for _, _, words in _told(environment):
+        if local := re.findall(r"(?:^|,)(\d+)", words):  # Slurm's: 4(x2),3
+            return max(map(int, local))
+    _, everywhere = launched(environment) or (0, 1)
+    return everywhere
 
 
 def _told(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:

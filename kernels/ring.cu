@@ -33,6 +33,7 @@
 #define IN_FLIGHT 1
 #endif
 static_assert(SLOTS >= 2 && (SLOTS & (SLOTS - 1)) == 0, "a ring needs a power of two of slots, at least two");
+static_assert(SLOTS < LEAD, "a rank may be so many pieces ahead");
 
 enum Verb { TAKE = 1, ADD = 2, KEEP = 4, SEND = 8, FAR = 16 };  // FAR: send past this core's caches
 

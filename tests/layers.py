@@ -17,6 +17,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "cache",
     "stats",
     "launcher",
+    "lifetimes",
     "cost",
     "messages",
     "collectives",

@@ -64,7 +64,8 @@ def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
     for curve in curves(read(RESULTS / "cpu-4-ranks-scale").results):
         two, four = curve.more
         assert (two.ranks, four.ranks) == (2, 4)
-        assert curve.speedup(four).value <= 2
+        assert curve.speedup(four).high <= 2
+        assert curve.speedup(four).low > 0.5  # ranks that wait give the core away: else a hundredth
         assert curve.speedup(four).low <= curve.speedup(two).high
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from itertools import starmap
 from pathlib import Path
 
-from collbench.measure.lifetimes import life, lives
+from collbench.lifetimes import life, lives
 
 _SHARED_MEMORY = "/dev/shm/"  # where Linux names it
 _MPICH = f"{_SHARED_MEMORY}mpich_shm_"

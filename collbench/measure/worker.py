@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed, CollbenchError
+from collbench.lifetimes import end_of
 from collbench.measure import cleanup, link
 from collbench.measure.carry_out import carry_out, needs
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
-from collbench.measure.lifetimes import end_of
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Alone, Processes, Team
 from collbench.platforms.roles import Platform

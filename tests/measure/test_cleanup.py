@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from collbench.lifetimes import Life
 from collbench.measure import cleanup, link
-from collbench.measure.lifetimes import Life
 from tests.cli.test_sweep import alive, wait_for
 
 CHAIN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep({seconds})"

@@ -96,7 +96,8 @@ def test_without_gpudirect_large_messages_take_longer() -> None:
         direct = with_nics(files.load(preset).of(2), gdr=True)
         staged = with_nics(direct, gdr=False)
         assert seconds(staged, LARGE) > 1.05 * seconds(direct, LARGE), preset
-        assert seconds(staged, SMALL) == pytest.approx(seconds(direct, SMALL), rel=0.01), preset
+        near = 1e-6 if any(option.protocol == "ll" for option in options(staged, "allreduce")) else 0.01
+        assert seconds(staged, SMALL) == pytest.approx(seconds(direct, SMALL), rel=near), preset
 
 
 def test_a_rack_reaches_less_of_its_ports_than_a_board() -> None:

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError, UsageError, unknown
+from collbench.lifetimes import life
 from collbench.platforms.cpu.libraries import ALIASES, KINDS, Kind
 
 LIBMPI, ABI = "MPI4PY_LIBMPI", "MPI4PY_MPIABI"  # variables that tell mpi4py which library to load
@@ -191,12 +192,14 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def _ancestors() -> Iterator[Path]:
     """Programs of launchers among this process's ancestors, the nearest first."""
-    pid = os.getpid()
+    child = life(os.getpid())
     for _ in range(16):
+        if not child:
+            return
         try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-            program = Path(f"/proc/{pid}/exe").readlink()
+            program = Path(f"/proc/{child.parent}/exe").readlink()
         except OSError:
             return
+        child = life(child.parent)
         if any(name in program.name for name in _DAEMONS):
             yield program

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from collbench.measure import lifetimes
+from collbench import lifetimes
 
 REFUSALS = (
     OSError(errno.ENOSYS, "no such call"),
