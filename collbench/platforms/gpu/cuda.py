@@ -7,6 +7,7 @@ COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it 
 import ctypes
 import os
 import re
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ _CURES = {  # by words of CuPy, NVRTC or the driver
     "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
     "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
 }
+_NEW_STATUSES = {7: "ncclInProgress", 8: "ncclTimeout"}
+"""Of nccl.h 2.32; CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx, ERROR2) knows those up to 6."""
+
 FIRST, USUAL = -1000, 0
 """Priorities of streams: smaller numbers go first, and CUDA takes the nearest in a device's range, which ends at 0."""
 
@@ -64,6 +68,13 @@ def load_cupy() -> Any:
     except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
         raise PlatformError(f"CuPy cannot be imported ({error}): {_CACHE}") from error
     return cupy
+
+
+def _beyond_cupy(error: KeyError) -> str:
+    """The name of an NCCL status that CuPy has none for, which makes its own error fail; "" for any other KeyError."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    name = _NEW_STATUSES.get(error.args[0], "") if last.filename.endswith("nccl.pyx") else ""
+    return f"NCCL says {name}" if name else ""
 
 
 def _unusable(error: ImportError) -> PlatformError:
@@ -93,6 +104,10 @@ class Cuda:
             yield
         except self.errors as error:
             raise kind(f"{doing}: {error}") from error
+        except KeyError as error:
+            if not (status := _beyond_cupy(error)):
+                raise
+            raise kind(f"{doing}: {status}") from error
 
     def count(self) -> int:
         """How many GPUs there are; PlatformError if none."""

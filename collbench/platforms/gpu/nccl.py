@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import starmap
 from typing import Any
 
 from collbench.errors import CaseFailed, Unsupported
@@ -81,20 +82,27 @@ class Communicators:
         _refuse_old(versions[0], [place.slot for place in self._places.places])
 
     def _make(self) -> Sequence[Any]:
-        """In one process all at once; processes find each other by the id that the first one makes."""
-        nccl, everyone = self._cuda.nccl, len(self._places.places)
-        if len(self._queues) == everyone:
-            devices = [queue.device for queue in self._queues.values()]
-            made: Sequence[Any] = self._bounded("start", lambda: nccl.NcclCommunicator.initAll(devices))
-            return made
-        identity = self._team.exchange(None if self._team.rank else nccl.get_unique_id())[0]
-        ((rank, queue),) = self._queues.items()
+        """The local ranks in one group; they find the others by the id that the first process makes.
 
-        def join() -> Any:
+        Not by CuPy's initAll, which keeps the GIL: nothing else here would run before NCCL comes back, no limit either.
+        """
+        nccl, everyone = self._cuda.nccl, len(self._places.places)
+        identity = None if self._team.rank else self._bounded("start", nccl.get_unique_id)
+        identity = self._team.exchange(identity)[0]
+
+        def join(rank: int, queue: Queue) -> Any:
             queue.enter()
             return nccl.NcclCommunicator(everyone, identity, rank)
 
-        return (self._bounded("start", join),)
+        def start() -> Sequence[Any]:
+            nccl.groupStart()
+            try:
+                return list(starmap(join, self._queues.items()))
+            finally:
+                nccl.groupEnd()
+
+        made: Sequence[Any] = self._bounded("start", start)
+        return made
 
     def first(self, launch: Callable[[int], None]) -> None:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""

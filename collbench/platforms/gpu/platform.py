@@ -148,7 +148,8 @@ class GpuPlatform(GpuComputing):
         return slowest / launches
 
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
-        """On the rank's stream."""
+        """Behind what the rank's stream was given: the copy itself does not wait for a stream of ours."""
+        self._queues[rank].enter().synchronize()
         return self._queues[rank].fetch(address, np.zeros(nbytes, np.uint8))
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:

@@ -4,8 +4,9 @@
 Between processes the bytes pass through files of a folder, whose name is the unique id.
 
 It is held against CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx), by test_fakes.py, and NCCL 2.30.  What differs on
-purpose: groups are not nested, calls outside a group are refused, and a status beyond CuPy's list is not made up (CuPy
-itself ends in a KeyError there).  Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
+purpose: groups are not nested, calls outside a group are refused, and initAll is not there, since it keeps the GIL for
+as long as NCCL starts: no limit of time, no signal and no other thread gets its turn.  A status beyond CuPy's list ends
+in a KeyError, as there.  Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
 """
 
 import os
@@ -15,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +47,8 @@ NAMES = (  # as CuPy writes them, by status
 class NcclError(RuntimeError):
     def __init__(self, status: int) -> None:
         self.status = status
+        if status >= len(NAMES):
+            exec(compile(f"raise KeyError({status})", "cupy_backends/cuda/libs/nccl.pyx", "exec"))
         super().__init__(f"{NAMES[status]}: the NCCL of the test says so")
 
 
@@ -58,24 +62,15 @@ class Nccl:
         self._machine = machine
         self._calls: list[Call] | None = None
         self._left: list[Call] = []
+        self._starts: list[Start] = []
 
         class NcclCommunicator(Communicator):
-            @staticmethod
-            def initAll(devices: list[int]) -> list[Communicator]:
-                if not isinstance(devices, list):
-                    raise ValueError('"devices" should be an int or a list of int.')
-                refuse_sharing(machine, devices)
-                if machine.nccl_hangs == "start":
-                    machine.stopping.wait()
-                return [Communicator(self, rank, len(devices)) for rank in range(len(devices))]
-
             def __init__(comm, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:  # noqa: N803, N805
                 assert isinstance(commId, bytes)
                 assert len(commId) == ID_BYTES
                 assert config is None
-                meeting = Meeting(Path(commId.rstrip(b"\0").decode()), rank, ndev)
-                refuse_sharing(machine, meeting.exchange((machine.node, machine.current)))
-                Communicator.__init__(comm, self, rank, ndev, meeting)
+                Communicator.__init__(comm, self, rank, ndev)
+                self._begin(Start(comm, Path(commId.rstrip(b"\0").decode()), (machine.node, machine.current)))
 
         self.NcclCommunicator = NcclCommunicator
         if machine.simulation:
@@ -86,6 +81,27 @@ class Nccl:
 
     def get_version(self) -> int:
         return int(self._machine.nccl_version)
+
+    def _begin(self, start: "Start") -> None:
+        """Outside a group at once; within one when it ends, since those of one process may need each other."""
+        self._starts.append(start)
+        if self._calls is None:
+            self._connect()
+
+    def _connect(self) -> None:
+        starts, self._starts = self._starts, []
+        if not starts:
+            return
+        if self._machine.nccl_hangs == "start":
+            self._machine.stopping.wait()
+        if len(starts) == starts[0].comm._size:
+            assert [start.comm._rank for start in starts] == list(range(len(starts))), "a rank was left out"
+            starts[0].folder.rmdir()
+            refuse_sharing(self._machine, [start.place for start in starts])
+        else:
+            (start,) = starts  # a rank a process
+            start.comm._meeting = Meeting(start.folder, start.comm._rank, start.comm._size)
+            refuse_sharing(self._machine, start.comm._meeting.exchange(start.place))
 
     def groupStart(self) -> None:
         assert self._calls is None
@@ -98,6 +114,7 @@ class Nccl:
     def groupEnd(self) -> None:
         calls, self._calls = self._calls, None
         assert calls is not None, "the group was closed before"
+        self._connect()
         if not calls:
             return
         group, current = Group(calls), self._machine.current
@@ -129,6 +146,15 @@ def refuse_sharing(machine: Any, devices: list[Any]) -> None:
     able = machine.nccl_version >= SHARING_SINCE and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
     if len(set(devices)) < len(devices) and not able:
         raise NcclError(INVALID_USAGE)
+
+
+@dataclass
+class Start:
+    """A communicator that is to be connected: by the folder that the id names, from a device of a node."""
+
+    comm: "Communicator"
+    folder: Path
+    place: tuple[str, int]
 
 
 class Meeting:

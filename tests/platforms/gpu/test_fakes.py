@@ -345,13 +345,18 @@ def test_a_group_of_nccl_leaves_the_current_device_as_it_was(machine: Machine) -
         cuda.runtime.setDevice(device)
         streams.append(cuda.Stream(non_blocking=True))
     address = cuda.runtime.malloc(64)
+    identity = cuda.nccl.get_unique_id()
+    cuda.nccl.groupStart()
+    comms = []
+    for device in (0, 1):
+        cuda.runtime.setDevice(device)
+        comms.append(cuda.nccl.NcclCommunicator(2, identity, device))
+    cuda.nccl.groupEnd()
     cuda.runtime.setDevice(0)
     cuda.nccl.groupStart()
-    for comm, stream in zip(cuda.nccl.NcclCommunicator.initAll([0, 1]), streams, strict=True):
+    for comm, stream in zip(comms, streams, strict=True):
         comm.broadcast(address, address, 16, 7, 0, stream.ptr)
     cuda.nccl.groupEnd()
     assert machine.current == 0
-    with pytest.raises(ValueError, match="should be an int or a list of int"):
-        cuda.nccl.NcclCommunicator.initAll((0, 1))
     for stream in streams:
         stream.synchronize()

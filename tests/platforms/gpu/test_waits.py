@@ -12,8 +12,9 @@ from collbench.implementations import implementations
 from collbench.measure.launches import calibrate
 from collbench.platforms.gpu import launch, nccl, timing
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.placement import Place, Placement
-from collbench.platforms.layout import Region
+from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.opening import ON_GPU, Open, a_case, prepare
@@ -43,6 +44,17 @@ def test_a_step_of_ring_host_reads_no_error_word_whatever_ran_before(
     assert read == []
     platform.time(ring_host, 5)
     assert sorted(read) == sorted(platform.address(Region.WINDOW, rank) for rank in (0, 1))
+
+
+def test_what_the_host_fetches_lies_behind_all_that_the_stream_was_given(opened: Open) -> None:
+    """Nothing runs here until somebody waits for it; a copy to the host waits for the default stream alone."""
+    machine, case = Machine(1), a_case()
+    platform = opened(machine)
+    platform.fill(case, 7)
+    machine.order = lambda stream: stream.ptr
+    send, receive = buffers(platform, case, 1)
+    platform.copy(1, receive, send, case.nbytes)
+    assert (platform.fetch(1, receive, case.nbytes) == platform.fetch(1, send, case.nbytes)).all()
 
 
 def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,17 +94,26 @@ def test_nccl_has_longer_to_start_among_processes_than_under_a_supervisor() -> N
     assert gpu.nccl_patience(many, 1000.0) == 1000.0
 
 
-def test_what_nccl_does_at_first_fails_in_its_own_words(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time limit does not swallow what was raised inside."""
+@pytest.mark.parametrize(
+    ("status", "words"), [(3, "NCCL_ERROR_INTERNAL_ERROR"), (7, "NCCL says ncclInProgress"), (8, "NCCL says ncclTimeout")]
+)
+def test_what_nccl_does_at_first_fails_in_its_own_words(status: int, words: str, opened: Open) -> None:
+    """The time limit does not swallow what was raised inside, nor does CuPy's KeyError for statuses newer than it."""
     platform = opened(Machine(2), sampling=IMPATIENT)
     communicators = platform.comm
 
     def fail(launches: int) -> None:
-        raise platform._cuda.nccl.NcclError(3)
+        raise platform._cuda.nccl.NcclError(status)
 
-    with pytest.raises(CaseFailed, match="while NCCL connected its ranks: NCCL_ERROR_INTERNAL_ERROR"):
+    with pytest.raises(CaseFailed, match=f"while NCCL connected its ranks: {words}"):
         communicators.first(fail)
     assert not communicators.hung
+
+
+def test_a_key_that_is_missing_elsewhere_is_no_status_of_nccl() -> None:
+    cuda = Cuda(Machine().cupy())
+    with pytest.raises(KeyError), cuda.failing_as(CaseFailed, "while nothing was done"):
+        {}[8]
 
 
 @pytest.mark.parametrize(
