@@ -54,7 +54,9 @@ __device__ inline half_t narrow(float x, half_t) { return half_t{float_to_half(x
 __device__ inline float widen(bfloat_t x) { return bits_to_float(unsigned(x.bits) << 16); }
 __device__ inline bfloat_t narrow(float x, bfloat_t) {  // to nearest even
   const unsigned bits = float_to_bits(x);
-  return bfloat_t{(unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+  // All digits of a GPU's NaN are set (0x7fffffff): rounded like a number it would become -0.
+  const bool number = (bits & 0x7fffffff) <= 0x7f800000;
+  return bfloat_t{(unsigned short)(number ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff)};
 }
 
 // The type to add and multiply in: overflow of a signed integer is undefined, of an unsigned one it wraps.
@@ -76,6 +78,7 @@ template <class E>
 __device__ inline E divide(E x, unsigned ranks) {
   const bool fraction = E(0.5f) != E(0), negative = E(-1) < E(0);
   if (fraction) return x / E(ranks);
+  if (sizeof(E) <= sizeof(int)) return negative ? E((int)x / (int)ranks) : E((unsigned)x / ranks);  // few registers
   return negative ? E((long long)x / (long long)ranks) : E((u64)x / ranks);
 }
 

@@ -77,8 +77,8 @@ template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
   typedef unsigned char Side;
   static const unsigned CODES = GROUP;
   static const bool SIDED = true;
-  static const unsigned DROPPED = MANTISSA - BITS, SIGN = EXPONENT + BITS, OWN_BIAS = (1 << (EXPONENT - 1)) - 1;
-  static const unsigned NORMAL = (BIAS + 1 - OWN_BIAS) << MANTISSA;  // the smallest that has all bits, as fp32
+  static constexpr unsigned DROPPED = MANTISSA - BITS, SIGN = EXPONENT + BITS, OWN_BIAS = (1 << (EXPONENT - 1)) - 1;
+  static constexpr unsigned NORMAL = (BIAS + 1 - OWN_BIAS) << MANTISSA;  // the smallest that has all bits, as fp32
 
   // A power of two is added whose last bit is worth as much as the code's last, which leaves the rounded bits at the end;
   // below NORMAL that is the same power for all, so that nothing is special about what is subnormal.

@@ -41,7 +41,8 @@ def main() -> None:
             message, status = _ending(error)
             if message:
                 _say(message)
-            _leave()
+            _leave("leave")
+    _leave("leave_hanging")
     sys.exit(status)
 
 
@@ -128,10 +129,10 @@ def _unforeseen(error: BaseException) -> str:
     return line(error)
 
 
-def _leave() -> None:
+def _leave(how: str) -> None:
     """Other processes of a launcher may wait for this one."""
     if watching := sys.modules.get("collbench.measure.watchdog"):
-        watching.WATCHDOG.leave()
+        getattr(watching.WATCHDOG, how)()
 
 
 def _say(message: str) -> None:

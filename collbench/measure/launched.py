@@ -83,6 +83,7 @@ class Joined:
         self._sweep = to_sweep(fields)
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
+        self._first: dict[str, Case] = {}  # of an implementation, for which its library starts
         self.greeting = Greeting()
 
     def agreeing(self) -> AbstractContextManager[None]:
@@ -100,7 +101,7 @@ class Joined:
             raise
 
     def __enter__(self) -> Self:
-        WATCHDOG.feed(self._limit)
+        WATCHDOG.feed(max(self._limit, find_platform(self._name).cold_start))
         wanted = needs(self._sweep, self._name)
         if find_platform(self._name).process_per_rank:
             kernels.prove_compiler(self._world)
@@ -114,7 +115,7 @@ class Joined:
     def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:
         if kind is None or self._world.size == 1 or getattr(error, "agreed", False):
             if self._platform and kind is None:  # else the others may not come to close it too
-                self._platform.close()
+                WATCHDOG.hanging = not self._platform.close()
             WATCHDOG.stop()
         elif issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say
             sys.stderr.write(f"collbench: error: rank {self._world.rank}: {error or kind.__name__}\n")
@@ -132,7 +133,8 @@ class Joined:
 
             def begin(name: str, case: Case = case, limit: float = limit) -> None:
                 self._current = case, name
-                WATCHDOG.feed(limit)
+                first = self._first.setdefault(name, case) is case
+                WATCHDOG.feed(max(limit, find_platform(self._name).cold_start) if first else limit)
 
             begin(self._sweep.implementations[0])
             try:

@@ -39,6 +39,7 @@ class Watchdog:
     def __init__(self) -> None:
         self.phase = Phase.APART
         self.last_words: LastWords = lambda reason: ""
+        self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
         self.seconds, self._deadline = START, 0.0
         self._stopped = threading.Event()
@@ -68,6 +69,12 @@ class Watchdog:
         sys.stderr.write(f"collbench: error: rank {self._rank}: {reason}; the run ends here{more}\n")
         sys.stderr.flush()
         end_all()
+
+    def leave_hanging(self) -> None:
+        """The end of a process that did all it had to, and holds what hangs: rank 0, which writes, ends them all."""
+        if self.hanging:
+            time.sleep(START if self._rank else 0.0)
+            end_all()
 
     def leave(self) -> None:
         """End all if others may wait for this process, which cannot go on."""

@@ -43,6 +43,7 @@ class PlatformKind:
     installed: Callable[[], bool] = lambda: True  # whether there is a driver at all
     obstacle: Callable[[], str] = lambda: ""
     """Why it cannot be used although its driver is installed, in one line; nothing if it can be, or has no driver."""
+    cold_start: float = 0.0  # seconds that a driver, a compiler or a library may take at first, however many processes
     largest: int = 128 * 2**20  # bytes: the largest message of a default sweep
     matrix: int = 256  # rows of the square matrices that steps multiply
     fitted: Hardware | None = None  # what the costs of hand-written rungs were fitted to by measuring

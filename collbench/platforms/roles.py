@@ -229,5 +229,5 @@ class Platform(Launching, Timing, Checking, Logging, Computing, Protocol):
     def versions(self) -> dict[str, str]:
         """Versions of the libraries that are measured here, for the run file's header."""
 
-    def close(self) -> None:
-        """*Collective*: give the memory back."""
+    def close(self) -> bool:
+        """*Collective*: give the memory back; False where something hangs, for which no exit of a process may wait."""

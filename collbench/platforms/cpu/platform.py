@@ -235,10 +235,11 @@ class CpuPlatform(CpuComputing, Judge):
             "compiler": kernels.compiler_version(),
         }
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Unmap the window, once nobody's kernels use it."""
         self.comm.Barrier()
         self._window.close()
+        return True
 
 
 def _meeting(comm: Any) -> calls.Call:

@@ -23,6 +23,7 @@ PLATFORM = PlatformKind(
     preference=1,
     process_per_rank=False,
     startup=probe.STARTUP,
+    cold_start=1.2 * probe.STARTUP,  # NCCL is given up after STARTUP, and is named then
     opener=_opener,
     discover=_discover,
     default_ranks=probe.default_ranks,

@@ -5,6 +5,7 @@ find room beside the others': with too many CTAs each, one waits for a peer that
 does for the first time, its start and the first operation of a kind, has a limit of time.
 """
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -132,7 +133,9 @@ class Communicators:
         return outcome[0]
 
     def _hang(self, doing: str) -> CaseFailed:
+        """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
         self.hung = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         return CaseFailed(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 
     def stream(self, rank: int) -> int:

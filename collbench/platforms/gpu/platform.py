@@ -217,11 +217,11 @@ class GpuPlatform(GpuComputing):
         """CuPy and what it found."""
         return report.versions(self._cuda, self._places)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
         with self.team.agreeing():
             if any(self.team.exchange(self.comm.hung)):  # each call of CUDA could wait for ever for what hangs
-                return
+                return False
             healthy = False
             with suppress(*self._cuda.errors):
                 self._stopwatch.wait()
@@ -233,6 +233,7 @@ class GpuPlatform(GpuComputing):
                     self.comm.destroy()
                 self._gate.free()
             self._memory.close()
+        return True
 
 
 def nccl_patience(team: Team, timeout: float) -> float:

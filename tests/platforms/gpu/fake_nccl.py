@@ -241,6 +241,11 @@ class Communicator:
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
         self._add("recv", stream, received=recvbuf, count=count, element=datatype, peer=peer)
 
+    def __del__(self) -> None:
+        """CuPy destroys what is forgotten, for which NCCL waits until its streams are done."""
+        if self._alive and self._nccl._machine.nccl_hangs:
+            self._nccl._machine.stopping.wait()
+
     def destroy(self) -> None:
         assert not self._nccl._machine.graphs, "NCCL waits for ever for the graphs that hold its operations"
         if self._meeting:

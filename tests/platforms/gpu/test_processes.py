@@ -18,7 +18,7 @@ import pytest
 from collbench.cli._table import ESTIMATE
 from collbench.implementations import implementations
 from collbench.measure.start import mpiexec
-from collbench.measurement import Measurement
+from collbench.measurement import Failed, Measurement
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
 from collbench.runs.file import read
@@ -379,3 +379,19 @@ def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> Non
     done = mpirun("sweep", "--on", "gpu", *SWEEP, **{"devices": 1, "process 1": {"dies": True}})  # type: ignore[arg-type]
     assert done.returncode != 0
     assert not read(tmp_path / "out").complete
+
+
+@pytest.mark.parametrize(
+    ("hangs", "doing"), [("start", "start"), ("operation", "carry out its first operation")], ids=["start", "operation"]
+)
+def test_processes_whose_nccl_hangs_end_with_a_whole_run_file(
+    hangs: str, doing: str, mpirun: Mpirun, tmp_path: Path
+) -> None:
+    """Nothing waits for it as they exit, where CuPy would destroy its communicators and NCCL wait for its streams."""
+    done = mpirun("sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", devices=2, nccl_hangs=hangs, patience=1)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"NCCL did not {doing} within 2 s" in done.stdout
+    assert "Traceback" not in done.stderr
+    run = read(tmp_path / "out")
+    assert run.complete
+    assert [type(result) for result in run.results] == [Failed]

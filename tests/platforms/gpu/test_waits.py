@@ -95,7 +95,8 @@ def test_nccl_has_longer_to_start_among_processes_than_under_a_supervisor() -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(3, "NCCL_ERROR_INTERNAL_ERROR"), (7, "NCCL says ncclInProgress"), (8, "NCCL says ncclTimeout")]
+    ("status", "words"),
+    [(3, "NCCL_ERROR_INTERNAL_ERROR"), (7, "NCCL says ncclInProgress"), (8, "NCCL says ncclTimeout")],
 )
 def test_what_nccl_does_at_first_fails_in_its_own_words(status: int, words: str, opened: Open) -> None:
     """The time limit does not swallow what was raised inside, nor does CuPy's KeyError for statuses newer than it."""

@@ -1,7 +1,8 @@
 """`import cupy` on a machine that tests make up: for processes started with the folder above this one on PYTHONPATH.
 
 MADE_UP_MACHINE holds the machine's fields in JSON; those under "process 1" are for that process only.  With
-`simulation`, fields of a fake_simulate.Simulation, NCCL has estimates.
+`simulation`, fields of a fake_simulate.Simulation, NCCL has estimates.  `patience` is for how many seconds NCCL's start
+and first operation are waited for.
 """
 
 import json
@@ -17,6 +18,10 @@ _own = {name: _fields.pop(name) for name in [*_fields] if name.startswith("proce
 _fields |= _own.get(f"process {_process}", {})
 if "simulation" in _fields:
     _fields["simulation"] = Simulation(**_fields["simulation"])
+if patience := _fields.pop("patience", 0):
+    from collbench.platforms.gpu import platform
+
+    platform.STARTUP = patience
 _made = Machine(process=_process, **_fields).cupy()
 
 globals().update(vars(_made))
