@@ -19,8 +19,8 @@ from collbench.measure import cleanup
 from collbench.measure.carry_out import carry_out, needs
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
-from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
+from collbench.measure.workers import seconds_for
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.cpu import installed

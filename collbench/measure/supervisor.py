@@ -4,39 +4,19 @@ A worker that dies, hangs or wedges its device costs one implementation of one c
 on.  The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
 """
 
-import contextlib
-import re
-import shutil
-import signal
-import subprocess
-import tempfile
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import Notice, PlatformError
-from collbench.interrupts import held, waiting
-from collbench.measure import cleanup, link, start, worker
+from collbench.interrupts import held
 from collbench.measure.greeting import Greeting
-from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
+from collbench.measure.workers import Lost, Workers
 from collbench.measurement import Failed, Result
-from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import Library
 from collbench.runs.environment import UNCHANGED, Setting
-from collbench.runs.records import case_fields, sweep_fields, to_result
-
-_HOMEWARD = 5.0  # seconds for ranks to end by themselves
-_SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
-
-
-def seconds_for(case: Case, sampling: Sampling) -> float:
-    """Without progress after which a case has failed: the time-out, and the time that its bytes take."""
-    return sampling.timeout + case.nbytes * case.ranks / _SLOWEST
 
 
 @dataclass
@@ -55,7 +35,8 @@ class Supervisor:
     pinned: bool = False
     library: Library | None = None
     greeting: Greeting = field(default_factory=Greeting)
-    _workers: "_Workers | None" = None
+    _workers: Workers | None = None
+    _wedged: int | None = None  # the number of a process that does not even end when it is killed
 
     def __enter__(self) -> Self:
         self.greeting = self._start()
@@ -63,9 +44,14 @@ class Supervisor:
 
     def _start(self) -> Greeting:
         """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
+        if self._wedged:
+            raise PlatformError(
+                f"process {self._wedged} was killed and does not end, so a driver must hang: no more ranks start; "
+                "reset the device (nvidia-smi --gpu-reset), or restart the machine"
+            )
         try:
             with held():
-                self._workers = _Workers(self.platform, self.sweep, self.setting, self.library)
+                self._workers = Workers(self.platform, self.sweep, self.setting, self.library)
             return self._workers.greet(self.named, self.pinned)
         except BaseException:
             self._kill()
@@ -74,7 +60,7 @@ class Supervisor:
     def _kill(self) -> None:
         with held():
             if self._workers:
-                self._workers.kill()
+                self._wedged = self._workers.kill() or self._wedged
             self._workers = None
 
     def __exit__(self, *exception: object) -> None:
@@ -102,8 +88,8 @@ class Supervisor:
                     waiting.remove(result.implementation)
                     yield result
                 if waiting:
-                    raise _Lost("the ranks left it out")
-            except _Lost as loss:
+                    raise Lost("the ranks left it out")
+            except Lost as loss:
                 self._kill()
                 if waiting:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
@@ -112,149 +98,3 @@ class Supervisor:
                 else:
                     told = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(told, Notice, stacklevel=2)
-
-
-class _Lost(Exception):
-    """The workers are of no more use; the message says why."""
-
-    def __init__(self, reason: str, implementation: str = "") -> None:
-        super().__init__(reason)
-        self.implementation = implementation
-
-
-class _Workers:
-    """One set of rank processes."""
-
-    def __init__(self, platform: str, sweep: Sweep, setting: Setting, library: Library | None) -> None:
-        self._sweep = sweep
-        self._patience = find_platform(platform).startup
-        self._channel: link.Channel | None = None
-        self._files: list[str] = []
-        command = start.command(platform, sweep.ranks, library)  # asks launchers: nothing is there to be left yet
-        with ExitStack() as undo:
-            try:
-                self._begun = time.time() - 1.0  # files' times are those of the kernel's last tick
-                self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
-                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
-                (self._folder / start.SCRATCH).mkdir()
-                self._log = self._folder / "log"
-                self._page = link.Page(self._folder)
-                self._server = undo.enter_context(link.listen(self._folder))
-                environment = start.environment(platform, self._folder, setting, library)
-                self._process = self._begin(command, environment)
-            except OSError as error:
-                raise PlatformError(
-                    f"the ranks did not start: {error}; they need a folder for temporary files "
-                    "with some room: set TMPDIR to one"
-                ) from None
-            undo.pop_all()
-
-    def _begin(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        with self._log.open("wb") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
-            )
-
-    def greet(self, named: Sequence[str], pinned: bool) -> Greeting:
-        """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
-        self._server.settimeout(0.05)
-        deadline = time.monotonic() + self._patience
-        while self._channel is None:
-            with contextlib.suppress(TimeoutError):
-                self._channel = link.Channel(self._server.accept()[0])
-            if self._process.poll() is not None:
-                raise PlatformError(f"the ranks did not start: {self._last_words()}")
-            if time.monotonic() > deadline:
-                raise PlatformError(f"the ranks did not start within {self._patience:g} s{self._printed()}")
-        try:
-            wishes = {"sweep": sweep_fields(self._sweep), "named": list(named), "pinned": pinned}
-            self._channel.send({"installation": installation(), **wishes})
-            message = self._channel.receive(max(0.0, deadline - time.monotonic()))
-        except link.Closed:
-            raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
-        if message is None:
-            raise PlatformError(f"the ranks were not ready within {self._patience:g} s{self._printed()}")
-        self._files = message["files"]
-        if "refused" in message:
-            raise PlatformError(message["refused"])
-        refuse_other("a rank", Installation(*message.get("installation", UNKNOWN)), "this command", installation())
-        facts = {name: message[name] for name in ("topology", "versions", "variables")}
-        return Greeting(**facts, pids=tuple(message["pids"]), cores=tuple(message["cores"]))
-
-    def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
-    ) -> Iterator[Result]:
-        """Results as they come; _Lost if the ranks die, hang or give up."""
-        assert self._channel
-        how = {"implementations": list(names), "sampling": asdict(sampling), "launches": dict(launches)}
-        try:
-            self._channel.send({"case": {**case_fields(case), **how}})
-            while "done" not in (message := self._receive(case)):
-                if result := to_result(message["result"]):
-                    yield result
-        except link.Closed:
-            raise _Lost(self._last_words(), self._page.look()[1]) from None
-
-    def _receive(self, case: Case) -> dict[str, Any]:
-        """The next message; _Lost if for too long nothing new is begun."""
-        assert self._channel
-        timeout = seconds_for(case, self._sweep.sampling)
-        turns, since = self._page.look()[0], time.monotonic()
-        while True:
-            if message := self._channel.receive(0.2):
-                if "failed" in message or "refused" in message:
-                    reason = message.get("failed") or message["refused"]
-                    raise _Lost(str(reason), self._page.look()[1])
-                return message
-            if self._process.poll() is not None:
-                raise link.Closed
-            if (now := self._page.look()[0]) != turns:
-                turns, since = now, time.monotonic()
-            elif time.monotonic() - since > timeout:
-                raise _Lost(f"no progress for {timeout:.0f} s (--timeout)", self._page.look()[1])
-
-    def _last_words(self) -> str:
-        """Why the ranks ended, from what they and the launcher printed."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)  # the launcher says how a rank ended once all others have
-        text = self._log.read_text(encoding="utf-8", errors="replace")
-        if killed := start.signal_of(text):
-            return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
-        errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", text, re.MULTILINE)
-        last = errors[-1] if errors else next(iter(text.strip().splitlines()[-1:]), "")
-        return f"a rank ended with status {self._process.returncode}" + (f": {last}" if last else "")
-
-    def _printed(self) -> str:
-        """The last line that the ranks and the launcher printed, if any."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
-
-    def stop(self) -> None:
-        """Let the ranks go home; they may leave nothing behind, so wait for them, unless a signal is waiting."""
-        assert self._channel
-        with contextlib.suppress(link.Closed):
-            self._channel.send({"stop": True})
-            deadline = time.monotonic() + _HOMEWARD
-            while self._process.poll() is None and time.monotonic() < deadline and not waiting():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(0.05)
-        if self._process.poll() is not None:
-            self._files = []  # gone in good order; the names may soon be others'
-
-    def kill(self) -> None:
-        """End every process at once, and remove what a killed process cannot."""
-        cleanup.end_marked(worker.FOLDER, str(self._folder), self._files)
-        if self._channel is None:  # ranks that have greeted leave no names
-            cleanup.unname_orphans(self._begun)
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()  # where /proc does not show it
-        self._process.wait()
-        if self._channel:
-            self._channel.close()
-        self._server.close()
-        shutil.rmtree(self._folder, ignore_errors=True)

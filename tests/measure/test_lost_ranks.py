@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import cleanup, start, supervisor, worker
+from collbench.measure import cleanup, start, worker, workers
 from collbench.measure.installation import installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
@@ -212,7 +213,7 @@ def test_ranks_hang_if_nothing_new_begins_for_the_timeout_and_the_time_that_thei
     with ranks(timeout=1.0, a="time.sleep(60)") as one:
         assert one._workers
         monkeypatch.setattr(one._workers._page, "look", look)
-        monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now))
         found = one.measure(case(nbytes=100_000_000), ["a", "b"], Sampling())
         assert told([next(found)]) == [("b", "no progress for 5 s (--timeout)")]
     assert next(looks) == 9  # once before; four turns; three looks, 6 s in which nothing turned; who it was
@@ -302,3 +303,23 @@ def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.Mon
     assert wanted.items() <= given.items()
     assert "PMI_RANK" not in given
     assert start.environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"
+
+
+def test_after_a_rank_that_does_not_even_die_no_more_are_started(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits in its driver for a device: the row says what happened, and nobody waits for that process."""
+    one = ranks(a="send(failed='it broke'); time.sleep(60)").__enter__()
+    assert one._workers
+    left, folder = one._workers._process, one._workers._folder
+    with monkeypatch.context() as deathless:
+        deathless.setattr(cleanup, "end_marked", lambda *marked: None)
+        deathless.setattr(workers, "_DYING", 0.1)
+        deathless.setattr(subprocess.Popen, "kill", lambda process: None)
+        results = one.measure(case(), ["a", "b"], Sampling(iters=5))
+        assert told([next(results)]) == [("a", "it broke")]
+        with pytest.raises(PlatformError, match=r"process \d+ was killed and does not end.*no more ranks start"):
+            next(results)
+        one.__exit__(None)
+    assert left.poll() is None
+    left.kill()
+    left.wait()
+    assert not folder.exists()

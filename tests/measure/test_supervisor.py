@@ -11,7 +11,7 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import cleanup, start, supervisor
+from collbench.measure import cleanup, start, workers
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement
@@ -122,7 +122,7 @@ def test_other_folders_of_the_path_come_after_the_commands_own(monkeypatch: pyte
 def test_ranks_of_another_copy_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after an edit of the code between the command's start and theirs."""
     edited = installation()._replace(code="0" * 64)
-    monkeypatch.setattr(supervisor, "installation", lambda: edited)
+    monkeypatch.setattr(workers, "installation", lambda: edited)
     ranks = Supervisor("cpu", sweep(1024))
     with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
         ranks.__enter__()
