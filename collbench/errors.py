@@ -4,6 +4,7 @@ CollbenchError             what a user can act on; the command line prints it as
 ├── UsageError             the command asks for something that does not exist or cannot be (exit status 2)
 ├── RunFileError           a run file that is not one, named with its line (exit status 2)
 ├── PlatformError          the hardware or its software cannot do what was asked, before anything was measured
+│   └── RanksLost          no ranks can be had any more, in the middle of a run (exit status 1)
 ├── StorageError           the run file can no longer be written (exit status 1)
 ├── Unforeseen             an error that nobody raised on purpose, as other processes are told of it (exit status 1)
 ├── CaseFailed             one case hung or crashed; the run goes on
@@ -44,6 +45,16 @@ class RunFileError(CollbenchError):
 
 class PlatformError(CollbenchError):
     """The hardware or its software cannot do what was asked."""
+
+
+class RanksLost(PlatformError):
+    """Ranks ended, and the like of them cannot be had again: what was measured before stays."""
+
+    exit_status = 1
+
+    def __init__(self, message: object, implementation: str) -> None:
+        super().__init__(message)
+        self.implementation = implementation  # whose turn it was
 
 
 class StorageError(CollbenchError):

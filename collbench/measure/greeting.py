@@ -17,3 +17,18 @@ class Greeting:
     pids: tuple[int, ...] = ()  # of each rank
     cores: tuple[int, ...] = ()  # of each rank that is pinned
     interleaved: Interleaved = field(default_factory=Interleaved)  # which half of a pair it is
+
+    def moved(self, before: "Greeting") -> str:
+        """Why these ranks cannot go on for those before them, which stood elsewhere; "" if they can.
+
+        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.
+        """
+        now, then = _places(self.topology), _places(before.topology)
+        if len(now) != len(then):
+            return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
+        return "fresh ranks are on other GPUs than the run began on" if now != then else ""
+
+
+def _places(topology: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Node and bus of every GPU; what else is known of them may change as they fail."""
+    return [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in topology.get("gpus", ())]

@@ -74,6 +74,7 @@ class Joined:
             WATCHDOG.start(world().rank)
         WATCHDOG.feed(self._limit)
         self._world = world()
+        WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
         self._refuse_others()

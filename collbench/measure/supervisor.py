@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from collbench.cases import Case, Sampling, Sweep
-from collbench.errors import Notice, PlatformError
+from collbench.errors import Notice, PlatformError, RanksLost
 from collbench.interrupts import held
 from collbench.measure.greeting import Greeting
 from collbench.measure.workers import Lost, Workers
@@ -57,6 +57,16 @@ class Supervisor:
             self._kill()
             raise
 
+    def _start_again(self, implementation: str) -> None:
+        """Fresh ranks where the first ones stood; RanksLost, before that implementation's turn, if there are none."""
+        try:
+            moved = self._start().moved(self.greeting)
+        except PlatformError as error:
+            raise RanksLost(error, implementation) from None
+        if moved:
+            self._kill()
+            raise RanksLost(moved, implementation)
+
     def _kill(self) -> None:
         with held():
             if self._workers:
@@ -70,18 +80,22 @@ class Supervisor:
             self._kill()
 
     def run(self) -> Iterator[Result]:
-        """Yield every result of the sweep as it arrives."""
+        """Yield every result of the sweep as it arrives; the last one says so where no ranks can be had any more."""
         for case in self.sweep.cases():
-            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
+            try:
+                yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
+            except RanksLost as loss:
+                yield Failed(case, loss.implementation, self.platform, f"{loss}; the run ends here")
+                return
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
-        """A result of each implementation; `launches` as for runner.measure.  PlatformError if no ranks can be had."""
+        """A result of each implementation; `launches` as for runner.measure.  RanksLost if no ranks can be had."""
         waiting = list(names)
         while waiting:
             if self._workers is None:
-                self._start()
+                self._start_again(waiting[0])
             assert self._workers
             try:
                 for result in self._workers.measure(case, waiting, sampling, launches or {}):

@@ -19,6 +19,7 @@ from collbench.measure import cleanup
 START = 60.0  # seconds until all have come, where nobody has said a time-out yet
 _LOOK = 0.5  # seconds, since the deadline may come nearer too
 _GRACE = 5.0  # seconds that the others leave to rank 0, which can note in the run file what happened
+_BEFORE = 1.5  # seconds before rank 0 ends all, in which another rank says what it failed of
 _ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
 
 LastWords = Callable[[str], str]
@@ -39,6 +40,7 @@ class Watchdog:
     def __init__(self) -> None:
         self.phase = Phase.APART
         self.last_words: LastWords = lambda reason: ""
+        self.trouble: Callable[[], str] = str  # what this process failed of, if the others do not come to hear it
         self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
         self.seconds, self._deadline = START, 0.0
@@ -60,10 +62,14 @@ class Watchdog:
         self._stopped.set()
 
     def _watch(self, stopped: threading.Event) -> None:
-        grace = _GRACE if self._rank else 0.0
+        grace, said = _GRACE if self._rank else 0.0, ""
         while (left := self._deadline + grace - time.monotonic()) > 0:
             if stopped.wait(min(left, _LOOK)):
                 return
+            if left < grace + _BEFORE and self.trouble() != said:
+                said = self.trouble()
+                sys.stderr.write(f"collbench: error: rank {self._rank}: {said}\n" if said else "")
+                sys.stderr.flush()
         reason = f"no progress for {self.seconds:.0f} s (--timeout)"
         more = self.last_words(reason)
         sys.stderr.write(f"collbench: error: rank {self._rank}: {reason}; the run ends here{more}\n")

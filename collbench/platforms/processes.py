@@ -77,6 +77,7 @@ class Processes:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         self.leader = self.rank == 0
+        self.trouble = ""  # what this one failed of, for as long as the others have not come to hear it
         self._orders = comm.Dup()  # so that nothing else can take an order for its own
         self._failed = np.zeros(1, np.int32), np.zeros(1, np.int32)
 
@@ -130,7 +131,10 @@ class Processes:
         """A number first, since nearly always nobody failed and some operations are timed with this in them."""
         mine, all_of_them = self._failed
         mine[0] = error is not None
+        if error:
+            self.trouble = str(error)
         self.comm.Allreduce(mine, all_of_them)
+        self.trouble = ""
         if all_of_them[0]:
             raise _common(self.comm.allgather(_told(error))) from error
 

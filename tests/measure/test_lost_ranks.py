@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from collbench.cases import Sampling
-from collbench.errors import PlatformError
+from collbench.errors import PlatformError, RanksLost
 from collbench.measure import cleanup, start, worker, workers
 from collbench.measure.installation import installation
 from collbench.measure.supervisor import Supervisor
@@ -316,10 +316,56 @@ def test_after_a_rank_that_does_not_even_die_no_more_are_started(ranks: Ranks, m
         deathless.setattr(subprocess.Popen, "kill", lambda process: None)
         results = one.measure(case(), ["a", "b"], Sampling(iters=5))
         assert told([next(results)]) == [("a", "it broke")]
-        with pytest.raises(PlatformError, match=r"process \d+ was killed and does not end.*no more ranks start"):
+        with pytest.raises(RanksLost, match=r"process \d+ was killed and does not end.*no more ranks start"):
             next(results)
         one.__exit__(None)
     assert left.poll() is None
     left.kill()
     left.wait()
     assert not folder.exists()
+
+
+GPUS = [{"host": "", "bus_id": f"0000:0{number}:00.0"} for number in range(3)]
+STAND = (
+    "greeting['topology'] = {{'gpus': {first!r} if not os.path.exists({flag!r}) else {then!r}}}; open({flag!r}, 'w')"
+)
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        (GPUS[:1], "fresh ranks have 1 GPU where the run began on 2"),
+        (GPUS[1:], "fresh ranks are on other GPUs than the run began on"),
+        ([], "fresh ranks have 0 GPUs where the run began on 2"),
+    ],
+    ids=["one fewer", "others", "none"],
+)
+def test_a_run_ends_where_fresh_ranks_would_stand_elsewhere(
+    then: list[object], words: str, ranks: Ranks, tmp_path: Path
+) -> None:
+    """A GPU that is lost is not dealt anew: what the header says would be true of the first rows only."""
+    stand = STAND.format(first=GPUS[:2], then=then, flag=str(tmp_path / "flag"))
+    with ranks(greet=stand, mpi="send(failed='error 719'); time.sleep(60)") as one:
+        one.sweep = replace(one.sweep, implementations=("mpi", "b"))
+        assert told(list(one.run())) == [("mpi", "error 719"), ("b", f"{words}; the run ends here")]
+
+
+def test_a_run_goes_on_where_fresh_ranks_stand_where_the_first_ones_did(ranks: Ranks, tmp_path: Path) -> None:
+    """Whatever else is said of their GPUs, which changes by itself."""
+    slower = [gpu | {"pcie": {"generation": 1}} for gpu in GPUS[:2]]
+    stand = STAND.format(first=GPUS[:2], then=slower, flag=str(tmp_path / "flag"))
+    with ranks(greet=stand, mpi="send(failed='error 719'); time.sleep(60)") as one:
+        one.sweep = replace(one.sweep, implementations=("mpi", "b"))
+        assert told(list(one.run())) == [("mpi", "error 719"), ("b", "right")]
+
+
+def test_a_run_whose_ranks_cannot_be_had_again_ends_with_a_row_that_says_so(ranks: Ranks, tmp_path: Path) -> None:
+    flag = str(tmp_path / "flag")
+    gone = f"if os.path.exists({flag!r}): end(1, 'no GPU')\nopen({flag!r}, 'w')"
+    with ranks(start=gone, mpi="send(failed='error 79'); time.sleep(60)") as one:
+        one.sweep = replace(one.sweep, implementations=("mpi", "b"))
+        first, last = told(list(one.run()))
+    assert first == ("mpi", "error 79")
+    assert last[0] == "b"
+    assert last[1].startswith("the ranks did not start: ")
+    assert last[1].endswith("; the run ends here")

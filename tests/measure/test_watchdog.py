@@ -68,3 +68,22 @@ def test_a_call_that_keeps_pythons_lock_is_ended_too() -> None:
     assert seconds < 12
     status, errors, _ = carried_out("\nwith watchdog.guarded(0, 1): pass\ntime.sleep(1.5); raise SystemExit(7)")
     assert (status, errors) == (7, "")
+
+
+def test_a_rank_that_failed_says_of_what_before_the_first_rank_ends_all() -> None:
+    """That one may wait on its device for this one, and know nothing but that nothing goes on."""
+    trouble = "WATCHDOG.trouble = lambda: 'GPU 1: it broke'"
+    _, errors, _ = carried_out(f"{trouble}; WATCHDOG.start(1); WATCHDOG.feed(2.5)")
+    assert errors.splitlines() == [
+        "collbench: error: rank 1: GPU 1: it broke",
+        "collbench: error: rank 1: no progress for 2 s (--timeout); the run ends here",
+    ]
+    told_early = f"{trouble}; WATCHDOG.start(1); WATCHDOG.feed(2.6); time.sleep(2.4); os._exit(7)"
+    status, errors, _ = carried_out(f"import os; {told_early}")
+    assert (status, errors) == (7, "collbench: error: rank 1: GPU 1: it broke\n")
+
+
+def test_what_the_others_came_to_hear_is_not_said_again() -> None:
+    gone = "WATCHDOG.trouble = lambda: 'it broke' if time.monotonic() < until else ''"
+    _, errors, _ = carried_out(f"until = time.monotonic() + 1; {gone}; WATCHDOG.start(1); WATCHDOG.feed(4)")
+    assert errors == "collbench: error: rank 1: no progress for 4 s (--timeout); the run ends here\n"

@@ -28,9 +28,9 @@ from collbench.platforms.roles import Prepared
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
-_NOT_READY = 600  # cudaErrorNotReady
+_SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _LOOKS = 5  # at the clock of a device, of which the closest counts
-_PAUSE = 1e-3  # seconds between two looks at streams that may never be done
+_SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
 _FRESH = 4.0
 """Seconds after which a device's clock is set anew: CUDA tells the milliseconds between two events as a 32-bit float,
 which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
@@ -168,17 +168,26 @@ class Stopwatch:
         self._origins = {device: origin for device, origin in self._origins.items() if origin[1] > since}
 
     def wait_at_most(self, seconds: float) -> bool:
-        """The same with a limit; whether it is done.
+        """The same with a limit; whether it is done.  CaseFailed if a GPU failed, whichever others wait for it."""
+        begun = time.monotonic()
+        while self._busy():
+            if (passed := time.monotonic() - begun) > seconds:
+                return False
+            time.sleep(min(max(_SHORTEST_PAUSE, passed / 10), _PAUSE))
+        self.wait()
+        return True
+
+    def _busy(self) -> bool:
+        """Whether any stream has work left; all are asked, since one may wait for ever for a GPU that failed.
 
         CuPy's `Stream.done` would take a failure for work that is not done yet.
         """
-        deadline, query = time.monotonic() + seconds, self._cuda.runtime.streamQuery
-        while any(query(queue.enter().ptr) == _NOT_READY for queue in self._queues):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_PAUSE)
-        self.wait()
-        return True
+        statuses = [self._cuda.runtime.streamQuery(queue.enter().ptr) for queue in self._queues]
+        for queue, status in zip(self._queues, statuses, strict=True):
+            if status not in (_SUCCESS, _NOT_READY):
+                with self._cuda.failing_as(CaseFailed, f"GPU {queue.device}"):
+                    queue.enter().synchronize()  # which raises what the status means
+        return _NOT_READY in statuses
 
     def drop_graphs(self) -> None:
         """Forget what was captured: NCCL waits for that before it lets go of a communicator."""
@@ -228,6 +237,6 @@ class Stopwatch:
             queue.used = False
 
     def _slowest(self, queues: Sequence[Queue]) -> float:
-        self.wait()
+        self.wait_at_most(math.inf)  # whoever watches over this process has a limit
         elapsed = [self._cuda.cupy.cuda.get_elapsed_time(queue.start, queue.end) for queue in queues]
         return float(max(elapsed, default=0.0)) * 1e-3  # where no rank of this process has a part in it, it has no time

@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -305,6 +306,23 @@ def a_surprise_for_one() -> Any:
             team.meet()
 
     return [refused(act), team.exchange(RANK)]
+
+
+@scenario
+def one_fails_while_the_other_is_busy() -> Any:
+    team, heard = Processes(COMM), []
+
+    def act() -> None:
+        with team.agreeing():
+            if RANK == 1:
+                raise CUDARuntimeError(ILLEGAL_ADDRESS)
+            time.sleep(0.5)
+
+    listener = threading.Timer(0.2, lambda: heard.append(team.trouble))
+    listener.start()
+    said = refused(act)
+    listener.join()
+    return [said, team.exchange([*heard, team.trouble])]
 
 
 @scenario

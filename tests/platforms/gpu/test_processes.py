@@ -238,6 +238,14 @@ def test_whatever_happens_to_one_process_reaches_the_others_wherever_they_wait(t
     assert after == [0, 1], "and they speak of the same thing again afterwards"
 
 
+def test_what_one_process_failed_of_is_there_to_be_said_while_the_others_are_busy(two: Said) -> None:
+    error, heard = same(two("one_fails_while_the_other_is_busy"))
+    assert error.startswith("PlatformError: rank 1: CUDARuntimeError: cudaErrorIllegalAddress")
+    assert heard[0] == ["", ""]
+    assert heard[1][0].startswith("cudaErrorIllegalAddress")
+    assert heard[1][1] == "", "and no longer, once all have heard it"
+
+
 def test_a_rank_that_waits_in_vain_fails_the_case_on_every_process(said: Said) -> None:
     for words in same(said("one_waits_in_vain")):
         assert words.startswith("CaseFailed: rank 0: a rank waited in vain for another's flag")

@@ -17,6 +17,7 @@ from collbench.platforms.gpu.placement import Place, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 from tests.platforms.gpu.opening import ON_GPU, Open, a_case, prepare
 
 IMPATIENT = Sampling(timeout=0.5)
@@ -69,6 +70,31 @@ def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pyte
     machine.host_delay = 0.0
     monkeypatch.setattr(timing, "_TRIES", 2**24)
     assert platform.time(prepared, 1) > 0, "the next one is as good as ever"
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever(
+    broken: int, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA's error is the failing device's alone; the kernels of its peers spin on."""
+    platform = opened(Machine(2))
+    prepared = prepare(implementations()["nccl"], a_case(), platform)
+    assert platform.time(prepared, 1) > 0
+    failing = platform._queues[broken].stream
+
+    def query(stream: int) -> int:
+        return ILLEGAL_ADDRESS if stream == failing.ptr else NOT_READY
+
+    def synchronize() -> None:
+        raise CUDARuntimeError(ILLEGAL_ADDRESS)
+
+    with monkeypatch.context() as faults:
+        faults.setattr(platform._cuda.runtime, "streamQuery", query)
+        faults.setattr(failing, "synchronize", synchronize)
+        for measured in (lambda: platform.time(prepared, 1), lambda: platform.comm.first(prepared.launch)):
+            with pytest.raises(CaseFailed, match=f"^GPU {broken}: cudaErrorIllegalAddress"):
+                measured()
+    assert not platform.comm.hung
 
 
 @pytest.mark.parametrize(
