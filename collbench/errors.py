@@ -8,6 +8,7 @@ CollbenchError             what a user can act on; the command line prints it as
 ├── StorageError           the run file can no longer be written (exit status 1)
 ├── Unforeseen             an error that nobody raised on purpose, as other processes are told of it (exit status 1)
 ├── CaseFailed             one case hung or crashed; the run goes on
+│   └── StartFailed        a library did not start in time, which depends on no case
 └── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason
 """
 
@@ -71,6 +72,10 @@ class Unforeseen(CollbenchError):
 
 class CaseFailed(CollbenchError):
     """One case hung or crashed; its row says `failed` and the run goes on."""
+
+
+class StartFailed(CaseFailed):
+    """A library did not start in time: the next case would wait for it as long."""
 
 
 class Unsupported(CollbenchError):

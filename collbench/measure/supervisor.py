@@ -5,6 +5,7 @@ on.  The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -14,9 +15,11 @@ from collbench.errors import Notice, PlatformError, RanksLost
 from collbench.interrupts import held
 from collbench.measure.greeting import Greeting
 from collbench.measure.workers import Lost, Workers
-from collbench.measurement import Failed, Result
+from collbench.measurement import Failed, Result, Skipped
 from collbench.platforms.cpu.installed import Library
 from collbench.runs.environment import UNCHANGED, Setting
+
+_TRIES = 2  # of a library's start, which takes most of --timeout where it hangs
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Supervisor:
     library: Library | None = None
     greeting: Greeting = field(default_factory=Greeting)
     _workers: Workers | None = None
+    _startless: Counter[str] = field(default_factory=Counter)  # how often an implementation's library did not start
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
 
     def __enter__(self) -> Self:
@@ -92,7 +96,10 @@ class Supervisor:
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
         """A result of each implementation; `launches` as for runner.measure.  RanksLost if no ranks can be had."""
-        waiting = list(names)
+        waiting = [name for name in names if self._startless[name] < _TRIES]
+        for name in names:
+            if name not in waiting:
+                yield Skipped(case, name, self.platform, f"its library did not start, {_TRIES} times: tried no more")
         while waiting:
             if self._workers is None:
                 self._start_again(waiting[0])
@@ -108,6 +115,7 @@ class Supervisor:
                 if waiting:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
+                    self._startless[culprit] += loss.start
                     yield Failed(case, culprit, self.platform, str(loss))
                 else:
                     told = f"after the last result of {case.title}: {loss}; fresh ranks go on"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from collbench.cases import Sampling
-from collbench.errors import CaseFailed, CollbenchError
+from collbench.errors import CaseFailed, CollbenchError, StartFailed
 from collbench.lifetimes import end_of
 from collbench.measure import cleanup, link
 from collbench.measure.carry_out import carry_out, needs
@@ -52,7 +52,9 @@ def main() -> None:
     except CollbenchError as error:
         if channel:
             kind = "failed" if isinstance(error, CaseFailed) else "refused"
-            channel.send({kind: str(error), "files": sorted(cleanup.shared_files())})
+            channel.send(
+                {kind: str(error), "start": isinstance(error, StartFailed), "files": sorted(cleanup.shared_files())}
+            )
             channel.receive(seconds=_PATIENCE)
         else:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say

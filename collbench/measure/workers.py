@@ -38,9 +38,10 @@ def seconds_for(case: Case, sampling: Sampling) -> float:
 class Lost(Exception):
     """The workers are of no more use; the message says why."""
 
-    def __init__(self, reason: str, implementation: str = "") -> None:
+    def __init__(self, reason: str, implementation: str = "", start: bool = False) -> None:
         super().__init__(reason)
         self.implementation = implementation
+        self.start = start  # whether it was a library that did not start
 
 
 class Workers:
@@ -130,7 +131,7 @@ class Workers:
             if message := self._channel.receive(0.2):
                 if "failed" in message or "refused" in message:
                     reason = message.get("failed") or message["refused"]
-                    raise Lost(str(reason), self._page.look()[1])
+                    raise Lost(str(reason), self._page.look()[1], bool(message.get("start")))
                 return message
             if self._process.poll() is not None:
                 raise link.Closed

@@ -369,3 +369,19 @@ def test_a_run_whose_ranks_cannot_be_had_again_ends_with_a_row_that_says_so(rank
     assert last[0] == "b"
     assert last[1].startswith("the ranks did not start: ")
     assert last[1].endswith("; the run ends here")
+
+
+def test_a_library_that_does_not_start_is_tried_twice(ranks: Ranks) -> None:
+    """Its start depends on no case, and takes most of the time-out whenever it hangs; others go on."""
+    with ranks(a="send(failed='NCCL did not start', start=True); time.sleep(60)", b="result = result") as one:
+        rows = [measure(one, "a", "b") for _ in range(3)]
+        assert rows[0] == rows[1] == [("a", "NCCL did not start"), ("b", "right")]
+        assert [name for name, _ in rows[2]] == ["a", "b"]
+        (skipped,) = one.measure(case(), ["a"], Sampling(iters=5))
+        assert isinstance(skipped, Skipped)
+        assert skipped.reason == "its library did not start, 2 times: tried no more"
+
+
+def test_what_fails_for_another_reason_is_tried_with_every_case(ranks: Ranks) -> None:
+    with ranks(a="send(failed='it broke'); time.sleep(60)") as one:
+        assert [measure(one, "a") for _ in range(3)] == 3 * [[("a", "it broke")]]

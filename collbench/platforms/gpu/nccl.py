@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import starmap
 from typing import Any
 
-from collbench.errors import CaseFailed, Unsupported
+from collbench.errors import CaseFailed, StartFailed, Unsupported
 from collbench.note import Note
 from collbench.platforms.gpu import simulate
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
@@ -28,6 +28,7 @@ LIMIT = "NCCL_MAX_CTAS"
 _SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
 _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
+_START = "start"
 _PROCESS_EACH = "a process for each GPU"
 
 
@@ -88,7 +89,7 @@ class Communicators:
         Not by CuPy's initAll, which keeps the GIL: nothing else here would run before NCCL comes back, no limit either.
         """
         nccl, everyone = self._cuda.nccl, len(self._places.places)
-        identity = None if self._team.rank else self._bounded("start", nccl.get_unique_id)
+        identity = None if self._team.rank else self._bounded(_START, nccl.get_unique_id)
         identity = self._team.exchange(identity)[0]
 
         def join(rank: int, queue: Queue) -> Any:
@@ -102,7 +103,7 @@ class Communicators:
             finally:
                 nccl.groupEnd()
 
-        made: Sequence[Any] = self._bounded("start", start)
+        made: Sequence[Any] = self._bounded(_START, start)
         return made
 
     def first(self, launch: Callable[[int], None]) -> None:
@@ -127,16 +128,16 @@ class Communicators:
         thread.start()
         thread.join(self._patience)
         if thread.is_alive():
-            raise self._hang(doing)
+            raise self._hang(doing, StartFailed if doing == _START else CaseFailed)
         if failure:
             raise failure[0]
         return outcome[0]
 
-    def _hang(self, doing: str) -> CaseFailed:
+    def _hang(self, doing: str, kind: type[CaseFailed] = CaseFailed) -> CaseFailed:
         """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
         self.hung = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-        return CaseFailed(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
+        return kind(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 
     def stream(self, rank: int) -> int:
         """The stream of a rank, as NCCL takes it."""
