@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collbench.cases import Sampling
-from collbench.errors import CaseFailed
+from collbench.errors import CaseFailed, StartFailed
 from collbench.implementations import implementations
 from collbench.measure.launches import calibrate
 from collbench.platforms.gpu import launch, nccl, timing
@@ -98,15 +98,21 @@ def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever
 
 
 @pytest.mark.parametrize(
-    ("hangs", "doing"), [("start", "start"), ("operation", "carry out its first operation")], ids=["start", "operation"]
+    ("hangs", "doing", "kind"),
+    [("start", "start", StartFailed), ("operation", "carry out its first operation", CaseFailed)],
+    ids=["start", "operation"],
 )
-def test_an_nccl_that_hangs_at_first_is_given_up_in_time(hangs: str, doing: str, opened: Open) -> None:
+def test_an_nccl_that_hangs_at_first_is_given_up_in_time(
+    hangs: str, doing: str, kind: type[CaseFailed], opened: Open
+) -> None:
     """Nor does anything wait for it when the platform is closed."""
     machine = Machine(2, nccl_hangs=hangs)
     platform = opened(machine, sampling=IMPATIENT)
     start = time.monotonic()
-    with pytest.raises(CaseFailed, match=rf"NCCL did not {doing} within 0 s \(NCCL_DEBUG=INFO says how far it came\)"):
+    words = rf"NCCL did not {doing} within 0 s \(NCCL_DEBUG=INFO says how far it came\)"
+    with pytest.raises(CaseFailed, match=words) as failure:
         prepare(implementations()["nccl"], a_case(), platform)
+    assert type(failure.value) is kind
     platform.close()
     assert time.monotonic() - start < 20
     assert machine.blocks, "memory that a kernel may still write is not given back"
