@@ -26,6 +26,7 @@ class Note:
     picked: str = ""  # the implementation that `auto` took
     remarks: tuple[str, ...] = ()  # all else, in words
     bound: bool = False  # of a prediction: nothing measured stands behind it, so it is in no contest
+    paced: bool = False  # by the host, which enqueued it more slowly than devices carried it out
 
     @staticmethod
     def of(*remarks: str) -> "Note":
@@ -41,15 +42,19 @@ class Note:
             self.picked or other.picked,
             self.remarks + other.remarks,
             self.bound or other.bound,
+            self.paced or other.paced,
         )
 
     def __str__(self) -> str:
         cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]
         picked = f"picked {self.picked}" if self.picked else ""
         bound = "a bound" if self.bound else ""
-        facts = [str(self.shared or ""), ", ".join(filter(None, cores)), picked, bound, *self.remarks]
+        paced = PACED if self.paced else ""
+        facts = [str(self.shared or ""), ", ".join(filter(None, cores)), picked, bound, paced, *self.remarks]
         return "; ".join(filter(None, facts))
 
+
+PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"
 
 NO_NOTE = Note()
 """Nothing is out of the ordinary."""

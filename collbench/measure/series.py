@@ -1,21 +1,28 @@
 """Steps back to back, and when every rank had computed and was done."""
 
 import gc
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 
 from collbench.measure.clocks import Taken
 from collbench.platforms.products import at
-from collbench.schedules import Parts, StepOf
+from collbench.schedules import Moments, Parts, StepOf
 
 
-def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> tuple[Taken, float]:
-    """*Collective*: so many steps from a meeting on, and the moments of all ranks by their own clocks.
+@dataclass(frozen=True)
+class Took:
+    """What a series took: the moments of all ranks by their own clocks."""
 
-    With the seconds by which devices' may be off those of their processes.  CaseFailed if a library or a kernel says
-    that it failed.
-    """
+    taken: Taken
+    origins: float  # seconds by which moments of devices may be off the clocks of their processes
+    paced: bool  # whether devices waited for the host to enqueue
+
+
+def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
+    """*Collective*: so many steps from a meeting on.  CaseFailed if a library or a kernel says that it failed."""
     platform = parts.platform
     platform.synchronize()
     origins = platform.set_clocks()
@@ -25,7 +32,7 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> tuple[Taken, fl
         for rank in platform.local:
             parts.products.take_over(rank)  # nobody computes before that moment
         with _uncollected():
-            moments = [step(None) for _ in steps]
+            moments, enqueued = _carried_out(step, steps, platform.queued)
     platform.synchronize()
     with platform.team.agreeing(), platform.stepping():
         for operation in parts.operations:
@@ -36,9 +43,30 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> tuple[Taken, fl
         (at(begun[place]), [at(had[place]) for had, _ in moments], [at(were[place]) for _, were in moments])
         for place, _ in enumerate(platform.local)
     ]
-    told = platform.team.exchange((origins, own))
-    everyone = list(chain.from_iterable(ranks for _, ranks in told))
-    return everyone, max(error for error, _ in told)
+    told = platform.team.exchange((origins, own, _paced(enqueued, own)))
+    everyone = list(chain.from_iterable(ranks for _, ranks, _ in told))
+    return Took(everyone, max(error for error, _, _ in told), any(paced for _, _, paced in told))
+
+
+def _carried_out(step: StepOf, steps: Iterable[object], queued: bool) -> tuple[list[Moments], list[float]]:
+    """The moments of all steps, and where steps are enqueued, when they were; steps of a CPU may last for 20 us."""
+    if not queued:
+        return [step(None) for _ in steps], []
+    moments, enqueued = [], []
+    for _ in steps:
+        moments.append(step(None))
+        enqueued.append(time.perf_counter())
+    return moments, enqueued
+
+
+def _paced(enqueued: Sequence[float], own: Taken) -> bool:
+    """Whether some device was done with a step before the next was enqueued, in most of the later half of the steps.
+
+    A host that keeps up is ahead by then, and what it takes for a step shows nowhere.
+    """
+    later = range(max(2, len(enqueued) // 2), len(enqueued))
+    waited = [min(done[number - 1] for _, _, done in own) < enqueued[number] for number in later]
+    return 2 * sum(waited) > len(waited)
 
 
 @contextmanager

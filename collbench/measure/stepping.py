@@ -66,6 +66,8 @@ class _Contestant:
     taken: list[Taken] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)  # seconds of a step, by series
     activities: tuple[Activity, ...] = ()
+    paced: bool = False  # whether devices waited for the host in the last series
+    waits: list[bool] = field(default_factory=list)  # the same, by series
 
     def heard(self, steps: int) -> Iterator[None]:
         """So many steps, from which a word comes now and then: one that hangs is told from one that takes long."""
@@ -80,14 +82,16 @@ class _Contestant:
         """One more series; its seconds, all steps together."""
         kept = self.clocks.series(taken)
         self.taken.append(taken)
+        self.waits.append(self.paced)
         self.samples.append(kept.seconds)
         return kept.seconds * kept.steps
 
     def take(self, steps: int = 0) -> Taken:
         """*Collective*: one more series, of another length where one is given."""
-        taken, origins = take(self.parts, self.step, self.heard(steps or self.steps))
-        self.clocks.origins = max(self.clocks.origins, origins)
-        return taken
+        took = take(self.parts, self.step, self.heard(steps or self.steps))
+        self.clocks.origins = max(self.clocks.origins, took.origins)
+        self.paced = took.paced
+        return took.taken
 
 
 def measure_steps(
@@ -211,13 +215,14 @@ def _sample(contestants: Sequence[_Contestant], sampling: Sampling, progress: Pr
 
 def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
     first = contestant.parts.operations[0]
+    paced = Note(paced=2 * sum(contestant.waits) > len(contestant.waits))
     return StepTimes(
         case=run.case,
         implementation=contestant.implementation.name,
         platform=run.platform.name,
         series=() if flaw else tuple(map(run.clocks.series, contestant.taken)),
         mismatch=flaw,
-        note=run.platform.note | first.note | contestant.note,
+        note=run.platform.note | first.note | contestant.note | paced,
         activities=() if flaw else contestant.activities,
         library=first.library,
         clock=run.clocks.error,

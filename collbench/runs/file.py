@@ -2,8 +2,8 @@
 
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
 1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
-2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks, later bound; a header
-   leaves out what is empty or not known
+2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks, later bound and paced; a
+   header leaves out what is empty or not known
 """
 
 import contextlib

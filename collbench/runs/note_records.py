@@ -23,4 +23,5 @@ def to_note(fields: Mapping[str, Any]) -> Note:
         picked=str(fields.get("picked", "")),
         remarks=tuple(str(remark) for remark in fields.get("remarks", ())),
         bound=bool(fields.get("bound")),
+        paced=bool(fields.get("paced")),
     )

@@ -1,17 +1,22 @@
 """Who is late, what that costs, what the noise is like and what more ranks would pay, of steps that are made up."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from collbench.analysis.jitter import noise
 from collbench.analysis.jitter.accusation import DOUBT, Finding, stretches, verdict
+from collbench.analysis.jitter.judgement import verdicts
 from collbench.analysis.jitter.lateness import Steps, behind_others, parts_of
 from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.jitter.tails import remembered, tail
-from collbench.step_times import Series
-from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, steps_of
+from collbench.note import Note
+from collbench.step_times import Series, StepTimes
+from collbench.steps import Step
+from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, series, steps_of
+from tests.conftest import case
 
 TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))
 """Rank 1 comes second to the first step, rank 0 to the second one."""
@@ -240,3 +245,17 @@ def test_stretches_that_are_alike_widen_the_interval() -> None:
     together = np.repeat(generator.exponential(1.0, 40), 100)
     wide, narrow = (expected_maximum(samples, 8) for samples in (together, alone))
     assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_nobody_is_accused_where_the_host_made_the_ranks_wait(paced: bool) -> None:
+    """Whoever it serves last is late, in every step; rows of which that is not so still say who is."""
+    computing = quiet(np.random.default_rng(3), 2, 800)
+    computing[1] *= 1.5
+    steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
+    asked = case(step=Step(20, 64))
+    row = StepTimes(case=asked, implementation="nccl", platform="gpu", series=steps, note=Note(paced=paced))
+    (said,) = verdicts([row])
+    assert said.startswith("inconclusive: the GPUs waited for the host" if paced else "rank 1 is late: last in 100%")
+    sure = replace(row, implementation="two-shot", note=Note())
+    assert verdicts([row, sure])[0].startswith("rank 1 is late")

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from collbench.measure import series
 from collbench.measure.closely import activities
 from collbench.measure.series import take
 from collbench.platforms.processes import Alone
@@ -19,6 +20,7 @@ def parts() -> Parts:
     nothing = SimpleNamespace(take_over=lambda rank: None)
     platform = SimpleNamespace(
         team=Alone(),
+        queued=False,
         local=[0],
         moment=lambda rank: time.perf_counter(),
         synchronize=lambda: None,
@@ -70,8 +72,9 @@ def test_whoever_has_no_collector_gets_none() -> None:
 
 def test_moments_are_numbers_or_told_later() -> None:
     """Both become seconds, in the order in which the steps were made."""
-    ((begun, computed, done),), error = take(parts(), now, range(5))
-    assert error == 0.0
+    took = take(parts(), now, range(5))
+    ((begun, computed, done),) = took.taken
+    assert took.origins == 0.0
     assert len(computed) == len(done) == 5
     assert begun <= computed[0]
     assert [*computed] == sorted(computed)
@@ -88,3 +91,29 @@ def test_steps_that_take_long_are_looked_at_less_often(seconds: float, steps: in
 
     assert len(activities(step, parts().platform, seconds)) == 1
     assert len(made) == steps
+
+
+@pytest.mark.parametrize(
+    ("host", "device", "paced"),
+    [(1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)],
+    ids=["a fast host", "a slow host", "a little faster", "a little slower"],
+)
+def test_devices_that_wait_for_the_host_are_noticed(
+    host: float, device: float, paced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It enqueues a step in so many seconds, and the device carries one out in so many, once it has it."""
+    clock, through = [0.0], [0.0]
+    monkeypatch.setattr(series.time, "perf_counter", lambda: clock[0])
+
+    def step(recorder: Recorder | None) -> Moments:
+        begun, clock[0] = max(clock[0], through[0]), clock[0] + host
+        through[0] = max(begun, clock[0] - host) + device
+        return [through[0]], [through[0]]
+
+    wanted = parts()
+    wanted.platform.queued = True  # type: ignore[misc]
+    assert take(wanted, step, range(12)).paced is paced
+
+
+def test_a_host_that_computes_itself_is_never_waited_for() -> None:
+    assert not take(parts(), now, range(12)).paced

@@ -7,12 +7,19 @@ import numpy as np
 from collbench.analysis.jitter.accusation import Finding, Testimony, Verdict, verdict
 from collbench.analysis.jitter.lateness import Steps, witnesses
 from collbench.measurement import Result
+from collbench.note import PACED
 from collbench.units import format_seconds
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
-    """On the ranks of a run, by all rows that say who is late; none without such rows."""
-    rows = [steps for _, steps in witnesses(results)]
+    """On the ranks of a run, by all rows that say who is late; none without such rows.
+
+    Where devices wait for the host, whoever it serves last is late: its order, not theirs.
+    """
+    known = witnesses(results)
+    rows = [steps for result, steps in known if not result.note.paced]
+    if known and not rows:
+        return [f"inconclusive: {PACED}"]
     return [in_words(verdict(rows), rows)] if rows else []
 
 

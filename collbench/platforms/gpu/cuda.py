@@ -7,7 +7,6 @@ COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it 
 import ctypes
 import os
 import re
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms import kernels
+from collbench.platforms.gpu.statuses import beyond_cupy
 
 NCCL_LIBRARY = "COLLBENCH_NCCL"
 
@@ -41,9 +41,6 @@ _CURES = {  # by words of CuPy, NVRTC or the driver
     "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
     "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
 }
-_NEW_STATUSES = {7: "ncclInProgress", 8: "ncclTimeout"}
-"""Of nccl.h 2.32; CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx, ERROR2) knows those up to 6."""
-
 FIRST, USUAL = -1000, 0
 """Priorities of streams: smaller numbers go first, and CUDA takes the nearest in a device's range, which ends at 0."""
 
@@ -68,13 +65,6 @@ def load_cupy() -> Any:
     except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
         raise PlatformError(f"CuPy cannot be imported ({error}): {_CACHE}") from error
     return cupy
-
-
-def _beyond_cupy(error: KeyError) -> str:
-    """The name of an NCCL status that CuPy has none for, which makes its own error fail; "" for any other KeyError."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    name = _NEW_STATUSES.get(error.args[0], "") if last.filename.endswith("nccl.pyx") else ""
-    return f"NCCL says {name}" if name else ""
 
 
 def _unusable(error: ImportError) -> PlatformError:
@@ -105,7 +95,7 @@ class Cuda:
         except self.errors as error:
             raise kind(f"{doing}: {error}") from error
         except KeyError as error:
-            if not (status := _beyond_cupy(error)):
+            if not (status := beyond_cupy(error)):
                 raise
             raise kind(f"{doing}: {status}") from error
 

@@ -1,9 +1,11 @@
-"""Matrix products on GPUs: CuPy's, by cuBLAS, for every rank on a stream of its own beside that of its collectives.
+"""Matrix products on GPUs, by cuBLAS through CuPy, for every rank on a stream beside that of its collectives.
 
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
 """
 
 from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from collbench.errors import CaseFailed
 from collbench.flaws import Miscomputed
@@ -18,6 +20,7 @@ class _Matrices:
     def __init__(self, cuda: Cuda, collectives: Queue, chain: Chain) -> None:
         self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
         self.queue = Queue(cuda, collectives.device, USUAL)
+        self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS takes them by address
         with self.queue.enter():
             self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
             self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
@@ -26,9 +29,17 @@ class _Matrices:
         self.queue.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
+        """By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
+
+        cuBLAS stores columns, so what it multiplies are transposes, in the other order.
+        """
+        size, factor = self._chain.size, self._factor.data.ptr
+        scale = self._one.ctypes.data, self._zero.ctypes.data
         with self.queue.enter():
+            handle, sgemm = self._cupy.cuda.get_cublas_handle(), self._cupy.cuda.cublas.sgemm
             for _ in range(count):
-                self._cupy.matmul(self._factor, self._last, out=self._next)
+                last, result = self._last.data.ptr, self._next.data.ptr
+                sgemm(handle, 0, 0, size, size, size, scale[0], last, size, factor, size, scale[1], result, size)
                 self._last, self._next = self._next, self._last
         self._made += count
 

@@ -1,6 +1,6 @@
 """Arrays on the machine of fake_cuda.py: what collbench computes with CuPy, on host memory, one stream at a time.
 
-As in CuPy (13.3 to 14.2: cupy/cuda/stream.pyx, cupy/_core/core.pyx, cupy/_core/_routines_linalg.pyx) whatever is done
+As in CuPy (13.3 to 14.2: cupy/cuda/stream.pyx, cupy/_core/core.pyx, cupy_backends/cuda/libs/cublas.pyx) what is done
 goes to the stream that is current for the current device, behind what that stream was given, and nobody waits for it
 but who asks for the numbers.  An array holds no numbers before a stream has written some, so a wait that is missing
 shows.  What differs on purpose:
@@ -9,8 +9,10 @@ shows.  What differs on purpose:
 * A product takes as long as the machine says (`Machine.product_seconds`), and tells whoever wants to know.
 """
 
+import ctypes
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ class Ndarray:
     def __init__(self, machine: Any, like: Any) -> None:
         self._machine, self._device = machine, machine.current
         self._numbers = np.full(like.shape, np.nan, like.dtype)
+        self.data = SimpleNamespace(ptr=self._numbers.ctypes.data)
+        machine.arrays[self.data.ptr] = self
 
     def __setitem__(self, key: Any, value: "Ndarray") -> None:
         assert key is Ellipsis, "the whole array is replaced here"
@@ -54,23 +58,45 @@ class Arrays:
         assert (dtype, order, subok) == (None, "K", None)
         return Ndarray(self._machine, prototype._numbers)
 
-    def matmul(self, *args: Any, out: Any = None) -> Any:
-        """In place: the operands are of one type, dense and no part of the result.  CuPy loads cuBLAS here."""
+    def get_cublas_handle(self) -> int:
+        """One for every device and thread; CuPy loads cuBLAS here."""
         if self._machine.without_cublas:
             raise ImportError(f'Failure finding "{CUBLAS}": No such file: {CUBLAS}')
-        one, other = args
-        assert out is not None, "every product would take new memory"
-        assert out is not one
-        assert out is not other
+        return 0xB1A5 + int(self._machine.current)
+
+    def sgemm(
+        self,
+        handle: int,
+        transa: int,
+        transb: int,
+        m: int,
+        n: int,
+        k: int,
+        alpha: int,
+        A: int,  # noqa: N803
+        lda: int,
+        B: int,  # noqa: N803
+        ldb: int,
+        beta: int,
+        C: int,  # noqa: N803
+        ldc: int,
+    ) -> None:
+        """C = A B of columns; square and whole, not scaled, added to nothing, and the result no operand."""
+        assert handle == self.get_cublas_handle(), "the handle of another device"
+        assert (transa, transb) == (0, 0)
+        assert {m, n, k, lda, ldb, ldc} == {m}
+        assert (ctypes.c_float.from_address(alpha).value, ctypes.c_float.from_address(beta).value) == (1.0, 0.0)
+        one, other, result = (self._machine.arrays[pointer] for pointer in (A, B, C))
+        assert result not in (one, other)
+        assert result._numbers.shape == (m, m)
         stream = self._machine.current_stream()
-        out._enqueue(lambda: self._multiply(stream, one, other, out), one, other)
-        return out
+        result._enqueue(lambda: self._multiply(stream, one, other, result), one, other)
 
     def _multiply(self, stream: Any, one: Ndarray, other: Ndarray, out: Ndarray) -> None:
         self._machine.noted("product begins", stream)
         time.sleep(self._machine.product_seconds)
         with np.errstate(all="ignore"):  # whatever the operands hold
-            np.matmul(one._numbers, other._numbers, out=out._numbers)
+            np.matmul(one._numbers.T, other._numbers.T, out=out._numbers.T)
         self._machine.noted("product ends", stream)
 
     def asnumpy(self, a: Any, stream: Any = None, order: Any = "C", out: Any = None, *, blocking: Any = True) -> Any:

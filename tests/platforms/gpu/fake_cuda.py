@@ -123,6 +123,7 @@ class Machine:
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
     product_seconds: float = 0.0  # that a product of matrices takes at least
     without_cublas: bool = False
+    arrays: dict[int, Any] = field(default_factory=dict)  # CuPy's, by address
     log: list[tuple[str, "Stream"]] = field(default_factory=list)  # what streams did, as far as somebody noted it
 
     def __post_init__(self) -> None:
@@ -764,6 +765,7 @@ def make_cupy(machine: Machine) -> Any:
         assert code is not None, "everything is compiled here"
         return RawModule(machine, code, options)
 
+    arrays = Arrays(machine)
     cuda = SimpleNamespace(
         runtime=Runtime(machine),
         driver=Driver(machine),
@@ -773,8 +775,9 @@ def make_cupy(machine: Machine) -> Any:
         Stream=stream,
         Event=event,
         get_elapsed_time=get_elapsed_time,
+        get_cublas_handle=arrays.get_cublas_handle,
+        cublas=SimpleNamespace(sgemm=arrays.sgemm),
     )
-    arrays = Arrays(machine)
     return SimpleNamespace(
         __version__="14.2.0",
         cuda=cuda,
@@ -782,7 +785,6 @@ def make_cupy(machine: Machine) -> Any:
         asarray=arrays.asarray,
         asnumpy=arrays.asnumpy,
         empty_like=arrays.empty_like,
-        matmul=arrays.matmul,
     )
 
 

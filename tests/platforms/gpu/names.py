@@ -64,6 +64,7 @@ RESULTS = {  # what functions, their items and attributes are
     "properties[]": "bytes",
     "properties.get()": "bytes",
     "cupy.cuda.nccl": "nccl",  # a module of its own, which load_cupy imports
+    "cupy.ndarray.data": "cupy.cuda.MemoryPointer",
     "cupy.RawModule.get_function()": "cupy.RawKernel",
     "cupy.RawKernel.kernel": "cupy.cuda.Function",
     "cupy.cuda.Stream.end_capture()": "cupy.cuda.Graph",

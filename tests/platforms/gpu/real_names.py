@@ -1,7 +1,7 @@
-"""The real CuPy, NCCL, pynvml and libcuda, as far as they show themselves on a machine without a GPU.
+"""The real CuPy, NCCL, cuBLAS, pynvml and libcuda, as far as they show themselves on a machine without a GPU.
 
-CuPy and pynvml can be imported.  CuPy's module for NCCL needs that library: a process of its own gets one whose
-functions do nothing, and tells what the module has.  libcuda is cuda.h of the wheel nvidia-cuda-runtime-cu12.
+CuPy and pynvml can be imported.  CuPy's modules for NCCL and cuBLAS need those libraries: a process of its own gets one
+whose functions do nothing, and tells what the module has.  libcuda is cuda.h of the wheel nvidia-cuda-runtime-cu12.
 """
 
 import importlib.util
@@ -21,12 +21,16 @@ import pytest
 from collbench.platforms.kernels import compiler
 from tests.platforms.gpu.test_driver import header
 
-_EXTENSION = "cupy_backends.cuda.libs.nccl"
-_TELL = """
+_EXTENSIONS = "cupy_backends.cuda.libs."
+_IMPORT = """
 import ctypes, importlib, json, sys
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
-nccl = importlib.import_module(sys.argv[2])
+module = importlib.import_module(sys.argv[2])
 def told(holder): return {name: str(getattr(holder, name).__doc__) for name in dir(holder) if name[:2] != "__"}
+"""
+_TELL_CUBLAS = "json.dump(told(module), sys.stdout)"
+_TELL_NCCL = """
+nccl = module
 errors = [str(nccl.NcclError(status)) for status in range(7)]
 json.dump({"module": told(nccl), "communicator": told(nccl.NcclCommunicator), "errors": errors,
            "id": type(nccl.get_unique_id()).__name__, "base": nccl.NcclError.__mro__[1].__name__}, sys.stdout)
@@ -44,20 +48,40 @@ def cupy() -> Any:
 @cache
 def nccl() -> dict[str, Any]:
     """What CuPy's module for NCCL has: names with their docstrings, words of errors, the type of a unique id."""
+    return _told("nccl", _TELL_NCCL)
+
+
+@cache
+def cublas() -> dict[str, str]:
+    """The names of CuPy's module for cuBLAS, with their docstrings."""
+    return _told("cublas", _TELL_CUBLAS)
+
+
+def _told(name: str, tell: str) -> dict[str, Any]:
+    """What an extension of CuPy says of itself, beside a library of which no function does anything."""
     place = Path(cupy().__file__).parents[1]
-    (extension,) = place.glob(f"{_EXTENSION.replace('.', '/')}.*so")
-    wanted = sorted(set(re.findall(rb"\0(nccl[A-Z]\w+)(?=\0)", extension.read_bytes())))
+    (extension,) = place.glob(f"{_EXTENSIONS.replace('.', '/')}{name}.*so")
+    content = extension.read_bytes()
+    wanted = sorted(set(re.findall(rb"\0(%s[A-Z]\w+)(?=\0)" % name.encode(), content)))
+    (soname,) = {found.decode() for found in re.findall(rb"\0(lib%s\.so\.\d+)(?=\0)" % name.encode(), content)}
     returning = {b"ncclGetErrorString": 'const char* {}(...) {{ return "words"; }}'}
     functions = [
         'extern "C" ' + returning.get(name, "long {}(...) {{ return 0; }}").format(name.decode()) for name in wanted
     ]
     with TemporaryDirectory() as folder:
-        library, source = Path(folder, "libnccl.so.2"), Path(folder, "nccl.cpp")
+        library, source, versions = Path(folder, soname), Path(folder, "nothing.cpp"), Path(folder, "versions")
         source.write_text("\n".join(functions))
-        subprocess.run([*compiler(), "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-o", library, source], check=True)
-        command = [sys.executable, "-W", "ignore", "-c", _TELL, library, _EXTENSION]
+        versions.write_text(f"{soname} {{ global: *; }};")  # cuBLAS's functions have a version each, which is its name
+        linking = [f"-Wl,-soname,{soname}", *([f"-Wl,--version-script={versions}"] if name == "cublas" else [])]
+        subprocess.run([*compiler(), "-shared", "-fPIC", *linking, "-o", library, source], check=True)
+        command = [sys.executable, "-W", "ignore", "-c", _IMPORT + tell, library, _EXTENSIONS + name]
         told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return told
+
+
+def cublas_module() -> Any:
+    """Stands for cupy.cuda.cublas: the same names."""
+    return SimpleNamespace(**dict.fromkeys(cublas(), _function))
 
 
 def nccl_module() -> Any:

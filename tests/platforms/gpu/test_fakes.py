@@ -38,7 +38,7 @@ from tests.topology.conftest import FakeNvml
 
 OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides
 ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver
-MODULES = ("runtime", "driver", "nvrtc", "compiler")  # of cupy.cuda; nccl is imported, and compared on its own
+MODULES = ("runtime", "driver", "nvrtc", "compiler")  # of cupy.cuda; nccl and cublas are compared on their own
 
 Parameters = list[tuple[str, str]]
 """Names, with a star before those that must be named, and defaults as text, which is empty if there is none."""
@@ -113,7 +113,7 @@ def offered(machine: Machine, real: Any) -> Iterator[tuple[str, Any, Any]]:
         pairs += [(fake.asarray(np.zeros((2, 2), np.float32)), real.ndarray)]
     for mine, theirs in pairs:
         for name in dir(mine):
-            if not name.startswith("_") and name not in (*OWN, *ON_INSTANCES, *MODULES, "nccl"):
+            if not name.startswith("_") and name not in (*OWN, *ON_INSTANCES, *MODULES, "nccl", "cublas"):
                 yield f"{getattr(theirs, '__name__', theirs)}.{name}", getattr(mine, name), getattr(theirs, name)
 
 
@@ -128,7 +128,7 @@ def test_the_made_up_cupy_has_the_names_parameters_defaults_and_numbers_of_the_r
             compared.append(name)
     assert {"cupy_backends.cuda.api.runtime.memcpyAsync", "Stream.begin_capture", "Graph.launch"} <= {*compared}
     assert {"cupy.RawModule", "cupy.cuda.Event", "cupy.cuda.compiler.CompileException"} <= {*compared}
-    assert {"cupy.asarray", "cupy.asnumpy", "cupy.matmul", "ndarray.fill"} <= {*compared}
+    assert {"cupy.asarray", "cupy.asnumpy", "ndarray.fill", "cupy.cuda.get_cublas_handle"} <= {*compared}
 
 
 def test_the_made_up_nccl_has_the_names_and_parameters_of_the_real_one(machine: Machine) -> None:
@@ -143,6 +143,13 @@ def test_the_made_up_nccl_has_the_names_and_parameters_of_the_real_one(machine: 
         expect_the_same(name, signature(getattr(made, name)), documented(told["communicator"][name]))
     expect_the_same("NcclCommunicator", signature(made), documented(told["module"]["NcclCommunicator"]))
     assert type(mine.get_unique_id()).__name__ == told["id"]
+
+
+def test_the_made_up_cublas_has_the_names_and_parameters_of_the_real_one(machine: Machine) -> None:
+    told, mine = real_names.cublas(), machine.cupy().cuda.cublas
+    assert vars(mine)
+    for name, function in vars(mine).items():
+        expect_the_same(name, signature(function), documented(told[name]))
 
 
 def test_errors_have_the_types_and_words_of_the_real_ones() -> None:

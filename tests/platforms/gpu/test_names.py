@@ -36,6 +36,7 @@ EVERY_FILE = sorted(str(path.relative_to(HERE)) for path in HERE.glob("collbench
 def modules() -> dict[str, Any]:
     """The real things by the first words of the tables' paths."""
     pynvml = importlib.import_module("pynvml")
+    real_names.cupy().cuda.cublas = real_names.cublas_module()  # which CuPy imports where the library is
     real = {"cupy": real_names.cupy(), "nccl": real_names.nccl_module(), "libcuda": real_names.driver_module()}
     return real | {"pynvml": pynvml, "gpu_nccl": nccl, "properties": dict, "bytes": bytes}
 

@@ -172,11 +172,11 @@ def carry_out(
     step = find_schedule(schedule).prepare(parts)
     platform.moment(0)  # the clock of a device is set once
     platform.synchronize()
-    platform._cuda.cupy.matmul.__self__._machine.log.clear()
+    platform._cuda.cupy.asarray.__self__._machine.log.clear()
     for _ in range(steps):
         step(None)
     platform.synchronize()
-    log: list[tuple[str, Stream]] = platform._cuda.cupy.matmul.__self__._machine.log
+    log: list[tuple[str, Stream]] = platform._cuda.cupy.asarray.__self__._machine.log
     return log
 
 
