@@ -34,6 +34,7 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
         with _uncollected():
             moments, enqueued = _carried_out(step, steps, platform.queued)
     platform.synchronize()
+    origins = max(origins, platform.set_clocks())
     with platform.team.agreeing(), platform.stepping():
         for operation in parts.operations:
             if operation.refuse:

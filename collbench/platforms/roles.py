@@ -188,7 +188,10 @@ class Logging(Protocol):
         """The logs that traced kernels left in a local rank's window, which are cleared: shape (blocks,), dtype LOG."""
 
     def set_clocks(self) -> float:
-        """Set the clocks of idle local ranks by their process's; seconds by which moments may be off that then."""
+        """Hold the clocks of idle local ranks against their process's, before moments and after them.
+
+        Seconds by which it may be off; moments between two such times are off by no more than the larger of theirs.
+        """
 
     def moment(self, rank: int) -> Moment:
         """Note the time on a local rank's queue."""

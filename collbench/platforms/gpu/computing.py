@@ -40,7 +40,7 @@ class GpuComputing:
             self._products.clear()
             failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
             try:
-                made = GpuProducts(self._cuda, self.team, self._queues, self._stopwatch.moment, size)
+                made = GpuProducts(self._cuda, self.team, self._queues, self._stopwatch.clocks.moment, size)
             except failures as error:
                 raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
             self._stopwatch.besides = made.queues

@@ -201,12 +201,12 @@ class GpuPlatform(GpuComputing):
         return taken
 
     def set_clocks(self) -> float:
-        """Once for each series: a device's clock gains or loses microseconds on the host's in a second."""
-        return self._stopwatch.set_origins()
+        """Before and after a series: a device's clock gains or loses microseconds on the host's in a second."""
+        return self._stopwatch.clocks.set(self._queues.values())
 
     def moment(self, rank: int) -> Moment:
         """An event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
-        return self._stopwatch.moment(self._queues[rank])
+        return self._stopwatch.clocks.moment(self._queues[rank])
 
     def topology(self) -> dict[str, Any]:
         """Every rank's GPU and node, and what joins them."""

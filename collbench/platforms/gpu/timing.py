@@ -22,18 +22,14 @@ import numpy as np
 
 from collbench.errors import CaseFailed
 from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.device_clocks import DeviceClocks
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Moment
 from collbench.platforms.roles import Prepared
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
-_LOOKS = 5  # at the clock of a device, of which the closest counts
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
-_FRESH = 4.0
-"""Seconds after which a device's clock is set anew: CUDA tells the milliseconds between two events as a 32-bit float,
-which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
 
 Captured = list[tuple[Queue, Any]]
 
@@ -88,7 +84,7 @@ class Stopwatch:
         self.besides: Sequence[Queue] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
-        self._origins: dict[int, tuple[Any, float]] = {}  # an event of each device, and when it was recorded
+        self.clocks = DeviceClocks(cuda)
 
     def on_host(self, prepared: Prepared, launches: int) -> float:
         """By the host's clock, until everything is done: for operations that the host drives."""
@@ -130,42 +126,11 @@ class Stopwatch:
             raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")
         return seconds
 
-    def moment(self, queue: Queue) -> Moment:
-        """When a rank's stream gets here, in seconds of the host's clock."""
-        if queue.device not in self._origins:
-            self._set_origin(queue)
-        (origin, since), event = self._origins[queue.device], self._event(queue)
-        return lambda: since + float(self._cuda.cupy.cuda.get_elapsed_time(origin, event)) * 1e-3
-
-    def set_origins(self) -> float:
-        """Hold every device's clock against the host's anew; seconds by which moments may be off it."""
-        return max(self._set_origin(queue) for queue in {queue.device: queue for queue in self._queues}.values())
-
-    def _set_origin(self, queue: Queue) -> float:
-        """An event that is reached between two looks at the host's clock: the closest of several tries."""
-        queue.enter().synchronize()
-        shortest = math.inf
-        for _ in range(_LOOKS):
-            before = time.perf_counter()
-            event = self._event(queue)
-            queue.enter().synchronize()
-            if (elapsed := time.perf_counter() - before) < shortest:
-                shortest, self._origins[queue.device] = elapsed, (event, before + elapsed / 2)
-        return shortest / 2
-
-    def _event(self, queue: Queue) -> Any:
-        """Recorded now; an event belongs to the device that is current when it is made."""
-        stream = queue.enter()
-        event = self._cuda.cupy.cuda.Event()
-        event.record(stream)
-        return event
-
     def wait(self) -> None:
         """Until everything enqueued is done."""
         for queue in (*self._queues, *self.besides):
             queue.enter().synchronize()
-        since = time.perf_counter() - _FRESH
-        self._origins = {device: origin for device, origin in self._origins.items() if origin[1] > since}
+        self.clocks.forget()
 
     def wait_at_most(self, seconds: float) -> bool:
         """The same with a limit; whether it is done.  CaseFailed if a GPU failed, whichever others wait for it."""

@@ -31,6 +31,7 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
         "mark()": "cupy.cuda.Event",
         "_event": "cupy.cuda.Event",
         "_event()": "cupy.cuda.Event",
+        "event": "cupy.cuda.Event",
         "queue.start": "cupy.cuda.Event",
         "queue.end": "cupy.cuda.Event",
         "graph": "cupy.cuda.Graph",
@@ -56,7 +57,7 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
 OPAQUE = {  # what is annotated Any and only handed on
     *("arguments", "changes", "rest", "options", "token", "mine", "topology()", "Call"),
     *("estimate.calls", "launch.groups", "pattern_kernels()"),
-    *("_refuse_old.slots", "made", "_origins", "Captured", "_launch()", "handle", "first", "second"),
+    *("_refuse_old.slots", "made", "Captured", "_launch()", "handle", "first", "second"),
     *("_handles()", "ask()", "comm", "action", "_bounded()", "outcome"),
 }
 RESULTS = {  # what functions, their items and attributes are

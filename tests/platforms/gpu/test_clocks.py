@@ -38,3 +38,26 @@ def test_a_clock_that_runs_away_is_caught_again(opened: Open, monkeypatch: pytes
     assert seen(platform, 1)[1] > 0.2
     error = platform.set_clocks()
     assert seen(platform, 1)[1] < error + 0.1
+
+
+def test_what_a_clock_gains_during_a_series_is_taken_off_its_moments(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is held against the host's before and after; in the middle it has gained half of that."""
+    platform = opened(Machine(1), ranks=2)
+    elapsed = fake_cuda.get_elapsed_time
+    monkeypatch.setattr(
+        platform._stopwatch.clocks._cuda.cupy.cuda, "get_elapsed_time", lambda *two: 1.2 * elapsed(*two)
+    )
+    error = platform.set_clocks()
+    noted = []
+    for _ in range(3):
+        time.sleep(0.2)
+        before = time.perf_counter()
+        noted.append((before, platform.moment(1)))
+        platform.synchronize()
+        noted[-1] += (time.perf_counter(),)
+    assert noted[-1][1]() - noted[-1][2] > 0.05, "as long as nobody knows what it gains"
+    error = max(error, platform.set_clocks())
+    for before, moment, after in noted:
+        assert before - 1.2 * error - 1e-4 <= moment() <= after + 1.2 * error + 1e-4

@@ -19,7 +19,7 @@ from collbench.implementations import implementations
 from collbench.measure.closely import activities
 from collbench.measure.stepping import measure_steps
 from collbench.measurement import Skipped
-from collbench.platforms.gpu import launch, timing
+from collbench.platforms.gpu import device_clocks, launch, timing
 from collbench.platforms.roles import Prepared
 from collbench.schedules import Parts, find_schedule, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, Series, StepTimes
@@ -394,14 +394,14 @@ def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monk
     """CUDA counts the time between two events in floats of 32 bits; a moment keeps the clock that it was taken by."""
     platform = opened(Machine(2), 2)
     moments = [platform.moment(0)]
-    origins = dict(platform._stopwatch._origins)
+    origins = dict(platform._stopwatch.clocks._ties)
     platform.synchronize()
     moments.append(platform.moment(0))
-    assert platform._stopwatch._origins == origins
-    monkeypatch.setattr(timing, "_FRESH", 0.0)
+    assert platform._stopwatch.clocks._ties == origins
+    monkeypatch.setattr(device_clocks, "_FRESH", 0.0)
     platform.synchronize()
     moments.append(platform.moment(0))
-    assert platform._stopwatch._origins != origins
+    assert platform._stopwatch.clocks._ties != origins
     platform.synchronize()
     assert [moment() for moment in moments] == sorted(moment() for moment in moments)
     assert abs(moments[-1]() - timing.time.perf_counter()) < 1
