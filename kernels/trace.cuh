@@ -23,13 +23,13 @@ struct Stamp {
 };
 
 struct alignas(128) Log {
-  u64 nanoseconds[2], ticks[2];  // at the start and the end of the call, by the clock all share and by the finer one
+  u64 nanoseconds[2], ticks[2];  // at the start and the end of the call, by the device's common clock and by the finer one
   u64 spent[(unsigned)Phase::PHASES];  // ticks in each phase
   u64 stamps;                          // made, kept or not
   Stamp stamp[STAMPS];
 };
 
-#if defined(__CUDACC__) && (defined(TRACED) || defined(HESITATES))
+#if defined(__CUDACC__)
 __device__ inline u64 fine_clock() { return clock64(); }
 __device__ inline u64 shared_clock() {
   u64 now;

@@ -90,8 +90,15 @@ def _round(
 
 
 def _tracks(platform: Logging) -> list[Track]:
-    """From the logs of all ranks, which are cleared."""
-    tracks = tracelog.tracks({rank: platform.take_logs(rank) for rank in platform.local})
+    """From the logs of all ranks, which are cleared; the clock and its rate are those of each device."""
+    logs = {rank: platform.take_logs(rank) for rank in platform.local}
+    tracks = [
+        replace(track, start=track.start + behind)
+        for ranks, behind in platform.log_clocks().items()
+        for track in tracelog.tracks({rank: logs[rank] for rank in ranks})
+    ]
+    for rank in platform.local:
+        platform.take_logs(rank)
     return list(chain.from_iterable(platform.team.exchange(tracks)))
 
 

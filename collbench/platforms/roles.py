@@ -5,7 +5,7 @@ the platform's business, which is why everything here is said "for every local r
 called by every process of the run and return the same on each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -183,6 +183,12 @@ class Logging(Protocol):
 
     def traced(self) -> Self:
         """The same ranks and memory, for kernels that keep a log; opened for a sweep that is traced."""
+
+    def log_clocks(self) -> Mapping[tuple[int, ...], float]:
+        """By idle local ranks whose logs go by one clock: seconds from that to the clock of moments.
+
+        It may write where logs are, which are to be taken before and cleared afterwards.
+        """
 
     def take_logs(self, rank: int) -> Array:
         """The logs that traced kernels left in a local rank's window, which are cleared: shape (blocks,), dtype LOG."""

@@ -38,10 +38,10 @@ Logs = Mapping[int, Any]
 
 
 def tracks(logs: Logs) -> list[Track]:
-    """A track for each block that did something, with times in seconds by the clock that all ranks share.
+    """A track for each block that did something, with times in seconds by the clock that these ranks share.
 
-    The fine clock's rate is taken from all logs together, since the common clock may be coarse (a microsecond on GPUs
-    before Hopper) against one call.
+    The fine clock's rate is taken from all their logs together, since the common clock may be coarse (a microsecond on
+    GPUs before Hopper) against one call.  Ranks of several GPUs share neither.
     """
     used = [(rank, block, log) for rank, blocks in logs.items() for block, log in enumerate(blocks) if log["stamps"]]
     ticks = sum(_lasted(log["ticks"]) for _, _, log in used)

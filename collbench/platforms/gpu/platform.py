@@ -19,22 +19,22 @@ from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError
 from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.note import Note
-from collbench.platforms import checking, tracelog
+from collbench.platforms import checking
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
 from collbench.platforms.gpu.computing import GpuComputing
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, GpuKernel, Queue, load_cupy
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import KernelCache, Launcher
+from collbench.platforms.gpu.logging import GpuLogging
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.products import GpuProducts
 from collbench.platforms.gpu.stress import Stress
 from collbench.platforms.gpu.timing import StartGate, Stopwatch
-from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
+from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.products import Moment
 from collbench.platforms.roles import Limits, Platform, Prepared
 from collbench.platforms.stress import HESITATES, Plan, lost
 from collbench.wires import Wire
@@ -42,7 +42,7 @@ from collbench.wires import Wire
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
 
-class GpuPlatform(GpuComputing):
+class GpuPlatform(GpuComputing, GpuLogging):
     """The ranks of the run that this process holds, and where all others are; made inside `team.agreeing()`."""
 
     name = "gpu"
@@ -86,12 +86,6 @@ class GpuPlatform(GpuComputing):
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """A kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
         return self._kernels.get(file, entry, dtype, redop, *self._options, *options)
-
-    def traced(self) -> Self:
-        """Itself, but for an option of the compiler."""
-        other = copy.copy(self)
-        other._options = (tracelog.TRACED,)
-        return other
 
     def blocks(self, most: int) -> int:
         """One on each multiprocessor that is a rank's share of the most crowded GPU: as many for every rank."""
@@ -191,22 +185,6 @@ class GpuPlatform(GpuComputing):
             self._stopwatch.wait()
             overruns = self.team.exchange(self._checker.overrun(case))
         return next(filter(None, overruns), None)
-
-    def take_logs(self, rank: int) -> Array:
-        """From the rank's device."""
-        place = self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO]
-        taken = self._queues[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
-        self._cuda.runtime.memset(place, 0, tracelog.NBYTES)
-        self._cuda.runtime.deviceSynchronize()
-        return taken
-
-    def set_clocks(self) -> float:
-        """Before and after a series: a device's clock gains or loses microseconds on the host's in a second."""
-        return self._stopwatch.clocks.set(self._queues.values())
-
-    def moment(self, rank: int) -> Moment:
-        """An event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
-        return self._stopwatch.clocks.moment(self._queues[rank])
 
     def topology(self) -> dict[str, Any]:
         """Every rank's GPU and node, and what joins them."""

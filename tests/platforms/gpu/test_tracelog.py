@@ -18,6 +18,7 @@ from collbench.platforms.roles import Platform
 from collbench.tracks import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
 from tests.platforms.gpu.fake_cuda import Machine
+from tests.platforms.gpu.opening import Open
 
 TRACED = Sampling(traced=True, region=1e-6)
 LADDER = [
@@ -141,3 +142,34 @@ def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Callable[
     assert isinstance(single, Explanation)
     assert len(many.tracks) > 2
     assert len(single.tracks) == 2
+
+
+def skew(queue: Any, nanoseconds: int, faster: int = 1) -> None:
+    """From now on this device's clock for logs is ahead by so much, and its fine clock ticks so many times as fast."""
+    fetch = queue.fetch
+
+    def skewed(address: int, into: Any) -> Any:
+        got = fetch(address, into)
+        if got.dtype == tracelog.LOG:
+            used = got["stamps"] > 0
+            got["nanoseconds"][used] += np.uint64(nanoseconds)
+            for name in ("ticks", "spent"):
+                got[name][used] *= np.uint64(faster)
+            got["stamp"]["ticks"][used] *= np.uint64(faster)
+        elif got.dtype == np.uint64:
+            got += np.uint64(nanoseconds)
+        return got
+
+    queue.fetch = skewed
+
+
+def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) -> None:
+    """One is a second ahead, and the finer one goes three times as fast: what their ranks did still goes together."""
+    platform = opened(Machine(2), sampling=TRACED, implementations=("ring-flags",))
+    skew(platform._queues[1], 10**9, faster=3)
+    (row,) = explain(case(nbytes=4096), [implementations()["ring-flags"]], platform, TRACED)
+    assert isinstance(row, Explanation)
+    ends = [max(track.start + track.seconds for track in row.tracks if track.rank == rank) for rank in (0, 1)]
+    starts = [min(track.start for track in row.tracks if track.rank == rank) for rank in (0, 1)]
+    assert max(starts) < min(ends), "the two were at work at the same time"
+    assert max(ends) < 0.2
