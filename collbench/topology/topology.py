@@ -85,8 +85,8 @@ class Topology:
         return record
 
     def to_json(self) -> dict[str, Any]:
-        """For the header of a run file; `name` and `shared` are for readers without this module."""
-        return {"name": self.name, "shared": self.shared} | asdict(self)
+        """For the header of a run file, as JSON has it; `name` and `shared` are for readers without this module."""
+        return {"name": self.name, "shared": self.shared} | asdict(self, dict_factory=_as_json)
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Topology":
@@ -96,6 +96,11 @@ class Topology:
         except (TypeError, ValueError) as error:
             raise RunFileError(f"the header's topology cannot be read ({error}); is the run file damaged?") from error
         return topology
+
+
+def _as_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """With lists for tuples: a live header never passes through JSON, and must be read like one that did."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 
 def _cores(sockets: tuple[Socket, ...]) -> str:

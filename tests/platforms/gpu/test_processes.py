@@ -5,6 +5,7 @@ The scenarios run one after the other in the same processes (scenarios.py); here
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -360,6 +361,14 @@ def test_what_nccl_expects_stands_in_table_and_run_file(mpirun: Mpirun, tmp_path
     assert ESTIMATE in done.stderr
     found = [result.estimate for result in read(tmp_path / "out").results if isinstance(result, Measurement)]
     assert found == [pytest.approx(35.5e-6), None, None]
+
+
+def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun) -> None:
+    """By its own name and number, as the run file has them: the header that it is printed from was never in a file."""
+    done = mpirun("all_reduce_perf", "-b", "64", "-e", "64", "-n", "2", devices=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = re.findall(r"^#  Rank +(\d+) .* device +(\d+) \[\S+\] (.*)$", done.stdout, re.MULTILINE)
+    assert listed == [("0", "0", "Test GPU"), ("1", "1", "Test GPU")]
 
 
 def test_mpirun_collbench_verify_finds_everything_right(mpirun: Mpirun) -> None:
