@@ -160,6 +160,23 @@ class Sampling:
     graph: bool = True  # on a GPU: replay a captured graph rather than launch one by one
 
 
+@dataclass(frozen=True)
+class SizeRange:
+    """Message sizes as a user asks for them: from the first on, and none above the last."""
+
+    first: int  # bytes
+    last: int
+    factor: float = 0.0  # by which each is above the one before (nccl-tests' -f); 0 with a step
+    step: int = 0  # bytes by which it is (-i)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """All of them in bytes; UsageError if they are too many."""
+        if self.step:
+            return linear(self.first, self.last, self.step)
+        return geometric(self.first, self.last, self.factor)
+
+
 SPINS = ("auto", "yield", "busy")
 """A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
 
@@ -181,6 +198,7 @@ class Sweep:
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
     jobs: tuple[Job | None, ...] = (None,)  # what they train
+    asked: SizeRange | None = None  # what the sizes were made of
 
     def cases(self) -> Iterator[Case]:
         """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped."""

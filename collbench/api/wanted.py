@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collbench.api.patience import DRIVER, leads, said_if_long, say
-from collbench.cases import SPINS, Sampling, Sweep, geometric, linear
+from collbench.cases import SPINS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
@@ -52,15 +52,17 @@ def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[st
     """The sweep with nothing said of how to sample it; `last` is the largest size in bytes."""
     if not 0 <= options["root"] < ranks:
         raise UsageError(f"--root {options['root']} is no rank; choose from 0 to {ranks - 1}")
+    asked = _asked(options, last)
     return Sweep(
         collectives=_names(options["op"], COLLECTIVES, find_collective),
-        sizes=_sizes(options, last),
+        sizes=asked.sizes,
         dtypes=_names(options["datatype"], DATATYPES, find_datatype),
         redops=_names(options["redop"], REDUCTIONS, find_reduction),
         ranks=ranks,
         implementations=implementations,
         root=options["root"],
         in_place=options["in_place"],
+        asked=asked,
     )
 
 
@@ -117,7 +119,7 @@ def _ranks(wanted: int | None, platform: str, launched: tuple[int, int] | None) 
     return launched[1]
 
 
-def _sizes(options: Mapping[str, Any], last: int) -> tuple[int, ...]:
+def _asked(options: Mapping[str, Any], last: int) -> SizeRange:
     first = parse_size(options["minbytes"])
     if first < 1:
         raise UsageError("-b 0 is no message; the smallest is 1 byte")
@@ -127,10 +129,10 @@ def _sizes(options: Mapping[str, Any], last: int) -> tuple[int, ...]:
         step = parse_size(options["stepbytes"])
         if step < 1:
             raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
-        return linear(first, max(first, last), step)
+        return SizeRange(first, max(first, last), step=step)
     if not 1 < options["stepfactor"] < math.inf:
         raise UsageError(f"-f {options['stepfactor']:g} never gets to -e; give a factor above 1, such as 2")
-    return geometric(first, max(first, last), options["stepfactor"])
+    return SizeRange(first, max(first, last), options["stepfactor"])
 
 
 def _sampling(options: Mapping[str, Any]) -> Sampling:

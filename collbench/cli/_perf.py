@@ -164,12 +164,14 @@ class _Table:
 
     def _opening(self) -> Iterator[str]:
         from collbench.formats.exported import ExportSelection, signed
-        from collbench.formats.nccl_tests.write_text import listed, opening, settings
+        from collbench.formats.nccl_tests.settings import settings
+        from collbench.formats.nccl_tests.write_text import listed, opening
 
         sweep, header = self._session.sweep, self._session.header
         sizes = sorted({case.nbytes for case in sweep.cases()})
         threads, gpus = self._per
-        said = settings(sizes, sweep.sampling.iters or 0, threads=threads, gpus=gpus)
+        iterations = sweep.sampling.iters or 0
+        said = settings(header, sweep.ranks, sizes, iterations=iterations, threads=threads, gpus=gpus)
         selection = ExportSelection(header, (), lambda reason: None)
         yield signed(sweep.implementations[0], self._platform, sweep.ranks)
         yield from opening(self._collective, said, listed(selection, sweep.ranks))

@@ -112,6 +112,7 @@ class Session:
             collbench=__version__,
             command=("collbench", *sys.argv[1:]),
             started=_now(),
+            processes=self.sweep.ranks if isinstance(self._ranks, Joined) else 0,
             environment=describe(greeting.versions, greeting.variables),
             topology=TopologyPart.from_json(greeting.topology),
             sweep=SweepPart.from_json(sweep_fields(self.sweep)),

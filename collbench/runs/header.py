@@ -48,6 +48,7 @@ class Device(Part):
 
     name: str = ""
     host: str = ""
+    bus_id: str = ""  # of a GPU, as CUDA writes it: 0000:0a:00.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,7 @@ class TopologyPart(Part):
     shared: bool = False  # whether ranks share a GPU
     gpus: tuple[Device, ...] = ()
     sockets: tuple[Device, ...] = ()
+    places: tuple[int, ...] = ()  # the device of each rank; without any, ranks are dealt to all devices in turn
     model: bool = False  # whether the run is predicted
     system: Mapping[str, Any] = field(default_factory=dict)  # for which it is
 
@@ -74,6 +76,7 @@ class SweepPart(Part):
     ranks: int = 0
     spin: str = ""
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)  # of which range the sizes were made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +120,7 @@ class Header(Part):
     collbench: str = ""  # the version that wrote it
     command: tuple[str, ...] = ()
     started: str = ""  # ISO 8601
+    processes: int = 0  # that an outside launcher started, each a rank; 0: the command started the ranks
     environment: Environment = Environment()
     topology: TopologyPart = TopologyPart()
     sweep: SweepPart = SweepPart()

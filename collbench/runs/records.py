@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling, SizeRange, Sweep
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.flaws import flaw_fields, to_flaw
@@ -80,6 +80,7 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         "spin": sweep.spin,
         **({"steps": [step_record(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
         **({"jobs": [job_fields(job) if job else None for job in sweep.jobs]} if any(sweep.jobs) else {}),
+        **({"asked": asdict(sweep.asked)} if sweep.asked else {}),
     }
 
 
@@ -93,6 +94,7 @@ def to_sweep(fields: dict[str, Any]) -> Sweep:
         "implementations": tuple(fields["implementations"]),
         "sampling": Sampling(**fields["sampling"]),
         "steps": tuple(to_step(step) if step else None for step in fields.get("steps", [None])),
+        "asked": SizeRange(**fields["asked"]) if fields.get("asked") else None,
         "jobs": tuple(to_job(job) if job else None for job in fields.get("jobs", [None])),
     }
     return Sweep(**(fields | named))

@@ -98,6 +98,16 @@ def test_threads_times_gpus_are_ranks(here: Command) -> None:
     assert "nThread 2 nGpus 1" in done.stdout
 
 
+def test_what_was_told_stands_in_table_run_file_and_export_alike(here: Command, collbench: Command) -> None:
+    """Sizes as asked for, though the last one measured is smaller; and so for steps of bytes."""
+    for step, said in (("-f", "4(factor)"), ("-i", "4(bytes)")):
+        done = here("all_reduce_perf", "-b", "64", "-e", "70", step, "4", *QUICK[-4:], "--on", "cpu", "--out", step[1:])
+        assert done.returncode == 0, done.stderr
+        line = next(line for line in done.stdout.splitlines() if line.startswith("# nThread"))
+        assert f" nGpus 2 minBytes 64 maxBytes 70 step: {said} " in line
+        assert line in collbench("export", step[1:], "--to", "nccl-tests").stdout.splitlines()
+
+
 def test_words_of_other_tools_mean_what_they_do_there(here: Command, tmp_path: Path) -> None:
     """--op sum is a reduction, -m MIN:MAX a range of sizes, -c 0 still checks, -J is nccl-tests' JSON."""
     words = ("--op", "max", "-m", "64:256", "-c", "0", "-J", "perf.json", "--impl", "mpi,two-shot", "-n", "7")

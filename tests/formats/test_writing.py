@@ -5,6 +5,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,6 +169,83 @@ def test_places_share_a_row_and_a_missing_one_is_not_made_up() -> None:
     assert both.split()[5:] == ["2.50", "0.00", "0.00", "0", "3.50", "0.00", "0.00", "0"]
     assert alone.split()[5:] == ["4.50", "0.23", "0.23", "0", "N/A", "N/A", "N/A", "N/A"]
     assert len(both) == len(alone) + 1  # nccl-tests' own N/A is a character narrower
+
+
+GPUS: dict[str, Any] = {
+    "platform": "gpu",
+    "gpus": [{"name": f"H{bus}00", "bus_id": f"0000:0{bus}:00.0", "host": host} for bus, host in ("aX", "bX", "aY")],
+    "places": [0, 1, 2, 2],
+}
+
+
+def told(text: str) -> str:
+    """What the test was told, in one line."""
+    (line,) = re.findall(r"^# nThread (.*)$", text, re.MULTILINE)
+    return str(line)
+
+
+def test_every_rank_is_listed_with_its_own_gpu() -> None:
+    """By node, number within it, bus and name, wherever the ranks live."""
+    one = Measurement(case(ranks=4), "nccl", "gpu", 1, (1e-6,))
+    text, _ = export(own_run(one, topology=GPUS), "nccl-tests")
+    assert re.findall(r"^#  Rank +(\d) .* on +(\S+) device +(\d) \[(.*)\] (.*)$", text, re.MULTILINE) == [
+        ("0", "X", "0", "0000:0a:00", "Ha00"),
+        ("1", "X", "1", "0000:0b:00", "Hb00"),
+        ("2", "Y", "0", "0000:0a:00", "Ha00"),
+        ("3", "Y", "0", "0000:0a:00", "Ha00"),
+    ]
+    unknown = GPUS | {"gpus": [{"name": "H100", "bus_id": "over there"}]}
+    assert "[0000:00:00] H100" in export(own_run(one, topology=unknown), "nccl-tests")[0]
+
+
+def test_what_a_test_was_told_is_written_as_it_was_asked_for() -> None:
+    """Not as it came out: sizes stop below -e, and are rounded to whole elements."""
+    sweep: dict[str, Any] = {
+        "asked": {"first": 7, "last": 100, "factor": 4.0},
+        "sampling": {"warmup": 5, "graph": True},
+    }
+    rows = measured(4, 1e-6, 2e-6), measured(28, 1e-6, 2e-6)
+    text, _ = export(own_run(*rows, sweep=sweep), "nccl-tests")
+    assert told(text) == (
+        "1 nGpus 2 minBytes 7 maxBytes 100 step: 4(factor) "
+        "warmup iters: 5 iters: 2 agg iters: 1 validation: 1 graph: 0"  # which a CPU has none of
+    )
+    sweep["asked"] = {"first": 4, "last": 100, "step": 24}
+    assert " step: 24(bytes) " in told(export(own_run(*rows, sweep=sweep), "nccl-tests")[0])
+    older, _ = export(own_run(*rows), "nccl-tests")
+    assert " minBytes 4 maxBytes 28 step: 7(factor) warmup iters: 1 " in told(older)
+
+
+@pytest.mark.parametrize(
+    ("header", "gpus"),
+    [
+        ({"topology": GPUS | {"gpus": [{"name": "H100"}]}}, 4),
+        ({"topology": GPUS}, 1),  # of a launcher, as the names of nodes tell
+        ({"processes": 4}, 1),
+        ({}, 4),
+    ],
+    ids=["one process", "nodes", "launcher", "cpu"],
+)
+def test_gpus_are_those_of_a_process_and_the_json_lists_a_device_for_each(header: dict[str, Any], gpus: int) -> None:
+    """What multiplies to the number of ranks, as readers of nccl-tests reckon; both formats say the same."""
+    one = Measurement(case(ranks=4), "nccl", "gpu", 1, (1e-6,))
+    graphs = header | {"sweep": {"sampling": {"graph": True}}}
+    text, _ = export(own_run(one, **graphs), "nccl-tests")
+    config = json.loads(export(own_run(one, **graphs), "nccl-tests-json")[0])["config"]
+    on_gpu = int("topology" in header)
+    assert (f"nGpus {gpus} " in told(text), told(text)[-1]) == (True, str(on_gpu))
+    assert (config["ngpus"], config["graph"]) == (gpus, on_gpu)
+    assert [device["rank"] for device in config["devices"]] == list(range(0, 4, gpus))
+
+
+def test_what_another_tool_was_told_is_said_in_every_format() -> None:
+    """As far as its own file said it."""
+    golden = next(name for name, golden in GOLDENS.items() if golden.format == "nccl-tests-json")
+    run = run_of(golden_tests(golden))
+    (test,) = run.header.imported.tests
+    text, _ = export(run, "nccl-tests")
+    assert f"{test.sweep['threads']} nGpus {test.sweep['gpus']} " in told(text)
+    assert f" warmup iters: {test.sweep['warmup']} iters: {test.sweep['iters']} " in told(text)
 
 
 def test_wrong_rows_are_written_as_wrong() -> None:

@@ -17,6 +17,7 @@ from collbench.formats.exported import (
     wrong_elements,
 )
 from collbench.formats.nccl_tests.loose_json import dump, restored
+from collbench.formats.nccl_tests.settings import settings
 from collbench.formats.nccl_tests.write_text import code, devices, fitting, program
 from collbench.measurement import Measurement, Reported
 from collbench.observed import Observed
@@ -83,19 +84,10 @@ def _made(part: Part, selection: ExportSelection) -> dict[str, Any]:
 def _config(part: Part, selection: ExportSelection, checked: bool) -> dict[str, Any]:
     """What the program would have been told on its command line."""
     ranks = part.lines[0].case.ranks
-    sizes = [line.case.nbytes for line in part.lines]
-    return {
-        "nthreads": 1,
-        "ngpus": ranks,
-        "minimum_bytes": min(sizes),
-        "maximum_bytes": max(sizes),
-        "warmup_iters": 1,
-        "iterations": part.iterations,
-        "aggregated_iterations": 1,
-        "validation": int(checked),
-        "graph": 0,
-        "devices": devices(selection, ranks)[:1],  # one for each process, as there
-    }
+    sizes = sorted({line.case.nbytes for line in part.lines})
+    said = settings(selection.header, ranks, sizes, part.test, iterations=part.iterations, checked=checked)
+    of_process = max(1, said.threads * said.gpus)
+    return said.config | {"devices": devices(selection, ranks)[::of_process]}  # one for each process, as there
 
 
 def _row(line: ExportLine) -> dict[str, Any]:

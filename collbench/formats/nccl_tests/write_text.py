@@ -1,6 +1,7 @@
 """Writes the table of nccl-tests: a foreign test's rows as they were, others in the layout of version 2.19."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from collbench.formats.exported import (
     texts,
     wrong_elements,
 )
+from collbench.formats.nccl_tests.settings import Settings, settings
 from collbench.formats.source import clean
 from collbench.observed import Observed
 from collbench.runs.header import Device
@@ -63,22 +65,40 @@ def listed(selection: ExportSelection, ranks: int) -> list[str]:
 
 def devices(selection: ExportSelection, ranks: int) -> list[dict[str, Any]]:
     """The same as fields, by the names of nccl-tests' JSON."""
-    host = clean(selection.header.environment.host or "unknown", 64).replace(" ", "_")
+    host = selection.header.environment.host or "unknown"
     topology = selection.header.topology
     known = topology.gpus or topology.sockets or (Device(),)
     name = _kind(topology.name or "unknown")
+    numbers = _numbers(known)
+    places = [place if 0 <= place < len(known) else 0 for place in topology.places]
     return [
         {
             "rank": rank,
             "group": 0,
             "pid": 0,
-            "hostname": clean(known[rank % len(known)].host or host, 64).replace(" ", "_"),
-            "device": rank % len(known) if len(known) > 1 else 0,
-            "device_hex": "0000:00:00",
-            "device_info": clean(known[rank % len(known)].name or name, 64),
+            "hostname": clean(known[at].host or host, 64).replace(" ", "_"),
+            "device": numbers[at],
+            "device_hex": _bus(known[at]),
+            "device_info": clean(known[at].name or name, 64),
         }
         for rank in range(ranks)
+        for at in (places[rank] if rank < len(places) else rank % len(known),)
     ]
+
+
+def _numbers(known: Sequence[Device]) -> list[int]:
+    """Of devices, counted node by node."""
+    seen, numbers = Counter[str](), []
+    for device in known:
+        numbers.append(seen[device.host])
+        seen[device.host] += 1
+    return numbers
+
+
+def _bus(device: Device) -> str:
+    """Domain, bus and device, as nccl-tests writes them."""
+    match = re.fullmatch(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]", device.bus_id)
+    return match[1] if match else "0000:00:00"
 
 
 def _kind(name: str) -> str:
@@ -131,26 +151,18 @@ def _made(part: Part, selection: ExportSelection) -> Iterator[str]:
     yield from other_figures(place for line in part.lines for place in line.places if place)
     sizes = sorted({line.case.nbytes for line in part.lines})
     checked = all(wrong_elements(place) is not None for line in part.lines for place in line.places if place)
-    said = settings(sizes, part.iterations, checked)
-    yield from opening(first.case.collective, said, listed(selection, first.case.ranks))
+    ranks, iterations = first.case.ranks, part.iterations
+    said = settings(selection.header, ranks, sizes, part.test, iterations=iterations, checked=checked)
+    yield from opening(first.case.collective, said, listed(selection, ranks))
     yield from map(row, part.lines)
     if part.test.complete:
         yield from footer(first.case.collective, [place for line in part.lines for place in line.places if place])
 
 
-def settings(sizes: Sequence[int], iterations: int, checked: bool = True, threads: int = 1, gpus: int = 1) -> str:
-    """The line with the test's numbers; sizes in bytes, ascending."""
-    factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 and sizes[0] else 2
-    return (
-        f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) "
-        f"warmup iters: 1 iters: {iterations} agg iters: 1 validation: {int(checked)} graph: 0"
-    )
-
-
-def opening(collective: Collective, said: str, devices_: Sequence[str]) -> Iterator[str]:
-    """All lines before the rows: `said` is that of `settings`, the others that of `listed`."""
+def opening(collective: Collective, said: Settings, devices_: Sequence[str]) -> Iterator[str]:
+    """All lines before the rows; the last lines are those of `listed`."""
     yield f"# Collective test starting: {program(collective)}"
-    yield said
+    yield str(said)
     yield from ("#", "# Using devices", *devices_, "#", *HEADER)
 
 

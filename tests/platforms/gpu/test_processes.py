@@ -363,12 +363,16 @@ def test_what_nccl_expects_stands_in_table_and_run_file(mpirun: Mpirun, tmp_path
     assert found == [pytest.approx(35.5e-6), None, None]
 
 
-def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun) -> None:
+def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun, tmp_path: Path) -> None:
     """By its own name and number, as the run file has them: the header that it is printed from was never in a file."""
-    done = mpirun("all_reduce_perf", "-b", "64", "-e", "64", "-n", "2", devices=2)
+    done = mpirun("all_reduce_perf", "-b", "64", "-e", "100", "-n", "2", "-G", "1", "--out", "out", devices=2)
     assert done.returncode == 0, done.stdout + done.stderr
-    listed = re.findall(r"^#  Rank +(\d+) .* device +(\d+) \[\S+\] (.*)$", done.stdout, re.MULTILINE)
-    assert listed == [("0", "0", "Test GPU"), ("1", "1", "Test GPU")]
+    listed = re.findall(r"^#  Rank +(\d+) .* device +(\d+) \[(\S+)\] (.*)$", done.stdout, re.MULTILINE)
+    assert listed == [("0", "0", "0000:00:00", "Test GPU"), ("1", "1", "0000:01:00", "Test GPU")]
+    (said,) = re.findall(r"^# nThread .*", done.stdout, re.MULTILINE)
+    assert "nGpus 1 minBytes 64 maxBytes 100 step: 1048576(bytes)" in said
+    assert said.endswith("graph: 1")
+    assert read(tmp_path / "out").header.processes == 2
 
 
 def test_mpirun_collbench_verify_finds_everything_right(mpirun: Mpirun) -> None:
