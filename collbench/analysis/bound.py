@@ -35,7 +35,7 @@ class Bound:
         return nbytes / self.rate
 
     def __str__(self) -> str:
-        return f"bound: {self.line / 1e9:.4g} GB/s, {self.where}"
+        return f"line: {self.line / 1e9:.4g} GB/s, {self.where}"
 
 
 @dataclass(frozen=True)

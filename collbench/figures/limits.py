@@ -1,4 +1,4 @@
-"""What no implementation can pass, as lines that say what they are: memory as measured in the run, or the line rate."""
+"""What no implementation can pass, as lines that say what they are: memory as measured, or what a line rate allows."""
 
 import textwrap
 from collections.abc import Mapping
@@ -38,7 +38,8 @@ def limit(panel: Panel, quantity: Quantity) -> Limit | None:
     """What bounds the panel; None where nothing is known, or the view does not show it.
 
     Of memory it is what the rows carry: how long a copy of the fewest bytes took that must go through it, taken in turn
-    with the row's own samples.  Else it is the line rate of a data sheet.
+    with the row's own samples.  Else it is what the line rate of a data sheet allows, in
+    the view's units: a bus bandwidth above that rate where switches add, since it counts the bytes of a ring.
     """
     if not quantity.bounded:
         return None
@@ -66,7 +67,8 @@ def _line_rate(panel: Panel, quantity: Quantity, rates: bool) -> Limit | None:
         for size in sorted(by_size)
         if rates or bound.seconds(size) >= least
     }
-    return Limit("line rate", f"line rate of {bound.where}", known, rates, False) if known else None
+    means = f"bound by {bound.where} (line rate {bound.line / 1e9:.4g} GB/s)"
+    return Limit("bound", means, known, rates, False) if known else None
 
 
 def draw(axes: "Axes", bound: Limit, color: str = GREY) -> None:

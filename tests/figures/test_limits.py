@@ -32,7 +32,17 @@ def test_the_line_rate_is_a_line_at_what_it_allows(view: str) -> None:
         assert found[largest] == pytest.approx(largest * 1.75 / rate)
         fastest = min(row.typical for row in results.results if isinstance(row, Prediction))
         assert min(found.values()) > 0.1 * fastest, "no axis is stretched for times that nobody waits for"
-    assert any(name.replace("\n", " ").startswith("line rate of a GPU's NVLinks: ") for name in labels(figure))
+    said = "bound by a GPU's NVLinks (line rate 300 GB/s): "
+    assert any(name.replace("\n", " ").startswith(said) for name in labels(figure))
+
+
+def test_where_switches_add_the_bound_is_above_the_line_rate_and_names_it() -> None:
+    """A bus bandwidth counts a ring's bytes, 1.5 of four ranks; the switch has them send 1.25, over 450 GB/s."""
+    figure = drawn("bandwidth", on("dgx-h100", 4))
+    assert "bound by a GPU's NVLinks (line rate 450 GB/s): 540 GB/s" in [
+        name.replace("\n", " ") for name in labels(figure)
+    ]
+    assert "bound: 540 GB/s" in [text.get_text() for text in figure.axes[0].texts]
 
 
 @pytest.mark.parametrize(("view", "told"), [("bandwidth", "memory copy: 20 GB/s"), ("latency", "memory copy: 10.1 ms")])

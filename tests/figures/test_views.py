@@ -160,7 +160,7 @@ def test_the_bound_is_what_the_line_rate_allows(results: Run, per_byte: float, l
     timed = [result for result in results.results if isinstance(result, Measurement | Prediction)]
     expected = [row.case.nbytes * per_byte / row.typical / line for row in timed]
     assert lines(axes)["nccl"][1] == pytest.approx(expected)
-    assert f"bound: {line / 1e9:.4g} GB/s" in axes.get_title(loc="left")
+    assert f"line: {line / 1e9:.4g} GB/s" in axes.get_title(loc="left")
     assert axes.get_ylim()[0] == 0
     assert axes.get_ylim()[1] > 1
     assert "100 %" in [text.get_text() for text in axes.get_yticklabels()]
@@ -249,8 +249,8 @@ def test_an_overlay_of_predictions_is_dashed_and_hollow_in_colour() -> None:
         assert (line.get_color(), line.get_linestyle(), line.get_markerfacecolor()) == (color, "--", "white")
     title = figure.axes[0].get_title(loc="left").splitlines()
     assert title == [
-        "DGX H100, 8 GPUs: bound: 450 GB/s, a GPU's NVLinks",
-        "DGX A100, 8 GPUs: bound: 300 GB/s, a GPU's NVLinks",
+        "DGX H100, 8 GPUs: line: 450 GB/s, a GPU's NVLinks",
+        "DGX A100, 8 GPUs: line: 300 GB/s, a GPU's NVLinks",
     ]
 
 
