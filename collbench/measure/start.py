@@ -22,7 +22,8 @@ UNHEARD = {
     "PMIX_MCA_ptl_tcp_if_include": "lo",
 }
 """Nothing on the network is to reach ranks of one machine: by default MPI libraries listen on every address for ranks
-that never come.  What the user has set of the same library stays as it is."""
+that never come.  What the user has set of the same library stays as it is.  A process that starts no MPI gets none of
+them: NCCL's plugins read some, and the run file would keep what nothing heeded."""
 _ENDED = re.compile(
     r"EXIT STRING: .+? \(signal (\d+)\)|^\[\d+\]\d+:Return code = \d+, signaled with (.+)$", re.MULTILINE
 )
@@ -52,8 +53,9 @@ def _number(word: str) -> int:
 
 def environment(platform: str, folder: Path, setting: Setting, library: Library | None = None) -> dict[str, str]:
     """Their environment, with what they must know to find their supervisor, and which MPI library to load."""
-    changed = setting.applied(_unheard(unlaunched(os.environ)) | {"OMP_NUM_THREADS": "1"})
-    if find_platform(platform).process_per_rank:
+    given, by_mpi = unlaunched(os.environ), find_platform(platform).process_per_rank
+    changed = setting.applied((_unheard(given) if by_mpi else given) | {"OMP_NUM_THREADS": "1"})
+    if by_mpi:
         changed = (library or own()).environment(changed)
     changed = isolated(changed)
     others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))

@@ -54,6 +54,17 @@ def test_what_the_user_told_the_library_of_networks_stays(monkeypatch: pytest.Mo
     assert given["FI_TCP_IFACE"] == "lo"
 
 
+def test_a_process_that_starts_no_mpi_is_told_nothing_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """That of the GPUs; NCCL's plugins would heed it, and the run file keep it.  What the user has set is there."""
+    for name in start.UNHEARD:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UCX_NET_DEVICES", "eth1")
+    given = start.environment("gpu", tmp_path, UNCHANGED)
+    assert not {*start.UNHEARD} & {*given}
+    assert given["UCX_NET_DEVICES"] == "eth1"
+    assert {*start.UNHEARD} - {"UCX_TLS"} <= {*start.environment("cpu", tmp_path, UNCHANGED)}
+
+
 @pytest.mark.parametrize(
     ("printed", "number"),
     [
