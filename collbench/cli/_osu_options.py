@@ -16,6 +16,7 @@ from collbench.messages import WINDOW
 from collbench.units import parse_size
 
 DEVICES = {"cuda": "gpu", "host": "cpu"}
+PLACES = {"D": "gpu", "H": "cpu"}  # of RANK0's and RANK1's buffers: on the device, on the host
 _LARGEST_OF_PAIRS, _LARGEST = "4M", "1M"
 
 
@@ -46,7 +47,8 @@ def osu_options(kind: OsuKind, nonblocking: bool) -> list[click.Parameter]:
     if nonblocking:
         tests = click.Option(["-t", "--num_test_calls"], type=int, default=0, help="Above 0, ask MPI_Test meanwhile.")
         return [*(option for option in options if option.name != "full"), tests]
-    return [*options, *shared(impl="library")]
+    places = [click.Argument(["places"], nargs=-1, metavar="[RANK0 RANK1]")] if kind.own else []
+    return [*places, *options, *shared(impl="library")]
 
 
 def remarks(options: Mapping[str, Any]) -> Iterator[str]:
@@ -57,9 +59,6 @@ def remarks(options: Mapping[str, Any]) -> Iterator[str]:
 
 def as_sweep(kind: OsuKind, options: Mapping[str, Any]) -> dict[str, Any]:
     """The words of a sweep without its sizes, which need the number of ranks."""
-    device = options["accelerator"]
-    if device is not None and device not in DEVICES:
-        raise unknown("-d", device, DEVICES)
     same = {name: options[name] for name in ("ranks", "budget", "spin", "timeout", "warmup")}
     return (
         DEFAULTS
@@ -67,11 +66,31 @@ def as_sweep(kind: OsuKind, options: Mapping[str, Any]) -> dict[str, Any]:
         | {
             "op": kind.measured.name,
             "impl": options.get("impl", "library"),
-            "on": DEVICES[device] if device else options["on"],
+            "on": _where(options),
             "iters": options["iterations"],
             "datatype": _dtype(kind, options["type"]),
         }
     )
+
+
+def _where(options: Mapping[str, Any]) -> str:
+    """The platform of --on, or the one whose memory -d and the words for both ranks name; UsageError if none is."""
+    device, places = options["accelerator"], options.get("places", ())
+    if device is not None and device not in DEVICES:
+        raise unknown("-d", device, DEVICES)
+    if not places:
+        return DEVICES[device] if device else str(options["on"])
+    words, fix = " ".join(places), "give D D for buffers on GPUs, or H H for buffers on the host"
+    if any(place.startswith("M") for place in places):
+        raise UsageError(f"{words}: managed memory is not measured here; {fix}")
+    if len(places) != 2 or not set(places) <= set(PLACES):
+        raise UsageError(f"{words} does not say where the buffers of two ranks are; {fix}")
+    if len(set(places)) > 1:
+        raise UsageError(f"{words}: the ranks of a run live on GPUs or on CPUs, all of them; {fix}")
+    where = PLACES[places[0]]
+    if options["on"] not in ("auto", where) or (device == "host" and where != DEVICES[device]):
+        raise UsageError(f"{words} are buffers of a {where}, and -d or --on says another; leave those out, or {fix}")
+    return where
 
 
 def _dtype(kind: OsuKind, name: str | None) -> str:

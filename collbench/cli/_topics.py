@@ -74,6 +74,7 @@ def osu() -> str:
         ("-i N, -x N", "the same; in a sweep -n N samples, after -w N of warm-up"),
         ("-f, -c", "the same; every row is checked without -c too"),
         ("-T TYPE, -d cuda", "the same; in a sweep -d TYPE and --on gpu"),
+        ("D D, H H", "of pairs, as there: buffers on GPUs, or on the host; D H, H D and M are not measured"),
         ("-t N", "the same, of non-blocking programs: above 0, MPI_Test is called while ranks compute"),
         ("mpirun -n 2", "in front of a blocking program, the same; without it -g is the number of ranks"),
         ("its text", "`collbench export RUN --to osu`; `collbench import` reads it"),

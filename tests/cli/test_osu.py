@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from collbench.cli._osu import osu, programs
-from collbench.cli._osu_options import bounds
+from collbench.cli._osu_options import as_sweep, bounds
 from collbench.errors import UsageError
 from collbench.formats.osu_nonblocking import overlap
 from collbench.formats.osu_tests import PROGRAMS
@@ -19,6 +19,14 @@ BEGUN = [name for name in programs() if name.removeprefix("osu_") not in PROGRAM
 def rows(text: str) -> list[list[str]]:
     """The words of the rows of a table."""
     return [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def chosen(name: str, words: str) -> str:
+    """The platform of a program with these words."""
+    command = osu(name)
+    assert command
+    options = command.make_context(name, words.split()).params
+    return str(as_sweep(PROGRAMS[name.removeprefix("osu_")], options)["on"])
 
 
 @pytest.mark.parametrize("name", [name for name in programs() if name not in BEGUN])
@@ -72,6 +80,55 @@ def test_overlap_is_what_computing_hides() -> None:
     assert overlap(overall=12.5, compute=10, pure=5) == pytest.approx(50)
     assert overlap(overall=30, compute=10, pure=5) == 0
     assert overlap(overall=8, compute=10, pure=5) == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "platform"),
+    [
+        ("", "auto"),
+        ("-d cuda", "gpu"),
+        ("D D", "gpu"),
+        ("-d cuda D D", "gpu"),
+        ("D D --on gpu", "gpu"),
+        ("H H", "cpu"),
+        ("-d host H H", "cpu"),
+        ("-d cuda H H", "cpu"),  # there, too, -d says what a device is, and H that no buffer is on it
+    ],
+)
+def test_both_ranks_buffers_are_where_osu_s_letters_say(words: str, platform: str) -> None:
+    """Behind the options or between them."""
+    assert chosen("osu_bw", words) == platform
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("D H", "D H: the ranks of a run live on GPUs or on CPUs, all of them"),
+        ("-d cuda H D", "H D: the ranks of a run live"),
+        ("-d cuda M M", "M M: managed memory is not measured here"),
+        ("D MD", "D MD: managed memory is not measured here"),
+        ("D", "D does not say where the buffers of two ranks are"),
+        ("D D D", "D D D does not say"),
+        ("d d", "d d does not say"),
+        ("D D --on cpu", "D D are buffers of a gpu, and -d or --on says another"),
+        ("-d host D D", "D D are buffers of a gpu"),
+        ("H H --on gpu", "H H are buffers of a cpu"),
+    ],
+)
+def test_buffers_that_are_not_measured_are_refused_with_the_letters_that_are(words: str, reason: str) -> None:
+    """In a line that begins with what was said."""
+    with pytest.raises(UsageError) as refused:
+        chosen("osu_latency", words)
+    assert str(refused.value).startswith(reason)
+    assert "D D for buffers on GPUs, or H H for buffers on the host" in str(refused.value)
+
+
+def test_collectives_take_no_letters(here: Command) -> None:
+    """As in OSU; and those of pairs are taken by the command itself."""
+    assert here("osu_allreduce", "D", "D").returncode == 2
+    done = here("osu_latency", "-m", "8", *QUICK[:4], "H", "H")
+    assert done.returncode == 0, done.stderr
+    assert [row[0] for row in rows(done.stdout)] == ["1", "2", "4", "8"]
 
 
 @pytest.mark.parametrize(
