@@ -17,7 +17,7 @@ from collbench.api.wanted import cut_short, default_folder, make_sweep, of_descr
 from collbench.cli._carried_out import draw_plots
 from collbench.cli._live_table import LiveTable
 from collbench.cli._progress import awaited, begun
-from collbench.cli._table import PAIRED_LEGEND, label, paired_heading, paired_rows
+from collbench.cli._table import PAIRED_LEGEND, explained, label, paired_heading, paired_rows
 from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure import worker
@@ -150,7 +150,8 @@ def _close(paths: Sequence[Path], plot: bool) -> None:
     """What came out, what the numbers mean, and where everything is."""
     base, new = (file.read(path) for path in paths)
     click.echo(f"\n{summary(base, new)}")
-    click.echo(f"\n{PAIRED_LEGEND}", err=True)
+    for line in (f"\n{PAIRED_LEGEND}", *explained((*base.results, *new.results))):
+        click.echo(line, err=True)
     for path in paths:
         click.echo(f"run file: {path}")
     for path in paths if plot else ():

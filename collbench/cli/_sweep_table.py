@@ -14,13 +14,13 @@ from collbench.cli._live_table import LiveTable
 from collbench.cli._noise import words as noise
 from collbench.cli._outputs import Outputs
 from collbench.cli._progress import awaited
-from collbench.cli._table import ESTIMATE, EXPECTED_LEGEND, LEGEND, NAME, expected_heading, heading, left_out, row
+from collbench.cli._table import EXPECTED_LEGEND, LEGEND, NAME, expected_heading, explained, heading, left_out, row
 from collbench.cli._wires_table import WIRES_LEGEND, lines
 from collbench.implementations import implementations, is_library, libraries
 from collbench.labels import family
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session
-from collbench.measurement import Measurement, observed, timed
+from collbench.measurement import observed, timed
 
 
 def carry_out(session: Session, remarks: Iterable[str], spread: bool, outputs: Outputs) -> int:
@@ -106,8 +106,6 @@ def close(session: Session, legend: str, outputs: Outputs) -> None:
     """What the numbers mean, and where everything is."""
     if not outputs.quiet:
         click.echo(f"\n{legend}", err=True)
-    if not outputs.quiet and any(
-        isinstance(result, Measurement) and result.estimate is not None for result in session.results
-    ):
-        click.echo(ESTIMATE, err=True)
+    for line in () if outputs.quiet else explained(session.results):
+        click.echo(line, err=True)
     say_where(session, ("png",) if outputs.plot else ())

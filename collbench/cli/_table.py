@@ -1,7 +1,7 @@
 """Results as lines of a table, made one by one while a sweep runs or is predicted."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from collbench.analysis.bound import in_words
 from collbench.cli import _explain_table, _styles_table
@@ -35,6 +35,7 @@ CHANGE_LEGEND = "takes: what one operation should take with the change, over wha
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
+SHARED = "busbw -: ranks share a GPU, and between them there is no bus"
 NAME = 16  # characters of an implementation's name
 _ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
 _FIRST_OUT = ("spread", "estimate", "algbw", "busbw", "interval", "ratio")
@@ -196,13 +197,25 @@ def _cells(result: Timed, library: Timed | None = None) -> dict[str, str]:
         "name": result.label,
         "time": format_seconds(result.typical, digits(_doubt(result))),
         "algbw": _rate(result, result.algbw),
-        "busbw": _rate(result, result.busbw),
+        "busbw": "-" if _busless(result) else _rate(result, result.busbw),
         "ratio": _ratio(result, library),
     }
 
 
 def _rate(result: Timed, rate: float) -> str:
     return format_rate(rate, digits(_doubt(result))) if result.case.collective.sized else ""
+
+
+def _busless(result: Result | Timed) -> bool:
+    """Whether messages have a size, but cross no bus."""
+    return isinstance(result, Timed) and bool(result.note.shared) and result.case.collective.sized
+
+
+def explained(results: Iterable[Result]) -> list[str]:
+    """A line below the table for each thing in it that only some tables have."""
+    results = list(results)
+    estimates = any(isinstance(result, Measurement) and result.estimate is not None for result in results)
+    return [*([ESTIMATE] if estimates else []), *([SHARED] if any(map(_busless, results)) else [])]
 
 
 def _joined(check: str, result: Timed) -> str:

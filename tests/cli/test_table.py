@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from collbench.cli._table import (
+    ESTIMATE,
+    SHARED,
     change_heading,
     change_row,
     expected_heading,
+    explained,
     heading,
     label,
     paired_heading,
@@ -18,7 +21,7 @@ from collbench.cli._table import (
 from collbench.collectives import COLLECTIVES, Collective
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Prediction, Skipped
-from collbench.note import Note
+from collbench.note import Note, Sharing
 from tests.conftest import case, measurement
 
 
@@ -27,6 +30,19 @@ def test_a_row_says_what_was_measured() -> None:
     library = measurement(seconds=(4e-6,) * 7, nbytes=4096)
     fields = row(measurement("ring-flags", (2e-6,) * 7, nbytes=4096), library).split()
     assert fields == ["4", "KiB", "ring-flags", "2", "us", "0.0%", "2.048", "2.048", "2.00x", "ok"]
+
+
+def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() -> None:
+    """Of any row that has none for that reason; a barrier has none anyway."""
+    alone = measurement(seconds=(2e-6,) * 7, nbytes=4096)
+    shared = replace(alone, note=Note(shared=Sharing(2, 1)))
+    assert row(shared, alone).split()[5:8] == ["0.0%", "2.048", "-"]
+    pair = list(paired_rows((shared, shared), ("A", "B"), [1.0]))
+    assert all(" 2.048        - " in line for line in pair)
+    assert explained([alone, shared, shared]) == [SHARED]
+    barrier = replace(shared, case=case(collective="barrier"))
+    assert explained([alone, barrier, Failed(case(), "mpi", "cpu", "a rank died")]) == []
+    assert explained([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
 
 
 @pytest.mark.parametrize("one", COLLECTIVES.values(), ids=lambda one: one.name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from collbench.cli._table import ESTIMATE
+from collbench.cli._table import ESTIMATE, SHARED
 from collbench.implementations import implementations
 from collbench.measure.start import mpiexec
 from collbench.measurement import Failed, Measurement
@@ -338,7 +338,8 @@ def test_mpirun_collbench_sweep_takes_the_gpus(mpirun: Mpirun, tmp_path: Path) -
     for name in exact:
         assert done.stdout.count(f" {name} ") >= 1
     assert done.stdout.count("64 B  ring-flags") == 1
-    assert done.stdout.count("ok, 2 processes share 1 GPU") == len(exact)
+    assert len(re.findall(r"^ .* -  +(?:\S+x)? +ok, 2 processes share 1 GPU", done.stdout, re.MULTILINE)) == len(exact)
+    assert done.stderr.count(SHARED) == 1
     run = read(tmp_path / "out")
     assert run.complete
     assert {(result.platform, result.case.ranks) for result in run.results} == {("gpu", 2)}
