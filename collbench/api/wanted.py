@@ -3,6 +3,7 @@
 import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -71,20 +72,20 @@ def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: 
     last = find_platform(platform).largest
     while last > SMALLEST_DEFAULT:
         sweep = sweep_to(last)
-        try:
-            _refuse_too_large(sweep, platform, copies)
-        except PlatformError:
-            last //= 4
-        else:
-            return sweep
+        with suppress(PlatformError):
+            if find_platform(platform).fits(_refuse_too_large(sweep, platform, copies), sweep.ranks):
+                return sweep
+        last //= 4
     sweep = sweep_to(last)
     _refuse_too_large(sweep, platform, copies)
     return sweep
 
 
-def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
-    layout = Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform))
-    find_platform(platform).refuse_too_large(copies * layout.nbytes, sweep.ranks)
+def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> int:
+    """Bytes that each rank needs, if they are no more than there can be."""
+    nbytes = copies * Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
+    find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
+    return nbytes
 
 
 def _refuse(options: Mapping[str, Any]) -> None:
@@ -190,4 +191,4 @@ def cut_short(sweep: Sweep, platform: str) -> str:
     """A sentence for the user if memory cut the default sweep short, else nothing."""
     if sweep.sizes[-1] * 4 > find_platform(platform).largest:
         return ""
-    return f"stopping at {format_size(sweep.sizes[-1])}: larger messages do not fit in memory here"
+    return f"stopping at {format_size(sweep.sizes[-1])}: larger messages do not fit in the memory that is free here"

@@ -56,7 +56,7 @@ MEASURING = (
 )
 @click.option("-b", "--minbytes", default="8", metavar="SIZE", help="Smallest message.")
 @click.option(
-    "-e", "--maxbytes", metavar="SIZE", help="Largest message; default: 128M, or what memory allows; predicted 8G."
+    "-e", "--maxbytes", metavar="SIZE", help="Largest message; default: 128M, or what free memory allows; predicted 8G."
 )
 @click.option("-f", "--stepfactor", type=float, default=4.0, help="Each size is so many times the last.")
 @click.option("-i", "--stepbytes", metavar="SIZE", help="Sizes this far apart, instead of -f.")

@@ -39,6 +39,8 @@ class PlatformKind:
     default_ranks: Callable[[], int]
     refuse_too_large: Callable[[int, int], None]
     """PlatformError if so many bytes on each of so many ranks cannot be; as early as that can be known."""
+    fits: Callable[[int, int], bool] = lambda nbytes, ranks: True
+    """Whether a default sweep that needs as much should be begun, where that is known only roughly."""
     available: Callable[[], bool] = lambda: True  # whether the hardware is there and its driver shows it
     installed: Callable[[], bool] = lambda: True  # whether there is a driver at all
     obstacle: Callable[[], str] = lambda: ""

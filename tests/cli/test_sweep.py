@@ -480,6 +480,6 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     options = command.make_context("sweep", ["--on", "cpu"]).params
     _, sweep = _options.make_sweep(options, None)
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
-    assert "larger messages do not fit in memory here" in _options.cut_short(sweep, "cpu")
+    assert "larger messages do not fit in the memory that is free here" in _options.cut_short(sweep, "cpu")
     with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
         _options.make_sweep(options | {"maxbytes": "128M"}, None)

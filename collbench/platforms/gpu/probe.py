@@ -22,6 +22,8 @@ from collbench.units import format_size
 STARTUP = 360.0  # seconds for ranks to get ready: their process starts the driver anew, and then compiles
 
 _DRIVER = "libcuda.so.1"
+_NVML = "libnvidia-ml.so.1"
+_TAKEN = 2**29  # bytes of a GPU that a CUDA context, its kernels and a library's communicator take before any message
 _DEVICES = Path("/dev")  # nvidiactl is there wherever the kernel has NVIDIA's driver
 _PATIENCE = 300.0  # seconds; a cold driver takes two or three for each GPU, without persistence mode tens
 
@@ -43,8 +45,27 @@ for index in range(count.value):
     call("cuDeviceGet", ctypes.byref(device), index)
     call("cuDeviceTotalMem_v2", ctypes.byref(nbytes), device)
     memories.append(nbytes.value)
-print("\\n" + json.dumps({"memories": memories}))
+print("\\n" + json.dumps({"memories": memories}), flush=True)
 """
+_FREE = """
+def free(index):
+    name, handle, memory = ctypes.create_string_buffer(32), ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDeviceGetPCIBusId", name, len(name), device)
+    if nvml.nvmlDeviceGetHandleByPciBusId_v2(name, ctypes.byref(handle)) or nvml.nvmlDeviceGetMemoryInfo(
+        handle, memory
+    ):
+        raise OSError("NVML does not say")
+    return memory[1]
+try:
+    nvml = ctypes.CDLL(sys.argv[2])
+    if not nvml.nvmlInit_v2():
+        print("\\n" + json.dumps({"memories": memories, "free": list(map(free, range(count.value)))}))
+except (OSError, AttributeError):
+    pass
+"""
+"""What the same child asks then; without an answer, what it has said stands.  CUDA would need a context for it, which
+takes memory itself."""
 _TRIAL = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -63,6 +84,7 @@ class Answer:
     """What a child found out."""
 
     memories: tuple[int, ...] = ()  # bytes of each GPU that CUDA shows
+    free: tuple[int, ...] = ()  # of those; empty where NVML does not say
     refusal: str = ""  # why CUDA or CuPy cannot be used
     hung: bool = False
 
@@ -129,7 +151,7 @@ def obstacle() -> str:
 def _driver(library: str, patience: float) -> Answer:
     if _unloadable(library):
         return Answer()
-    return _child(patience, "-I", "-S", "-c", _QUESTION, library)
+    return _child(patience, "-I", "-S", "-c", _QUESTION + _FREE, library, _NVML)
 
 
 def _unloadable(library: str) -> str:
@@ -149,7 +171,8 @@ def _child(patience: float, *arguments: str) -> Answer:
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
             answer = json.loads(line)
-            return Answer(tuple(answer.get("memories", ())), " ".join(answer.get("refusal", "").split()))
+            refusal = " ".join(answer.get("refusal", "").split())
+            return Answer(tuple(answer.get("memories", ())), tuple(answer.get("free", ())), refusal)
     last = f": {lines[-1].strip()[:200]}" if lines else ""
     return Answer(refusal=f"the process that asked the CUDA driver ended without an answer{last}")
 
@@ -164,12 +187,24 @@ def refuse_too_large(nbytes: int, ranks: int) -> None:
 
     Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
     """
-    if launched():
-        ranks = min(ranks, len(memories()))
-    for device, has in enumerate(memories()):
-        wanted = len(range(device, ranks, len(memories()))) * nbytes
+    for device, (wanted, has) in enumerate(zip(_wanted(nbytes, ranks), memories(), strict=True)):
         if wanted > has:
             raise too_large(device, wanted, f"has {format_size(has)}")
+
+
+def fits(nbytes: int, ranks: int) -> bool:
+    """Whether that is free now, as far as NVML says it: for a size that nobody asked for."""
+    free = _driver(_DRIVER, _PATIENCE).free
+    return not free or all(
+        wanted <= has - _TAKEN for wanted, has in zip(_wanted(nbytes, ranks), free, strict=True) if wanted
+    )
+
+
+def _wanted(nbytes: int, ranks: int) -> list[int]:
+    """Bytes on each GPU for so many on every rank."""
+    gpus = len(memories())
+    ranks = min(ranks, gpus) if launched() else ranks
+    return [len(range(device, ranks, gpus)) * nbytes for device in range(gpus)]
 
 
 def too_large(device: int, wanted: int, obstacle: str) -> PlatformError:

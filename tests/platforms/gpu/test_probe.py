@@ -26,10 +26,25 @@ extern "C" {
 int cuInit(unsigned) { usleep(1000 * DELAY); if (STATUS < 0) abort(); return STATUS; }
 int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
 int cuDeviceGet(int* device, int index) { *device = index; return 0; }
+int cuDeviceGetPCIBusId(char* name, int length, int device) { *name = 'A' + device; name[1] = 0; return 0; }
 int cuDeviceTotalMem_v2(unsigned long* nbytes, int device) { *nbytes = (1UL << 33) + device; return 0; }
 #ifdef WORDS
 int cuGetErrorString(int, const char** text) { *text = WORDS; return 0; }
 #endif
+}
+"""
+
+NVML = """
+#include <stdlib.h>
+extern "C" {
+int nvmlInit_v2() { if (STATUS < 0) abort(); return STATUS; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* name, const char** handle) { *handle = name; return 0; }
+int nvmlDeviceGetMemoryInfo(const char* handle, unsigned long long* memory) {
+  memory[0] = 1ULL << 33;
+  memory[1] = (1ULL * FREE << 20) / (*handle == 'A' ? 1 : 4);
+  memory[2] = memory[0] - memory[1];
+  return 0;
+}
 }
 """
 
@@ -67,6 +82,8 @@ def build(tmp_path: Path) -> Build:
 def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No driver but the one that a test puts there, on whatever machine."""
     monkeypatch.setattr(probe, "_DRIVER", "libnosuchdriver.so.1")
+    monkeypatch.setattr(probe, "_NVML", "libnosuchnvml.so.1")
+    probe._driver.cache_clear()
     monkeypatch.setattr(probe, "_DEVICES", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     probe.broken.cache_clear()
@@ -90,6 +107,58 @@ def test_the_driver_is_asked_for_its_gpus_by_a_child(
     monkeypatch.setattr(probe, "_DRIVER", str(build(devices, status)))
     assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
     assert probe.installed()
+
+
+@pytest.fixture
+def nvml(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Two GPUs of 8 GiB; on the first `free` MiB are free, on the second a quarter of that."""
+
+    def make(free: int, status: int = 0) -> None:
+        source, library = tmp_path / "nvml.cpp", tmp_path / "libnvidia-ml.so.1"
+        source.write_text(NVML)
+        defines = [f"-DFREE={free}", f"-DSTATUS={status}"]
+        subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, source], check=True)
+        monkeypatch.setattr(probe, "_NVML", str(library))
+        monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+
+    return make
+
+
+def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> None:
+    """As CUDA counts them; less what the ranks take before they have any buffer.  A GPU without a rank has no say."""
+    nvml(free=2**10)
+    assert probe.fits(2**29, 1)
+    assert not probe.fits(2**29 + 1, 1)
+    assert not probe.fits(1, 2)
+    probe._driver.cache_clear()
+    nvml(free=2**12)
+    assert probe.fits(2**29, 2)
+    assert not probe.fits(2**29 + 1, 2)
+    assert probe.fits(2**29, 3), "two of which share the first"
+    assert not probe.fits(2**29, 4)
+
+
+@pytest.mark.parametrize("status", [9, -1], ids=["fails", "crashes"])
+def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(status: int, nvml: Callable[..., None]) -> None:
+    """Whoever opens the GPU finds out."""
+    nvml(free=1, status=status)
+    assert probe.memories() == (2**33, 2**33 + 1)
+    assert probe.fits(2**32, 2)
+
+
+@pytest.mark.parametrize(("free", "last"), [(8192, 2**27), (2800, 2**25), (95, 2**19)])
+def test_the_default_sweep_ends_at_what_is_free(free: int, last: int, nvml: Callable[..., None]) -> None:
+    """And is never refused for it: how much CUDA takes is not sure.  What the user asks for is as large as it says."""
+    nvml(free=free)
+    gpu = DEFAULTS | {"on": "gpu", "impl": "nccl,two-shot"}
+    _, sweep = _options.make_sweep(gpu, None)
+    assert sweep.asked
+    assert sweep.asked.last == last
+    said = _options.cut_short(sweep, "gpu")
+    assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
+    _, asked = _options.make_sweep(gpu | {"maxbytes": "128M"}, None)
+    assert asked.asked
+    assert asked.asked.last == 128 * 2**20
 
 
 @pytest.mark.parametrize(
