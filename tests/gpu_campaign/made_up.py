@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.gpu import scale
 from tests.platforms.gpu.fake_ipc import build_driver
 from tests.platforms.gpu.fake_simulate import build_extension
-from tests.platforms.gpu.test_processes import surroundings
+from tests.platforms.gpu.whole_commands import MADE_UP, surroundings
 
 SECONDS = 110
 MARK = "MADE_UP_FOLDER"
@@ -80,7 +80,7 @@ class MadeUp:
         fields = {"multiprocessors": 16, "simulation": simulation} | machine
         self.environment = surroundings(folder) | {
             "MADE_UP_MACHINE": json.dumps(fields),
-            "PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "platforms" / "gpu" / "made_up"), str(ROOT))),
+            "PYTHONPATH": os.pathsep.join((str(MADE_UP), str(ROOT))),
             "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
             "COLLBENCH_NCCL": str(extension.with_name("libnccl.so.2")),
             "NCCL_TESTS": str(folder / "nccl-tests"),

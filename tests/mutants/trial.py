@@ -14,10 +14,10 @@ from pathlib import Path
 
 from tests.conftest import ROOT, of_a_user
 from tests.platforms.gpu.fake_ipc import build_driver
+from tests.platforms.gpu.whole_commands import MADE_UP
 
 SECONDS = 90  # that a command may take
 HANG = "15"  # seconds without progress after which its supervisor calls a case hung
-MADE_UP = ROOT / "tests" / "platforms" / "gpu" / "made_up"
 
 CAUGHT, PASSED, BROKEN = "caught", "passed", "broken"
 

@@ -11,7 +11,7 @@ from collbench.topology import discover_gpu as gpu
 from collbench.topology import nvml
 from collbench.topology.devices import DriverInfo, FabricInfo, Kind, NvLink, Pcie
 from collbench.topology.discover_gpu import discover, normalize
-from tests.topology import conftest
+from tests.topology import fake_nvml
 
 
 def constants(prefix):
@@ -97,11 +97,11 @@ A, B, C = ("0011223344556677889900aabbccdd" + end for end in ("0a", "0b", "0c"))
 def mig():
     """A GPU in MIG mode with two slices, one whose index is empty between them, and a GPU that is used whole."""
     first, second = (
-        conftest.Slice(f"NVIDIA H200 MIG 1g.{n}gb", f"MIG-{uuid}", n * 2**30) for n, uuid in ((18, A), (35, B))
+        fake_nvml.Slice(f"NVIDIA H200 MIG 1g.{n}gb", f"MIG-{uuid}", n * 2**30) for n, uuid in ((18, A), (35, B))
     )
-    whole = conftest.FakeGpu("NVIDIA H200", conftest.bus(1), ((conftest.SWITCH, "x"),) * 18, memory=141 * 2**30)
-    return conftest.FakeNvml(
-        [replace(whole, mig=1, slices=(first, None, second)), replace(whole, bus_id=conftest.bus(2))]
+    whole = fake_nvml.FakeGpu("NVIDIA H200", fake_nvml.bus(1), ((fake_nvml.SWITCH, "x"),) * 18, memory=141 * 2**30)
+    return fake_nvml.FakeNvml(
+        [replace(whole, mig=1, slices=(first, None, second)), replace(whole, bus_id=fake_nvml.bus(2))]
     )
 
 

@@ -11,7 +11,7 @@ from collbench.errors import PlatformError
 from collbench.platforms.gpu import discover, probe
 from collbench.topology.topology import Topology
 from tests.platforms.gpu.fake_cuda import Machine
-from tests.topology.conftest import FakeGpu, FakeNvml, bus
+from tests.topology.fake_nvml import FakeGpu, FakeNvml, bus
 
 NO_DRIVER = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 TWO = ("0000:2a:00.0", "0000:0a:00.0")  # of dgx_h100's GPUs, as CUDA writes them, and in another order than NVML's

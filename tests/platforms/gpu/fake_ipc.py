@@ -105,6 +105,8 @@ void made_up_allocate(unsigned long start, unsigned long nbytes) { allocations[s
 int cuInit(unsigned) { return 0; }
 int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
 int cuDeviceGet(int* device, int index) { *device = index; return 0; }
+// An H100 without a switch: capability 9.0, and no to all else.
+int cuDeviceGetAttribute(int* value, int which, int) { *value = which == 75 ? 9 : 0; return 0; }
 int cuDeviceTotalMem_v2(unsigned long* nbytes, int) { *nbytes = 1UL << 30; return 0; }
 int cuGetErrorString(int error, const char** name) { *name = "invalid argument"; return error != 1; }
 int cuMemGetAddressRange_v2(unsigned long* start, unsigned long* nbytes, unsigned long address) {

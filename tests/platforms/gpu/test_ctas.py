@@ -1,9 +1,6 @@
 """`collbench overlap --ctas` on made-up GPUs: how many CTAs NCCL may use is a setting that is swept."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +15,7 @@ from collbench.runs.file import read
 from collbench.runs.step_records import step_record, to_step
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from tests.conftest import ROOT
-from tests.platforms.gpu.fake_ipc import build_driver
-from tests.platforms.gpu.test_processes import SECONDS, surroundings
+from tests.platforms.gpu.whole_commands import on_gpus
 
 STEP = ("--compute", "50KFLOP", "--gradients", "8K", "--matrix", "16", "--buckets", "8K", "--budget", "0.02")
 
@@ -33,15 +28,8 @@ def by_ctas(results: list[Result]) -> dict[tuple[str, str], str]:
 
 def test_every_number_has_rows_by_ranks_that_were_told_it(tmp_path: Path) -> None:
     """Of the library only: rungs do not read its environment.  All are held against the same steps without overlap."""
-    build_driver(tmp_path, 2)
-    cupy = str(ROOT / "tests" / "platforms" / "gpu" / "made_up")
-    environment = surroundings(tmp_path) | {"MADE_UP_MACHINE": json.dumps({"multiprocessors": 8, "devices": 2})}
-    environment["PYTHONPATH"] = os.pathsep.join((cupy, str(ROOT)))
     words = ("overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")
-    command = [sys.executable, "-m", "collbench", *words]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    done = on_gpus(tmp_path, *words, devices=2)
     assert done.returncode == 0, done.stdout + done.stderr
     results = list(read(tmp_path / "out").results)
     notes = by_ctas(results)

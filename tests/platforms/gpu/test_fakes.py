@@ -34,7 +34,7 @@ from tests.platforms.gpu.fake_errors import (
 )
 from tests.platforms.gpu.fake_ipc import DRIVER as SHARED_DRIVER
 from tests.platforms.gpu.fake_nccl import NAMES
-from tests.topology.conftest import FakeNvml
+from tests.topology.fake_nvml import FakeNvml
 
 OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides
 ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver

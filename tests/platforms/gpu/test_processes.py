@@ -4,7 +4,6 @@ The scenarios run one after the other in the same processes (scenarios.py); here
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -28,21 +27,14 @@ from tests.platforms.gpu import among_processes
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_ipc import build_driver
 from tests.platforms.gpu.fake_simulate import build_extension
+from tests.platforms.gpu.whole_commands import SECONDS, on_gpus, surroundings
 
 ON_GPU = [way.name for way in among_processes.ON_GPU]
 LADDER = [name for name in ON_GPU if not implementations()[name].library]
 OF_FOUR = ("every_case", "all_on_one_gpu", "stores_of_one_are_lost", "two_nodes", "one_waits_in_vain")
-SECONDS = 60  # for a command, and without a word of any scenario, of which all together take a dozen
 
 Said = Callable[[str], list[Any]]
 Mpirun = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def surroundings(folder: Path) -> dict[str, str]:
-    """The environment of a process that finds the made-up driver, and none of a launcher's variables."""
-    hidden = ("PMI", "OMPI", "MPI_", "SLURM", "NCCL", "CUDA")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    return kept | {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(folder), "TMPDIR": str(folder)}
 
 
 def played(folder: Path, ranks: int, *names: str) -> Said:
@@ -315,14 +307,7 @@ def mpirun(tmp_path: Path) -> Mpirun:
     """Run `mpiexec -n 2 collbench ...` to its end, on a machine with these fields."""
 
     def run(*arguments: str, **machine: Any) -> subprocess.CompletedProcess[str]:
-        build_driver(tmp_path, machine["devices"])
-        cupy = str(ROOT / "tests" / "platforms" / "gpu" / "made_up")
-        environment = surroundings(tmp_path) | {"MADE_UP_MACHINE": json.dumps({"multiprocessors": 8} | machine)}
-        environment["PYTHONPATH"] = os.pathsep.join((cupy, str(ROOT)))
-        command = [mpiexec(), "-n", "2", sys.executable, "-m", "collbench", *arguments]
-        return subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        return on_gpus(tmp_path, *arguments, launcher=(mpiexec(), "-n", "2"), **machine)
 
     return run
 
