@@ -83,8 +83,8 @@ def bound(run: Run, case: Case, name: str | None = None) -> Bound | MemoryBound:
     """The bound of a case: by what was measured along with its kind, else by the line rate of a data sheet.
 
     The system is the described one of a predicted run, the one that `name` names, or the one discovered.  UsageError
-    with the reason where nothing is known: ranks on CPUs that sent nothing large, ranks that share a GPU, nodes joined
-    by who knows what.
+    with the reason where nothing is known: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG slices,
+    nodes joined by who knows what.
     """
     if measured := measured_bound(run.results, case.kind):
         return measured
@@ -115,4 +115,6 @@ def _measured_on(run: Run, ranks: int, name: str | None) -> System:
         raise UsageError("ranks on CPUs are bound by memory beyond their caches alone, and no message was that large")
     if topology and topology.shared:
         raise UsageError("ranks that share a GPU have no line between them")
+    if topology and topology.sliced:
+        raise UsageError("MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them")
     return sized(machine(run, name), ranks)

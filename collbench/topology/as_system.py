@@ -13,19 +13,22 @@ from collbench.topology.topology import Topology
 
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
 FILE = "write a system's file, or choose a preset (`collbench list`)"
+_WHOLE = "measure on whole GPUs (`nvidia-smi -mig 0`)"
 
 
 def from_topology(topology: Topology) -> System:
     """The machine's GPUs as a System; what it does not say and was assumed is in `guesses`.
 
-    NUMA nodes stand for sockets.  UsageError where nothing can be assumed: for CPUs, ranks that share a GPU, GPUs
-    that differ, unknown ones, and several nodes, whose network cards nobody has asked for.
+    NUMA nodes stand for sockets.  UsageError where nothing can be assumed: for CPUs, ranks that share a GPU, MIG
+    slices, GPUs that differ, unknown ones, and several nodes, whose network cards nobody has asked for.
     """
     gpus = topology.gpus
     if not gpus:
         raise UsageError(f"the {topology.platform} platform has no GPUs to make a system of; fit its own measurements")
     if topology.shared:
         raise UsageError(f"{topology.name}: no system has several ranks on one GPU; give at most {len(gpus)} ranks")
+    if topology.sliced:
+        raise UsageError(f"{topology.name}: no system has MIG slices, which share a GPU's memory and slot; {_WHOLE}")
     if len({gpu.host for gpu in gpus}) > 1:
         raise UsageError(f"{topology.name}: the network between the nodes is not discovered; {FILE}")
     if len({gpu.name for gpu in gpus}) > 1:

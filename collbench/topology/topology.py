@@ -45,6 +45,11 @@ class Topology:
         return 0 < len(self.gpus) < self.ranks
 
     @property
+    def sliced(self) -> bool:
+        """Whether ranks live on MIG slices: no data sheet says what of a GPU's memory and slot a slice has."""
+        return any(gpu.slice for gpu in self.gpus) or any(link.kind == Kind.SAME_GPU for link in self.links)
+
+    @property
     def name(self) -> str:
         """What a plot's title calls it: `8 x NVIDIA H100 80GB HBM3, NVSwitch`."""
         counted = Counter(device.name for device in self.devices)

@@ -19,13 +19,14 @@ from collbench.measurement import Measurement, Prediction, Reported
 from collbench.note import Note
 from collbench.runs.file import Run
 from collbench.runs.header import Header
-from collbench.topology.devices import Gpu, Kind, Link, NvLink
+from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie
 from collbench.topology.files import load
 from collbench.topology.topology import Topology
 from tests.figures.test_curves import SIZES, WRONG, bands, case, labels, lines, measured, predicted, run, sweep
 
 FEW = SIZES[::3]
 H100 = Gpu("NVIDIA H100 80GB HBM3", capability="9.0", nvlink=NvLink(4, 18), switch_links=18)
+SLICED = Gpu("NVIDIA H100 MIG 1g.10gb", uuid=f"{SLICE}0", capability="9.0", pcie=Pcie(5, 16, 5, 16))
 
 
 def drawn(kind: str, *runs: Run, said: list[str] | None = None, **wanted: Any) -> Figure:
@@ -46,10 +47,11 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
     )
 
 
-def discovered(ranks: int, gpus: int = 8) -> Run:
-    """A measured run on NVSwitch, as its header says."""
-    links = tuple(Link(a, b, Kind.NVSWITCH, p2p="yes") for a, b in combinations(range(gpus), 2))
-    topology = Topology("gpu", ranks, gpus=(H100,) * gpus, links=links)
+def discovered(ranks: int, gpus: int = 8, gpu: Gpu = H100) -> Run:
+    """A measured run, on NVSwitch or on slices of one GPU, as its header says."""
+    kind = Kind.SAME_GPU if gpu.slice else Kind.NVSWITCH
+    links = tuple(Link(a, b, kind, p2p="yes") for a, b in combinations(range(gpus), 2))
+    topology = Topology("gpu", ranks, gpus=(gpu,) * gpus, links=links)
     results = tuple(measured("nccl", case(size, ranks=ranks), platform="gpu") for size in FEW)
     return Run(Path("runs/a/run.jsonl"), Header.from_json({"topology": topology.to_json()}), results, True)
 
@@ -171,10 +173,11 @@ def test_the_bound_is_what_the_line_rate_allows(results: Run, per_byte: float, l
     [
         (run(*sweep("mpi"), platform="cpu", ranks=4), "ranks on CPUs are bound by memory beyond their caches alone"),
         (discovered(4, gpus=1), "ranks that share a GPU"),
+        (discovered(2, 2, SLICED), "MIG slices share a GPU's memory and slot"),
         (run(*(measured("nccl", case(size, ranks=1)) for size in FEW)), "one rank sends nothing"),
         (run(*sweep("nccl")), "does not say what the machine is; name it with --as"),
     ],
-    ids=["cpu", "shared", "one rank", "unknown"],
+    ids=["cpu", "shared", "slices", "one rank", "unknown"],
 )
 def test_without_a_known_bound_the_view_says_why(results: Run, why: str) -> None:
     """And draws nothing: no line rate is made up."""

@@ -8,7 +8,7 @@ import pytest
 from collbench.errors import UsageError
 from collbench.topology import files
 from collbench.topology.as_system import from_topology
-from collbench.topology.devices import Gpu, Kind, Link, NvLink, Pcie, Socket
+from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie, Socket
 from collbench.topology.discover_gpu import discover
 from collbench.topology.system import CUBE
 from collbench.topology.topology import Topology, join
@@ -173,6 +173,8 @@ def test_a_name_tells_the_architecture_where_nothing_else_does(name, arch):
     [
         (Topology("cpu", 2, sockets=(Socket("AMD EPYC"),)), "the cpu platform has no GPUs to make a system of"),
         (Topology("gpu", 4, (Gpu("NVIDIA H200", capability="9.0"),)), "several ranks on one GPU; give at most 1"),
+        (Topology("gpu", 1, (Gpu("H100 MIG 1g.10gb", uuid=f"{SLICE}0"),)), "MIG slices, .*; measure on whole GPUs"),
+        (Topology("gpu", 2, (Gpu("H100"),) * 2, links=(Link(0, 1, Kind.SAME_GPU),)), "no system has MIG slices"),
         (Topology("gpu", 1, (Gpu("Voodoo 2"),)), "what Voodoo 2 is cannot be told"),
         (Topology("gpu", 1, (Gpu("Jetson", capability="8.7"),)), "Jetson is sm87, which no system may be"),
         (Topology("gpu", 2, (Gpu("NVIDIA H100"), Gpu("NVIDIA A100"))), "the GPUs differ"),
