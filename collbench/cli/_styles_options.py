@@ -3,16 +3,18 @@
 import math
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
+from collbench.api.patience import leads, say
 from collbench.api.wanted import make_sweep
 from collbench.cases import Sweep
 from collbench.errors import PlatformError, UsageError
 from collbench.jobs import Job
-from collbench.platforms import find_platform
-from collbench.styles import choose
+from collbench.platforms import find_platform, platforms
+from collbench.styles import choose, styles
 
 FACTOR = 4.0  # by which a slow rank is slower, if nobody says
 _MOST_SEEDS, _MOST_STEPS, _MOST_FACTOR = 1000, 10_000, 1000.0
@@ -31,13 +33,29 @@ def make_styles(options: Mapping[str, Any], launched: tuple[int, int] | None) ->
     _refuse(options)
     job = Job(**{name: options[name] for name in ("steps", "every", "staleness", "group", "rate")})
     size = f"{job.nbytes}"
-    platform, sweep = make_sweep(
-        {**options, "impl": "ladder", "op": "allreduce", "minbytes": size, "maxbytes": size}, launched
-    )
+    fixed = {"impl": "ladder", "op": "allreduce", "minbytes": size, "maxbytes": size}
+    platform, sweep = make_sweep({**options, **fixed, "on": _place(options["on"], names, launched)}, launched)
     job = replace(job, slow=_slow(options["slow_rank"], sweep.ranks), target=options["target"] or 0.0)
     _refuse_too_long(job, platform, sweep.ranks)
     seeds = range(1, options["seeds"] + 1)
     return platform, replace(sweep, implementations=names, jobs=tuple(replace(job, seed=seed) for seed in seeds))
+
+
+def _place(on: str, names: Sequence[str], launched: tuple[int, int] | None) -> str:
+    """Where the job is trained: `auto` is the first platform on which a style runs, and stderr says what it passes by.
+
+    UsageError for a platform on which none does.
+    """
+    trains = {platform for name in names for platform in styles()[name].platforms}
+    first = next(name for name in platforms() if name in trains)
+    if on != "auto":
+        if on in platforms() and on not in trains:
+            raise UsageError(f"--on {on}: the job is computed by NumPy, on {first} alone; use --on {first}")
+        return on
+    before = takewhile(lambda name: name != first, platforms())
+    if leads(launched) and (passed := [name for name in before if find_platform(name).installed()]):
+        say(f"collbench: the job is computed by NumPy, so this is the {first}, and no {' or '.join(passed)} is used")
+    return first
 
 
 def _refuse(options: Mapping[str, Any]) -> None:

@@ -1,16 +1,23 @@
 """`collbench styles` as a user meets it: real ranks, a table, a verdict, a picture; wrong words are one line."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.analysis.race import race
+from collbench.cli import styles as styles_command
+from collbench.cli._styles_options import make_styles
+from collbench.cli._sweep_options import DEFAULTS
+from collbench.errors import UsageError
+from collbench.platforms import platforms
 from collbench.runs.file import read
 from collbench.styles import styles
 from collbench.trained import Trained
 from tests.conftest import Command, drawn_again
 
+OPTIONS = DEFAULTS | styles_command.command.make_context("styles", []).params
 QUICK = ("--on", "cpu", "--ranks", "2", "--steps", "10")
 
 
@@ -92,3 +99,28 @@ def test_an_unreachable_target_is_said(here: Command, tmp_path: Path) -> None:
     assert race(read(tmp_path / "out").results).target == 1e-9  # type: ignore[union-attr]
     assert "ring does not reach loss 1e-09 with 2 of 2 seeds" in done.stdout
     assert "in time:" not in done.stdout
+
+
+@pytest.mark.parametrize(("rank", "told"), [(0, 1), (1, 0)])
+def test_auto_passes_by_gpus_with_a_word(
+    rank: int, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether they work or not: no driver is waited for.  One rank says it; without GPUs, or with --on, nobody does."""
+
+    def asked() -> str:
+        raise AssertionError("the driver was asked")
+
+    gpu = replace(platforms()["gpu"], installed=lambda: True, obstacle=asked)
+    monkeypatch.setitem(platforms(), "gpu", gpu)
+    assert make_styles(OPTIONS, (rank, 2))[0] == "cpu"
+    assert capsys.readouterr().err.count("computed by NumPy, so this is the cpu, and no gpu is used\n") == told
+    assert make_styles(OPTIONS | {"on": "cpu"}, (rank, 2))[0] == "cpu"
+    monkeypatch.setitem(platforms(), "gpu", replace(gpu, installed=lambda: False))
+    assert make_styles(OPTIONS, (rank, 2))[0] == "cpu"
+    assert capsys.readouterr().err == ""
+
+
+def test_gpus_that_are_asked_for_are_refused_with_the_fix() -> None:
+    """A run whose every row is skipped is none."""
+    with pytest.raises(UsageError, match=r"^--on gpu: the job is computed by NumPy, on cpu alone; use --on cpu$"):
+        make_styles(OPTIONS | {"on": "gpu"}, None)
