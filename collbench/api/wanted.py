@@ -35,11 +35,10 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
     with said_if_long(DRIVER):
         platform = _platform(options["on"])
         ranks = _ranks(options["ranks"], platform, launched)
-    if leads(launched) and (remark := left_aside(options["on"], platform)):
-        say(remark)
+    names = _implementations(options, platform, launched)
 
     def sweep_to(last: int) -> Sweep:
-        sweep = make_cases(options, ranks, choose(options["impl"], platform), last)
+        sweep = make_cases(options, ranks, names, last)
         return replace(sweep, sampling=_sampling(options), spin=options["spin"])
 
     if options["maxbytes"]:
@@ -47,6 +46,21 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
         _refuse_too_large(sweep, platform, copies)
         return platform, sweep
     return platform, _largest_that_fits(sweep_to, platform, copies)
+
+
+def _implementations(options: Mapping[str, Any], platform: str, launched: tuple[int, int] | None) -> tuple[str, ...]:
+    """Of that platform; UsageError if it has none, which says why it is this one where `auto` passes over another.
+
+    Under a launcher every process takes the platform that it can, so the one in whose words this is told may be any.
+    """
+    remark = left_aside(options["on"], platform)
+    try:
+        names = choose(options["impl"], platform)
+    except UsageError as error:
+        raise UsageError(f"{error} ({remark})" if remark else error) from None
+    if remark and leads(launched):
+        say(f"collbench: {remark}")
+    return names
 
 
 def make_cases(options: Mapping[str, Any], ranks: int, implementations: tuple[str, ...], last: int) -> Sweep:
@@ -183,7 +197,7 @@ def left_aside(wanted: str, platform: str) -> str:
         if name == platform:
             break
         if reason := kind.obstacle():
-            return f"collbench: the {name} cannot be used, so this is the {platform}: {reason}"
+            return f"the {name} cannot be used, so this is the {platform}: {reason}"
     return ""
 
 

@@ -31,7 +31,7 @@ def platform_of(on: str) -> str:
     """The platform that is meant; a line on stderr where another one is there but cannot be used."""
     platform = on_auto() if on == "auto" else find_platform(on).name
     if remark := left_aside(on, platform):
-        click.echo(remark, err=True)
+        click.echo(f"collbench: {remark}", err=True)
     return platform
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from collbench.api.wanted import left_aside
+from collbench.api.wanted import left_aside, make_sweep
+from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import UsageError
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu import probe
@@ -49,8 +50,22 @@ def test_gpus_that_do_not_work_are_passed_over_with_a_word(
         monkeypatch.setattr(probe, name, lambda name=name: words if name == doubt else "")
     monkeypatch.setattr(probe, "available", lambda: True)
     assert on_auto() == "cpu"
-    assert left_aside("auto", "cpu") == f"collbench: the gpu cannot be used, so this is the cpu: {reason}"
+    assert left_aside("auto", "cpu") == f"the gpu cannot be used, so this is the cpu: {reason}"
     assert left_aside("cpu", "cpu") == ""
+
+
+@pytest.mark.parametrize("launched", [None, (0, 2), (1, 2)])
+def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong_with_the_gpus(
+    monkeypatch: pytest.MonkeyPatch, launched: tuple[int, int] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On whichever rank CuPy is broken, its error says so: it may be the only one that is shown."""
+    known(monkeypatch, available=lambda: True, obstacle=lambda: "CuPy cannot be imported")
+    reason = r"^nccl does not run on cpu; choose from: .* \(the gpu cannot be used, .*: CuPy cannot be imported\)$"
+    with pytest.raises(UsageError, match=reason):
+        make_sweep(DEFAULTS | {"impl": "nccl"}, launched)
+    assert capsys.readouterr().err == "", "nothing is said twice"
+    with pytest.raises(UsageError, match=r"^nccl does not run on cpu; choose from: [^()]*$"):
+        make_sweep(DEFAULTS | {"impl": "nccl", "on": "cpu"}, launched)
 
 
 @pytest.mark.parametrize("name", platforms())
