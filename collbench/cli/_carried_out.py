@@ -1,6 +1,6 @@
 """How a command that measures goes on from its session to its exit status, and says where everything is."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -27,7 +27,7 @@ def carried_out(
     try:
         with begun(session, 0 if session.modelled else session.sweep.ranks, quiet):
             if session.leader and not quiet:
-                for line in (session.topology, *remarks):
+                for line in (session.topology, *_unseen(session), *remarks):
                     click.echo(line, err=True)
             show()
     except KeyboardInterrupt as cause:
@@ -38,6 +38,12 @@ def carried_out(
     if session.leader:
         close()
     return exit_status(session.results)
+
+
+def _unseen(session: Session) -> Iterator[str]:
+    """What the header cannot say of the machine, and why."""
+    if unseen := session.header.topology.unseen:
+        yield f"note: {unseen}"
 
 
 def say_where(session: Session, formats: Sequence[str]) -> Path:

@@ -59,6 +59,7 @@ class TopologyPart(Part):
     platform: str = ""  # what the ranks live on
     ranks: int = 0
     shared: bool = False  # whether ranks share a GPU
+    unseen: str = ""  # why nothing is known of what joins the ranks' devices
     gpus: tuple[Device, ...] = ()
     sockets: tuple[Device, ...] = ()
     places: tuple[int, ...] = ()  # the device of each rank; without any, ranks are dealt to all devices in turn

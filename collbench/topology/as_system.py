@@ -20,7 +20,7 @@ def from_topology(topology: Topology) -> System:
     """The machine's GPUs as a System; what it does not say and was assumed is in `guesses`.
 
     NUMA nodes stand for sockets.  UsageError where nothing can be assumed: for CPUs, ranks that share a GPU, MIG
-    slices, GPUs that differ, unknown ones, and several nodes, whose network cards nobody has asked for.
+    slices, GPUs that differ, unknown ones, ones without NVML, and several nodes, whose network cards nobody asked for.
     """
     gpus = topology.gpus
     if not gpus:
@@ -31,6 +31,8 @@ def from_topology(topology: Topology) -> System:
         raise UsageError(f"{topology.name}: no system has MIG slices, which share a GPU's memory and slot; {_WHOLE}")
     if len({gpu.host for gpu in gpus}) > 1:
         raise UsageError(f"{topology.name}: the network between the nodes is not discovered; {FILE}")
+    if len(gpus) > 1 and not topology.links:
+        raise UsageError(f"{topology.name}: {topology.unseen or 'what joins the GPUs is not known'}; {FILE}")
     if len({gpu.name for gpu in gpus}) > 1:
         raise UsageError(f"{topology.name}: the GPUs differ, and a system's are all alike; {FILE}")
     return _Machine(topology).system()

@@ -11,7 +11,7 @@ SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB unless told otherw
 
 def caveats(topology: Topology) -> tuple[str, ...]:
     """One sentence each, the ones that spoil most numbers first."""
-    sentences = [*_sharing(topology), *_peers(topology), *_gpus(topology)]
+    sentences = [*filter(None, [topology.unseen]), *_sharing(topology), *_peers(topology), *_gpus(topology)]
     if topology.host:
         sentences += _host(topology, topology.host)
     return tuple(sentences)

@@ -124,7 +124,7 @@ class Gpu:
 
     name: str
     bus_id: str = ""  # as CUDA writes it: 0000:0a:00.0
-    uuid: str = ""
+    uuid: str = ""  # as NVML writes it; without NVML, in hexadecimal as CUDA has it
     architecture: str | None = None
     capability: str | None = None  # compute capability, such as "9.0"
     memory: int | None = None  # bytes

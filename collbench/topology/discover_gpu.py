@@ -49,7 +49,7 @@ def discover(
             _see(library, handle, uuid) for handle, uuid in zip_longest(handles[:ranks], uuids[:ranks], fillvalue="")
         ]
         if not seen:
-            raise PlatformError("the NVIDIA driver shows no GPU; check `nvidia-smi`, or choose --on cpu")
+            raise PlatformError("the NVIDIA driver shows no GPU: check `nvidia-smi`")
         cuda = ask(library, "nvmlSystemGetCudaDriverVersion_v2")
         return Topology(
             "gpu",

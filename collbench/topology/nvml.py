@@ -42,6 +42,8 @@ FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
 # Not NVMLP2P_CAPS_INDEX_*: in nvidia-ml-py a comma has turned the first of them into a tuple.
 P2P_READ, P2P_WRITE, P2P_NVLINK = 0, 1, 2
 
+_CONTAINER = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+
 
 @contextmanager
 def session(nvml: Any) -> Iterator[Any]:
@@ -54,8 +56,8 @@ def session(nvml: Any) -> Iterator[Any]:
         finally:
             nvml.nvmlShutdown()
     except nvml.NVMLError as error:
-        message = f"no GPU can be used: the NVIDIA driver says '{error}'; check `nvidia-smi`, or choose --on cpu"
-        raise PlatformError(message) from error
+        fix = _CONTAINER if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND else "check `nvidia-smi`"
+        raise PlatformError(f"NVML cannot be used ({error}): {fix}") from error
 
 
 def _load() -> Any:
@@ -64,7 +66,7 @@ def _load() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pynvml":
             raise
-        raise PlatformError("finding GPUs needs nvidia-ml-py: pip install nvidia-ml-py, or choose --on cpu") from error
+        raise PlatformError("NVML cannot be used (no module named pynvml): pip install nvidia-ml-py") from error
     return pynvml
 
 

@@ -33,6 +33,7 @@ class Topology:
     host: Host | None = None
     driver: DriverInfo | None = None
     places: tuple[int, ...] = ()  # each rank's device, where they are not dealt in turn
+    unseen: str = ""  # a sentence on why nothing is known of what joins the devices, where that is so
 
     @property
     def devices(self) -> tuple[Gpu, ...] | tuple[Socket, ...]:
@@ -139,6 +140,11 @@ def from_record(annotation: Any, value: Any) -> Any:
     return make(**{name: from_record(hints[name], value[name]) for name in names})
 
 
+def named(gpus: Sequence[Gpu], reason: str) -> Topology:
+    """GPUs of which there is no more than what CUDA calls them, a rank on each, and the reason for that."""
+    return Topology("gpu", len(gpus), tuple(gpus), unseen=f"links and slots of the GPUs are not known: {reason}")
+
+
 def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
     """All nodes' GPUs one after the other, a network between them; `places` is each rank's GPU in that order."""
     starts = [sum(len(node.gpus) for node in nodes[:index]) for index in range(len(nodes) + 1)]
@@ -162,4 +168,5 @@ def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
         links=(*inside, *across),
         driver=nodes[0].driver,
         places=() if in_turn else tuple(places),
+        unseen=next((node.unseen for node in nodes if node.unseen), ""),
     )

@@ -33,7 +33,9 @@ def _connections(topology: Topology, width: int) -> Iterator[str]:
         return
     labels = _labels(topology.links)
     matrix = _matrix(topology, labels)
-    fits = len(topology.devices) > 1 and max(map(len, matrix)) <= width
+    if len(topology.devices) > 1 and not labels:
+        yield "what joins them is not known"
+    fits = bool(labels) and max(map(len, matrix)) <= width
     if fits:
         yield from (*matrix, "")
     legend = {}

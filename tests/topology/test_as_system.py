@@ -11,7 +11,7 @@ from collbench.topology.as_system import from_topology
 from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie, Socket
 from collbench.topology.discover_gpu import discover
 from collbench.topology.system import CUBE
-from collbench.topology.topology import Topology, join
+from collbench.topology.topology import Topology, join, named
 
 
 def assumed(system):
@@ -177,7 +177,15 @@ def test_a_name_tells_the_architecture_where_nothing_else_does(name, arch):
         (Topology("gpu", 2, (Gpu("H100"),) * 2, links=(Link(0, 1, Kind.SAME_GPU),)), "no system has MIG slices"),
         (Topology("gpu", 1, (Gpu("Voodoo 2"),)), "what Voodoo 2 is cannot be told"),
         (Topology("gpu", 1, (Gpu("Jetson", capability="8.7"),)), "Jetson is sm87, which no system may be"),
-        (Topology("gpu", 2, (Gpu("NVIDIA H100"), Gpu("NVIDIA A100"))), "the GPUs differ"),
+        (
+            Topology("gpu", 2, (Gpu("NVIDIA H100"), Gpu("NVIDIA A100")), links=(Link(0, 1, Kind.PCIE),)),
+            "the GPUs differ",
+        ),
+        (
+            named([Gpu("NVIDIA H100")] * 2, "NVML is away"),
+            "links and slots of the GPUs are not known: NVML is away; write",
+        ),
+        (Topology("gpu", 2, (Gpu("NVIDIA H100"),) * 2), "what joins the GPUs is not known; write a system's file"),
         (
             join([Topology("gpu", 1, (Gpu("NVIDIA H100", host=host),)) for host in "ab"], [0, 1]),
             "the network between the nodes is not discovered",

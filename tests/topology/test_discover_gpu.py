@@ -187,14 +187,21 @@ def test_fabric_state(h200, state, word):
 def test_no_gpu_is_one_line_with_the_way_out(h200):
     """A driver without GPUs is no crash."""
     h200.gpus = []
-    with pytest.raises(PlatformError, match=r"the NVIDIA driver shows no GPU; .* --on cpu"):
+    with pytest.raises(PlatformError, match="the NVIDIA driver shows no GPU: check `nvidia-smi`"):
         discover(nvml=h200)
 
 
 def test_no_driver_is_one_line_with_the_way_out(h200):
     """What NVML raises is said once, in words."""
     h200.init_error = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
-    with pytest.raises(PlatformError, match="'Driver Not Loaded'; check `nvidia-smi`, or choose --on cpu"):
+    with pytest.raises(PlatformError, match=r"NVML cannot be used \(Driver Not Loaded\): check `nvidia-smi`"):
+        discover(nvml=h200)
+
+
+def test_a_container_without_nvml_is_told_how_to_get_it(h200):
+    """NVML is of the driver, and whoever starts the container says which of its parts are in there."""
+    h200.init_error = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    with pytest.raises(PlatformError, match=r"Not Found.: a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"):
         discover(nvml=h200)
 
 

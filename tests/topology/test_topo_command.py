@@ -13,7 +13,7 @@ from collbench.topology.topology import Topology
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.topology.fake_nvml import FakeGpu, FakeNvml, bus
 
-NO_DRIVER = 9  # NVML_ERROR_DRIVER_NOT_LOADED
+NO_DRIVER, NO_LIBRARY = 9, 12  # NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRARY_NOT_FOUND
 TWO = ("0000:2a:00.0", "0000:0a:00.0")  # of dgx_h100's GPUs, as CUDA writes them, and in another order than NVML's
 
 
@@ -66,8 +66,40 @@ def test_auto_falls_back_to_the_cpu(nvml):
 def test_gpus_that_are_not_there_are_an_error(nvml):
     """Whoever asks for GPUs must not get the CPU."""
     nvml.init_error = NO_DRIVER
-    with pytest.raises(PlatformError, match="choose --on cpu"):
+    with pytest.raises(
+        PlatformError, match=r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose --on cpu$"
+    ):
         topo("--on", "gpu")
+
+
+def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
+    """With the reason, as a sweep's header has them; what joins them is no matter of guessing."""
+    nvml.init_error = NO_LIBRARY
+    cuda(devices=2)
+    monkeypatch.setattr(probe, "available", lambda: True)
+    result = topo("--ranks", "4")
+    words = " ".join(result.stdout.split())
+    assert words.startswith("4 ranks sharing 2 x Test GPU what joins them is not known same gpu ranks on one device")
+    assert "GPU 1 0000:01:00.0" in words
+    assert (
+        "note: links and slots of the GPUs are not known: NVML cannot be used (NVML Shared Library Not Found)" in words
+    )
+    shown = Topology.from_json(json.loads(topo("--json", "--ranks", "1").output))
+    assert [(gpu.bus_id, gpu.uuid) for gpu in shown.gpus] == [("0000:00:00.0", "01" * 16)]
+
+
+def test_without_nvml_cuda_has_to_work(nvml, cuda, monkeypatch):
+    """Else nobody has seen a GPU, and the reason is NVML's; a driver that shows none is not asked for names."""
+    nvml.init_error = NO_LIBRARY
+    cuda(devices=2)
+    for doubt, answer in (("available", False), ("missing", "CuPy")):
+        with monkeypatch.context() as patch:
+            patch.setattr(probe, "available", lambda: True)
+            patch.setattr(probe, doubt, lambda answer=answer: answer)
+            with pytest.raises(
+                PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose --on cpu$"
+            ):
+                topo("--on", "gpu")
 
 
 def test_json_is_the_header_of_a_run_file(nvml):

@@ -2,17 +2,22 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms.gpu import peers, probe
 from collbench.platforms.gpu.cuda import Cuda, load_cupy
 from collbench.topology import discover_gpu
-from collbench.topology.topology import Topology
+from collbench.topology.devices import Gpu
+from collbench.topology.topology import Topology, named
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:
-    """In CUDA's order with peer access probed, or else in NVML's order and why; and a remark for the user."""
-    topology = listed = discover_gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
+    """In CUDA's order with peer access probed, or else as one of NVML and CUDA has them; and a remark for the user."""
+    try:
+        topology = listed = discover_gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
+    except PlatformError as error:
+        return _named(ranks, str(error)), ""
     if needed := probe.missing():
         reason = f"needs {needed}"
     else:
@@ -25,6 +30,15 @@ def discover(ranks: int | None) -> tuple[Topology, str]:
     masked = topology is listed and os.environ.get("CUDA_VISIBLE_DEVICES")
     remark = f"CUDA_VISIBLE_DEVICES is not applied ({reason})" if masked else ""
     return topology.probed({}, otherwise=reason), remark
+
+
+def _named(ranks: int | None, reason: str) -> Topology:
+    """Without NVML, for a reason: what a sweep knows of the GPUs; PlatformError if it could use none."""
+    if probe.missing() or not probe.available():
+        raise PlatformError(f"no GPU can be used: {reason}, or choose --on cpu")
+    cuda = Cuda(load_cupy())
+    gpus = [Gpu(cuda.name(device), *both) for device, both in enumerate(zip(*_visible(cuda), strict=True))]
+    return replace(named(gpus[:ranks], reason), ranks=ranks or len(gpus))
 
 
 def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:

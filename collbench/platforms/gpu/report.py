@@ -12,11 +12,11 @@ from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 from collbench.topology.devices import Gpu
 from collbench.topology.discover_gpu import discover
-from collbench.topology.topology import Topology, join
+from collbench.topology.topology import Topology, join, named
 
 
 def topology(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[str, Any]:
-    """*Collective*: from NVML, asked on every node by its first process; where it is missing, the names of the GPUs.
+    """*Collective*: from NVML, asked on every node by its first process; where it is missing, as CUDA has them.
 
     `probed` is what this process found out of its own GPUs, `refusal` why other processes' memory is out of reach.
     """
@@ -34,8 +34,8 @@ def _of_node(places: Placement, node: tuple[str, str]) -> Topology:
     here = [place for place in places.gpus if place.node == node]
     try:
         topology = discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
-    except PlatformError:
-        topology = Topology("gpu", len(here), tuple(Gpu(place.name, place.bus_id) for place in here))
+    except PlatformError as reason:
+        topology = named([Gpu(place.name, place.bus_id, place.uuid) for place in here], str(reason))
     host = node[0] if places.processes > 1 else ""
     return replace(topology, gpus=tuple(replace(gpu, host=host) for gpu in topology.gpus))
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from collbench.analysis.machine import discovered
 from collbench.measurement import Measurement
 from collbench.runs.file import read
@@ -46,6 +48,21 @@ def test_slices_of_a_gpu_are_no_gpus_on_a_bus(tmp_path: Path) -> None:
     assert "no system has MIG slices" in done.stdout
     assert "expected" not in done.stdout
     assert "slot," not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("nvml", "reason"), [(12, "a container needs NVIDIA_DRIVER_CAPABILITIES"), ("missing", "pip install nvidia-ml-py")]
+)
+def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(nvml: object, reason: str, tmp_path: Path) -> None:
+    """The sweep says it, too, and `diagnose` takes nothing for granted."""
+    done = on_gpus(tmp_path, *SWEEP, devices=2, nvml=nvml)
+    assert done.returncode == 0, done.stderr
+    topology = joined(tmp_path / "out")
+    assert not topology.links
+    assert [gpu.uuid for gpu in topology.gpus] == ["01" * 16, "02" * 16]
+    assert topology.unseen.startswith("links and slots of the GPUs are not known: NVML cannot be used (")
+    assert reason in topology.unseen
+    assert f"note: {topology.unseen}" in done.stderr.splitlines()
 
 
 def test_styles_train_on_the_cpu_of_a_machine_with_gpus(tmp_path: Path) -> None:
