@@ -7,7 +7,8 @@ from typing import Self
 import numpy as np
 
 from collbench.errors import CaseFailed, PlatformError
-from collbench.platforms.gpu.cuda import Cuda, Queue, why
+from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.cures import why
 from collbench.platforms.gpu.launch import Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement

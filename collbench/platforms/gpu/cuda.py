@@ -6,7 +6,6 @@ COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it 
 
 import ctypes
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms import kernels
+from collbench.platforms.gpu.cures import CACHE, cure, why
 from collbench.platforms.gpu.statuses import beyond_cupy
 
 NCCL_LIBRARY = "COLLBENCH_NCCL"
@@ -24,27 +24,8 @@ _MOST_CONNECTIONS = "32"
 """Streams beyond this number share a hardware queue, where one rank's kernel would wait behind that of a rank which
 waits for it.  CUDA reads it once, when it starts; the default is 8."""
 
-_NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
-_HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
-_CUBLAS = "nvidia-cublas-cu12 (for CUDA 13: nvidia-cublas)"
-_CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
-_MISMATCH = f"update the driver, or pip install --upgrade {_NVRTC}"
-_CURES = {  # by words of CuPy, NVRTC or the driver
-    "--gpu-architecture": f"it does not know this GPU (sm_70: CUDA 12's does): pip install --upgrade {_NVRTC}",
-    "libnvrtc": f"it compiles the kernels: pip install {_NVRTC}",
-    "libcublas": f"matrix products need it: pip install {_CUBLAS}",
-    "CUDA root directory": f"CuPy looks for CUDA's headers: pip install {_HEADERS}",
-    "open source file": f"CUDA's headers are missing: pip install {_HEADERS}",
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": _MISMATCH,
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _MISMATCH,
-    "CUDA_ERROR_INVALID_PTX": _MISMATCH,
-    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
-    "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
-}
 FIRST, USUAL = -1000, 0
 """Priorities of streams: smaller numbers go first, and CUDA takes the nearest in a device's range, which ends at 0."""
-
-_COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and lines of the source
 
 
 def load_cupy() -> Any:
@@ -63,7 +44,7 @@ def load_cupy() -> Any:
             raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
         raise _unusable(error) from error
     except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
-        raise PlatformError(f"CuPy cannot be imported ({error}): {_CACHE}") from error
+        raise PlatformError(f"CuPy cannot be imported ({error}): {CACHE}") from error
     return cupy
 
 
@@ -107,7 +88,8 @@ class Cuda:
         except self.errors as error:
             devices, reason = 0, str(error)
         if not devices:
-            raise PlatformError(f"no GPU found ({reason}): use --on cpu")
+            fix = f"{cure(reason)}, or " if cure(reason) else ""
+            raise PlatformError(f"no GPU found ({reason}): {fix}use --on cpu")
         return devices
 
     def compiler_version(self) -> tuple[int, int]:
@@ -243,14 +225,3 @@ def compile_kernel(
     except (compiler.CompileException, RuntimeError, OSError) as error:
         raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))
-
-
-def why(error: Exception) -> str:
-    """What CuPy, NVRTC or the driver said, in one line, and what helps."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    plain = isinstance(error, RuntimeError | OSError)  # CuPy's and CUDA's own errors begin with what is wrong
-    reason = next((line for line in lines if not plain and _COMPLAINT.search(line)), lines[0]).strip()
-    cure = next((cure for words, cure in _CURES.items() if words in reason), "")
-    if not cure and isinstance(error, OSError):
-        cure = _CACHE
-    return f"{reason}: {cure}" if cure else reason

@@ -12,6 +12,7 @@ import pytest
 from collbench import cli
 from collbench.api import patience as _patience
 from collbench.api import wanted as _options
+from collbench.api.wanted import left_aside
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
@@ -89,6 +90,18 @@ def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     probe.broken.cache_clear()
     yield
     probe.broken.cache_clear()
+
+
+def put_cupy(folder: Path, runtime: str) -> None:
+    """A package of that name with as much as is asked first."""
+    (folder / "cupy" / "cuda").mkdir(parents=True)
+    (folder / "cupy" / "__init__.py").write_text("from cupy import cuda\n")
+    (folder / "cupy" / "cuda" / "__init__.py").write_text(
+        "from types import SimpleNamespace\nfrom cupy.cuda import nccl\n"
+        f"runtime = {runtime}\n"
+        "driver = SimpleNamespace(CUDADriverError=OSError)\n"
+    )
+    (folder / "cupy" / "cuda" / "nccl.py").write_text("available = False\n")
 
 
 def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
@@ -224,16 +237,23 @@ def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, m
     assert on_auto() == "cpu"
 
 
+def test_a_driver_that_is_too_old_is_told_to_be_updated(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows the GPUs, but to no CUDA as new as CuPy's: the fallback says what helps, in one line."""
+    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    words = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
+    put_cupy(tmp_path, f"SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: open('{words}'))")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert on_auto() == "cpu"
+    assert f"{words}'): update the driver (`nvidia-smi` shows up to which CUDA it goes), or use --on cpu" in left_aside(
+        "auto", "cpu"
+    )
+
+
 def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then auto takes the GPUs."""
-    (tmp_path / "cupy" / "cuda").mkdir(parents=True)
-    (tmp_path / "cupy" / "__init__.py").write_text("from cupy import cuda\n")
-    (tmp_path / "cupy" / "cuda" / "__init__.py").write_text(
-        "from types import SimpleNamespace\nfrom cupy.cuda import nccl\n"
-        "runtime = SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: 2)\n"
-        "driver = SimpleNamespace(CUDADriverError=OSError)\n"
-    )
-    (tmp_path / "cupy" / "cuda" / "nccl.py").write_text("available = False\n")
+    put_cupy(tmp_path, "SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: 2)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
     assert probe.obstacle() == ""
