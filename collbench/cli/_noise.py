@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from collbench import stats
 from collbench.measure.disturbance import Watch
 from collbench.measurement import Measurement, Result
+from collbench.platforms import platforms
 from collbench.units import format_size
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
@@ -33,4 +34,6 @@ def words(results: Sequence[Result], watch: Watch) -> Iterator[str]:
     here = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     for reason in watch.reasons(here):
         yield f"  {reason}"
-    yield "  what helps: end other programs, fewer ranks than cores, --budget 5 or more samples by -n, and a second run"
+    kinds = [platforms()[name] for name in dict.fromkeys(row.platform for row in wide) if name in platforms()]
+    helps = [kind.steadier for kind in kinds if kind.steadier]
+    yield f"  what helps: {', '.join([*helps, '--budget 5 or more samples by -n'])}, and a second run"

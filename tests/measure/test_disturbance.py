@@ -1,5 +1,6 @@
 """What else a machine did, from files of Linux that a test writes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,21 @@ def test_noise_is_named_with_its_worst_row(tmp_path: Path) -> None:
     assert first.startswith(
         "noise: 1 of 2 rows are known to more than ± 10% only, the worst to ± 50% (two-shot at 64 B)"
     )
+
+
+@pytest.mark.parametrize(
+    ("platforms", "helps"),
+    [
+        (["cpu"], "end other programs, fewer ranks than cores, --budget 5"),
+        (["gpu"], "no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode"),
+        (["elsewhere"], "--budget 5 or more samples by -n, and a second run"),
+    ],
+)
+def test_what_helps_is_of_where_the_noisy_rows_ran(platforms: list[str], helps: str, tmp_path: Path) -> None:
+    """Sharp rows of another platform need none."""
+    blurred = [replace(measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2)), platform=name) for name in platforms]
+    *_, last = _noise.words([measurement("mpi", (1.0,) * 9), *blurred], Watch(machine(tmp_path)))
+    assert last.startswith(f"  what helps: {helps}")
 
 
 def test_too_few_samples_are_called_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from collbench.analysis.scaling.points import Curve, Point, share_of
+from collbench.platforms import platforms
 
 _FACTOR = 4  # times the batch, or micro-batches between two synchronisations
 
@@ -57,12 +58,18 @@ REMEDIES = (
         at_best=True,
     ),
     Remedy("no rank later than another", lambda own: own.efficiency(own.computing, 0.0, own.exposed), at_best=True),
-    Remedy(
-        "cores and memory of their own for all ranks",
+)
+
+
+def apart(platform: str) -> Remedy:
+    """What ranks lack there that compute more slowly beside others."""
+    kind = platforms().get(platform)
+    words = kind.apart if kind else ""
+    return Remedy(
+        words or "as much for every rank as one alone has",
         lambda own: own.efficiency(own.alone, own.waiting, own.exposed),
         at_best=True,
-    ),
-)
+    )
 
 
 def parts(curve: Curve, point: Point) -> Parts:
@@ -75,6 +82,6 @@ def parts(curve: Curve, point: Point) -> Parts:
 def remedies(curve: Curve, point: Point) -> list[tuple[Remedy, float]]:
     """What helps, with the efficiency that it would bring, the most first."""
     own = parts(curve, point)
-    tried = [(remedy, remedy.efficiency(own)) for remedy in REMEDIES]
+    tried = [(remedy, remedy.efficiency(own)) for remedy in (*REMEDIES, apart(point.row.platform))]
     helpful = [(remedy, value) for remedy, value in tried if value > 1.005 * point.efficiency.value]
     return sorted(helpful, key=lambda pair: -pair[1])

@@ -33,5 +33,8 @@ PLATFORM = PlatformKind(
     discover=lambda ranks: (discover(ranks), ""),
     default_ranks=lambda: 2,  # the same on every machine, so that default sweeps compare; the fewest that communicate
     refuse_too_large=refuse_too_large,
+    spins=True,
+    steadier="end other programs, fewer ranks than cores",
+    apart="cores and memory of their own for all ranks",
     fitted=FITTED,
 )

@@ -32,4 +32,6 @@ PLATFORM = PlatformKind(
     available=probe.available,
     installed=probe.installed,
     obstacle=probe.obstacle,
+    steadier="no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode (`-pm 1`)",
+    apart="a GPU for every rank, none slowed down by power or heat",
 )

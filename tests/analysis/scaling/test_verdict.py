@@ -1,9 +1,11 @@
 """The verdict on a scaling, and what would help: computed from the step's parts."""
 
+from dataclasses import replace
+
 import pytest
 
 from collbench.analysis.rounds import Estimate
-from collbench.analysis.scaling.advice import REMEDIES, Parts, remedies
+from collbench.analysis.scaling.advice import REMEDIES, Parts, apart, remedies
 from collbench.analysis.scaling.points import curves
 from collbench.analysis.scaling.verdict import HEALTHY, INCONCLUSIVE, POOR, judged, lines
 from collbench.step_times import StepPrediction
@@ -71,7 +73,7 @@ def test_ranks_that_are_slower_than_one_follow_no_law() -> None:
     assert any("less a second than one" in line for line in lines(curve))
 
 
-@pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.words)
+@pytest.mark.parametrize("remedy", [*REMEDIES, apart("cpu")], ids=lambda remedy: remedy.words)
 def test_no_remedy_promises_more_than_all_of_the_ranks(remedy: object) -> None:
     """Nor less than there was, where there is something to cure."""
     own = Parts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
@@ -83,3 +85,21 @@ def test_what_would_not_help_is_not_named() -> None:
     """Where nobody waits, no rank is late."""
     (curve,) = curves(predicted(1.0, 0.0, 1.0))
     assert "no rank later than another" not in [remedy.words for remedy, _ in remedies(curve, curve.last)]
+
+
+@pytest.mark.parametrize(
+    ("platform", "words"),
+    [
+        ("cpu", "cores and memory of their own for all ranks"),
+        ("gpu", "a GPU for every rank, none slowed down by power or heat"),
+        ("elsewhere", "as much for every rank as one alone has"),
+    ],
+)
+def test_ranks_that_compute_more_slowly_beside_others_are_advised_for_where_they_live(
+    platform: str, words: str
+) -> None:
+    """A rank on a GPU has no cores."""
+    alone, four = (replace(one, platform=platform) for one in (row(1, *[1.0] * 8), row(4, *[4.0] * 8)))
+    (curve,) = curves([alone, four])
+    assert words in [remedy.words for remedy, _ in remedies(curve, curve.last)]
+    assert not {remedy.words for remedy in REMEDIES} & {words}
