@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 from collbench.errors import CollbenchError, UsageError
+from collbench.platforms import platforms
 from collbench.runs.file import Run
 from collbench.topology import files
 from collbench.topology.as_system import from_topology
@@ -63,6 +64,7 @@ def remarks(run: Run) -> tuple[str, ...]:
     """What the header says that spoils numbers."""
     topology = discovered(run)
     said = caveats(topology) if topology else ()
-    if run.header.sweep.spin == "busy":
+    kind = platforms().get(run.header.topology.platform)
+    if run.header.sweep.spin == "busy" and kind and kind.spins:
         said += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
     return said

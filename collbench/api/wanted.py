@@ -35,6 +35,7 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
     with said_if_long(DRIVER):
         platform = _platform(options["on"])
         ranks = _ranks(options["ranks"], platform, launched)
+    _refuse_spin(options["spin"], platform)
     names = _implementations(options, platform, launched)
 
     def sweep_to(last: int) -> Sweep:
@@ -116,6 +117,13 @@ def _refuse(options: Mapping[str, Any]) -> None:
     for name in ("budget", "timeout"):
         if not 0 < options[name] <= LONGEST:
             raise UsageError(f"--{name} {options[name]} is no time; give seconds above 0, at most {LONGEST:g}")
+
+
+def _refuse_spin(spin: str, platform: str) -> None:
+    """UsageError for a way to wait where no rank waits on a core."""
+    able = [name for name, kind in platforms().items() if kind.spins]
+    if spin != "auto" and platform not in able:
+        raise UsageError(f"--spin {spin}: ranks wait on cores on {', '.join(able)} only; leave it out on {platform}")
 
 
 def _platform(name: str) -> str:

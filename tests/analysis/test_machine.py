@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from collbench.analysis.machine import as_it_ran
+from collbench.analysis.machine import as_it_ran, remarks
 from collbench.runs.file import Run
-from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart
+from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 from collbench.topology import files
 
 H100 = files.load("dgx-h100")
@@ -45,3 +45,11 @@ def test_what_the_description_says_is_believed() -> None:
 @pytest.mark.parametrize("odd", ["latest", "2", 2.21, None, ["2.21"], "2.21; rm"])
 def test_headers_that_say_odd_things_change_nothing(odd: Any) -> None:
     assert as_it_ran(H100, ran(odd, gpus=odd)) in (H100, replace(H100, nccl="2.21"))
+
+
+@pytest.mark.parametrize(("platform", "spin", "told"), [("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)])
+def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some(platform: str, spin: str, told: int) -> None:
+    """Run files of older releases hold `busy` for GPUs, too."""
+    header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=SweepPart(spin=spin))
+    said = remarks(Run(Path("run.jsonl"), header, (), complete=True))
+    assert [line.startswith("--spin busy: waiting ranks keep their cores") for line in said] == [True] * told

@@ -68,6 +68,18 @@ def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong
         make_sweep(DEFAULTS | {"impl": "nccl", "on": "cpu"}, launched)
 
 
+@pytest.mark.parametrize("spin", ["busy", "yield"])
+def test_a_way_to_wait_is_refused_where_no_rank_waits_on_a_core(monkeypatch: pytest.MonkeyPatch, spin: str) -> None:
+    """Whoever chose the platform; on CPUs, and where nobody says how, there is no word."""
+    known(monkeypatch, available=lambda: True, obstacle=lambda: "", default_ranks=lambda: 2)
+    known(monkeypatch, refuse_too_large=lambda nbytes, ranks: None)
+    for on in ("auto", "gpu"):
+        with pytest.raises(UsageError, match=rf"^--spin {spin}: ranks wait on cores on cpu only; leave it out on gpu$"):
+            make_sweep(DEFAULTS | {"on": on, "spin": spin}, None)
+    assert make_sweep(DEFAULTS | {"on": "cpu", "spin": spin}, None)[1].spin == spin
+    assert make_sweep(DEFAULTS | {"on": "gpu"}, None)[0] == "gpu"
+
+
 @pytest.mark.parametrize("name", platforms())
 def test_every_platform_answers_before_it_is_opened(name: str) -> None:
     """What the command line asks while nothing has been started."""
