@@ -111,7 +111,14 @@ class Communicators:
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
             self._bounded("connect its ranks", lambda: launch(1))
             if not self._stopwatch.wait_at_most(self._patience):
+                self._raise_of_network()
                 raise self._hang("carry out its first operation")
+
+    def _raise_of_network(self) -> None:
+        """NcclError where NCCL knows itself why nothing goes on: another process or the way to it is gone."""
+        self._give_up()
+        for comm in self.ranks.values():
+            comm.check_async_error()
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
         """What it returns or raises, if it does so in time: from a thread, since NCCL's calls cannot be interrupted."""
@@ -134,10 +141,13 @@ class Communicators:
         return outcome[0]
 
     def _hang(self, doing: str, kind: type[CaseFailed] = CaseFailed) -> CaseFailed:
+        self._give_up()
+        return kind(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
+
+    def _give_up(self) -> None:
         """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
         self.hung = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-        return kind(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 
     def stream(self, rank: int) -> int:
         """The stream of a rank, as NCCL takes it."""

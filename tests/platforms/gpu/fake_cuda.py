@@ -89,6 +89,7 @@ class Machine:
     multiprocessors: int = 64
     blocks_each: int = 2  # blocks that a multiprocessor holds
     nccl_hangs: str = ""  # at its "start", or in the first "operation", until the machine is stopped
+    network_error: int = 0  # the status by which NCCL knows, without being asked, that a peer is gone
     stopping: threading.Event = field(default_factory=threading.Event)
     cache: int = 2**19  # bytes of a device's L2: so few that pieces are small and chunks take several laps
     free: int = MEMORY

@@ -241,6 +241,10 @@ class Communicator:
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
         self._add("recv", stream, received=recvbuf, count=count, element=datatype, peer=peer)
 
+    def check_async_error(self) -> None:
+        if self._nccl._machine.network_error:
+            raise NcclError(self._nccl._machine.network_error)
+
     def __del__(self) -> None:
         """CuPy destroys what is forgotten, for which NCCL waits until its streams are done."""
         if self._alive and self._nccl._machine.nccl_hangs:

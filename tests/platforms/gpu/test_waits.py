@@ -118,6 +118,14 @@ def test_an_nccl_that_hangs_at_first_is_given_up_in_time(
     assert machine.blocks, "memory that a kernel may still write is not given back"
 
 
+def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
+    """A peer that is gone shows in no stream: the kernels that wait for it spin on, so nothing is waited for here."""
+    platform = opened(Machine(2, nccl_hangs="operation", network_error=6), sampling=IMPATIENT)
+    with pytest.raises(CaseFailed, match="while NCCL connected its ranks: NCCL_ERROR_REMOTE_ERROR"):
+        prepare(implementations()["nccl"], a_case(), platform)
+    assert platform.comm.hung
+
+
 def test_nccl_has_longer_to_start_among_processes_than_under_a_supervisor() -> None:
     """A supervisor would end a worker that is silent for --timeout; a launcher's processes may be hundreds."""
     many: Any = object()
