@@ -11,6 +11,7 @@
 #define INDEPENDENT
 #define BLOCK_LOCAL __shared__
 #define OUTLINED
+#define INLINED
 #endif
 
 typedef unsigned long long u64;

@@ -15,17 +15,49 @@
 #define UNROLLED
 #endif
 
+// How many threads share a group.  On a GPU eight: each has 16 bytes of fp32, so a warp's lanes lie side by side in memory
+// and every access of it is to whole lines.  On a CPU one, whose loops over a group become vectors; tests take eight too.
+#if !defined(TEAM)
+#if defined(__CUDACC__)
+#define TEAM 8
+#else
+#define TEAM 1
+#endif
+#endif
+
 const unsigned GROUP = 32;
+const unsigned OWN = GROUP / TEAM;  // elements that a thread has of a group: those from lane() * OWN on
 const unsigned MAGNITUDE = 0x7fffffffU, MANTISSA = 23, BIAS = 127, NONFINITE = 255;
 
 __device__ inline unsigned magnitude(float x) { return float_to_bits(x) & MAGNITUDE; }
+
+// This thread's place in its team, and a word of the team's thread at another one; all of a team ask together.
+#if TEAM == 1
+__device__ inline unsigned lane() { return 0; }
+template <class W> __device__ inline W word_of(unsigned, W word) { return word; }
+#else
+__device__ inline unsigned lane() { return threadIdx.x % TEAM; }
+template <class W> __device__ inline W word_of(unsigned lane, W word) {
+  const unsigned team = ((1U << TEAM) - 1) << threadIdx.x % 32 / TEAM * TEAM;  // nobody waits for the rest of the warp
+  return __shfl_sync(team, word, lane, TEAM);
+}
+#endif
+
+__device__ inline unsigned largest_of_team(unsigned most) {
+  UNROLLED
+  for (unsigned step = 1; step < TEAM; step *= 2) {
+    const unsigned other = word_of(lane() ^ step, most);
+    most = other > most ? other : most;
+  }
+  return most;
+}
 
 // Of a group: as bits, since magnitudes are ordered as their bits are, and these have one largest whatever the order.
 __device__ inline unsigned largest(const float* x) {
   unsigned most = 0;
   UNROLLED
-  for (unsigned i = 0; i < GROUP; i++) most = magnitude(x[i]) > most ? magnitude(x[i]) : most;
-  return most;
+  for (unsigned i = 0; i < OWN; i++) most = magnitude(x[i]) > most ? magnitude(x[i]) : most;
+  return largest_of_team(most);
 }
 
 // The scale of a group whose largest element has that exponent, where it is to become 2^TOP: multiplied by `down` when
@@ -54,11 +86,11 @@ __device__ inline unsigned either(bool first, unsigned one, unsigned other) {
 struct Bfloat {  // the upper half of each fp32: no scale, since the range is the same
   typedef unsigned short Code;
   typedef unsigned char Side;
-  static const unsigned CODES = GROUP;
+  static const unsigned CODES = GROUP, OWN_CODES = OWN;
   static const bool SIDED = false;
   static __device__ Side encode(const float* x, Code* codes) {
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) {
+    for (unsigned i = 0; i < OWN; i++) {
       const unsigned bits = float_to_bits(x[i]);
       const bool whole = (bits & MAGNITUDE) <= NONFINITE << MANTISSA;  // rounding must not make an infinity of a NaN
       codes[i] = whole ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff;
@@ -67,7 +99,7 @@ struct Bfloat {  // the upper half of each fp32: no scale, since the range is th
   }
   static __device__ void decode(const Code* codes, Side, float* x) {
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) x[i] = bits_to_float((unsigned)codes[i] << 16);
+    for (unsigned i = 0; i < OWN; i++) x[i] = bits_to_float((unsigned)codes[i] << 16);
   }
 };
 
@@ -75,7 +107,7 @@ struct Bfloat {  // the upper half of each fp32: no scale, since the range is th
 template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
   typedef C Code;
   typedef unsigned char Side;
-  static const unsigned CODES = GROUP;
+  static const unsigned CODES = GROUP, OWN_CODES = OWN;
   static const bool SIDED = true;
   static constexpr unsigned DROPPED = MANTISSA - BITS, SIGN = EXPONENT + BITS, OWN_BIAS = (1 << (EXPONENT - 1)) - 1;
   static constexpr unsigned NORMAL = (BIAS + 1 - OWN_BIAS) << MANTISSA;  // the smallest that has all bits, as fp32
@@ -99,13 +131,13 @@ template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
     const unsigned exponent = Scale<TOP>::exponent(largest(x));
     const float down = Scale<TOP>::down(exponent);
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) codes[i] = code(x[i] * down);
+    for (unsigned i = 0; i < OWN; i++) codes[i] = code(x[i] * down);
     return exponent;
   }
   static __device__ void decode(const Code* codes, Side exponent, float* x) {
     const float up = Scale<TOP>::up(exponent);
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) x[i] = value(codes[i]) * up;
+    for (unsigned i = 0; i < OWN; i++) x[i] = value(codes[i]) * up;
   }
 };
 typedef Small<unsigned short, 5, 10, 14> Half;  // 65504 is the largest
@@ -114,7 +146,7 @@ typedef Small<unsigned char, 4, 3, 7> E4m3;     // 448 is the largest
 struct Int8 {  // multiples of a step; none is beyond 127, since the largest element leaves room for what rounds up to it
   typedef unsigned char Code;
   typedef unsigned char Side;
-  static const unsigned CODES = GROUP;
+  static const unsigned CODES = GROUP, OWN_CODES = OWN;
   static const bool SIDED = true;
   static const int TOP = 6;
   static __device__ Side encode(const float* x, Code* codes) {
@@ -122,57 +154,57 @@ struct Int8 {  // multiples of a step; none is beyond 127, since the largest ele
     const unsigned exponent = Scale<TOP>::exponent(magnitude(roomy));
     const float down = Scale<TOP>::down(exponent);
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) codes[i] = rounded(x[i] * down);
+    for (unsigned i = 0; i < OWN; i++) codes[i] = rounded(x[i] * down);
     return exponent;
   }
   static __device__ void decode(const Code* codes, Side exponent, float* x) {
     const float up = Scale<TOP>::up(exponent);
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) x[i] = float((int)(signed char)codes[i]) * up;
+    for (unsigned i = 0; i < OWN; i++) x[i] = float((int)(signed char)codes[i]) * up;
   }
 };
 
 // The largest KEPT of a group as they are, with their places in the group, a byte each.  Magnitudes are told apart by all
-// but their last five bits, in which the place stands, so that no two are equal.
+// but their last five bits, in which the place stands, so that no two are equal.  Every thread of a team has all codes.
 struct TopK {
   typedef float Code;
   typedef unsigned Side;
-  static const unsigned KEPT = 4, CODES = KEPT;
+  static const unsigned KEPT = 4, CODES = KEPT, OWN_CODES = KEPT;
   static const bool SIDED = true;
   static __device__ Side encode(const float* x, Code* codes) {
-    unsigned key[GROUP], places = 0, before = ~0U;
+    unsigned key[OWN], places = 0, before = ~0U;
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) key[i] = (magnitude(x[i]) & ~(GROUP - 1)) | i;
+    for (unsigned i = 0; i < OWN; i++) key[i] = (magnitude(x[i]) & ~(GROUP - 1)) | (lane() * OWN + i);
     UNROLLED
     for (unsigned k = 0; k < KEPT; k++) {
       unsigned most = 0;
       UNROLLED
-      for (unsigned i = 0; i < GROUP; i++) {
+      for (unsigned i = 0; i < OWN; i++) {
         const unsigned left = either(key[i] < before, key[i], 0);
         most = left > most ? left : most;
       }
-      before = most;
+      before = most = largest_of_team(most);
       places |= most % GROUP << 8 * k;
-      codes[k] = at(x, most % GROUP);
+      codes[k] = word_of(most % GROUP / OWN, at(x, most % OWN));
     }
     return places;
   }
   static __device__ void decode(const Code* codes, Side places, float* x) {
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) x[i] = 0;
+    for (unsigned i = 0; i < OWN; i++) x[i] = 0;
     UNROLLED
-    for (unsigned k = 0; k < KEPT; k++) put(x, places >> 8 * k & 0xff, codes[k]);
+    for (unsigned k = 0; k < KEPT; k++) put(x, (places >> 8 * k & 0xff) - lane() * OWN, codes[k]);
   }
-#if defined(__CUDACC__)  // registers have no index
+#if TEAM > 1  // registers have no index; a place of another thread is none of these
   static __device__ float at(const float* x, unsigned place) {
     float value = 0;
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) value = i == place ? x[i] : value;
+    for (unsigned i = 0; i < OWN; i++) value = i == place ? x[i] : value;
     return value;
   }
   static __device__ void put(float* x, unsigned place, float value) {
     UNROLLED
-    for (unsigned i = 0; i < GROUP; i++) x[i] = i == place ? value : x[i];
+    for (unsigned i = 0; i < OWN; i++) x[i] = i == place ? value : x[i];
   }
 #else
   static float at(const float* x, unsigned place) { return x[place]; }

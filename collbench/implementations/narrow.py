@@ -18,6 +18,7 @@ BOXES = {
     "gpu": 8 * 2**20,
     "cpu": 2**18,
 }  # bytes that come to a rank in a round of a long message, of all ranks together
+TEAM = 8  # threads that share a group on a GPU (kernels/wires.cuh)
 KINDS = 4  # of boxes: for inputs and for sums, by turns of the round's parity
 FEEDBACK = "-DFEEDBACK"
 """The compiler's option for kernels that keep what the wire loses of a call, and add it to the next."""
@@ -50,7 +51,7 @@ def prepare(wire: Wire, case: Case, platform: Launching, *options: str) -> Prepa
     kernel = platform.kernel("narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options)
     fifo, most = platform.layout.fifos[name], size // wire.group
     groups = -(-case.block // GROUP)
-    threads, blocks = grid(min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
+    threads, blocks = grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
     numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
     launch = platform.bind(kernel, case, platform.blocks(blocks), threads, *(np.uint64(number) for number in numbers))
     return Prepared(launch, wire=wire)

@@ -24,6 +24,7 @@
 #define PARAMETER(type) const type&  // a kernel argument is passed by reference: nothing is copied at a launch
 #define BLOCK_LOCAL static thread_local  // for thread 0 of a block alone
 #define OUTLINED __attribute__((noinline))
+#define INLINED __attribute__((always_inline))
 #define INDEPENDENT _Pragma("GCC ivdep")  // iterations of the next loop touch different elements
 
 struct Dim { unsigned x; };
@@ -31,8 +32,38 @@ struct Dim { unsigned x; };
 #ifdef HOST_GRID
 #include <pthread.h>
 inline thread_local Dim threadIdx, blockIdx, blockDim, gridDim;
-inline thread_local pthread_barrier_t* block_barrier;
-inline void __syncthreads() { pthread_barrier_wait(block_barrier); }
+
+// A block: its barrier, and what its threads hand to each other.
+struct Block {
+  struct Hand { unsigned long long word, taken; };  // a number and, below it, a word; the number last taken from others
+  pthread_barrier_t barrier;
+  Hand* hands;
+
+  explicit Block(unsigned threads) : hands(new Hand[threads]()) { pthread_barrier_init(&barrier, nullptr, threads); }
+  Block(const Block&) = delete;
+  ~Block() {
+    pthread_barrier_destroy(&barrier);
+    delete[] hands;
+  }
+};
+inline thread_local Block* own_block;
+inline thread_local unsigned handed;  // so many words, by this thread and all of its team
+inline void __syncthreads() { pthread_barrier_wait(&own_block->barrier); }
+
+// A word of another thread among the `width` that call together.  All is relaxed, since a shuffle orders no memory: what
+// needs an order must get it elsewhere, or race detectors say so.
+template <class W>
+inline W __shfl_sync(unsigned, W value, unsigned from, unsigned width) {
+  Block::Hand* const team = own_block->hands + threadIdx.x / width * width;
+  const unsigned long long number = ++handed;
+  for (unsigned i = 0; i < width; i++)  // whoever has not taken the word before this one must still find it
+    while (__atomic_load_n(&team[i].taken, __ATOMIC_RELAXED) < number - 1) sched_yield();
+  __atomic_store_n(&team[threadIdx.x % width].word, number << 32 | std::bit_cast<unsigned>(value), __ATOMIC_RELAXED);
+  unsigned long long word;
+  while ((word = __atomic_load_n(&team[from].word, __ATOMIC_RELAXED)) >> 32 != number) sched_yield();
+  __atomic_store_n(&team[threadIdx.x % width].taken, number, __ATOMIC_RELAXED);
+  return std::bit_cast<W>(unsigned(word));
+}
 #else
 inline constexpr Dim threadIdx{0}, blockIdx{0}, blockDim{1}, gridDim{1};
 inline void __syncthreads() {}
@@ -140,13 +171,13 @@ struct Thread {
   void** arguments;
   Dim thread, block, threads, blocks;
   unsigned launches;
-  pthread_barrier_t* barrier;
+  Block* own;
   pthread_t handle;
 
   static void* run(void* self) {
     const Thread& here = *static_cast<Thread*>(self);
     threadIdx = here.thread, blockIdx = here.block, blockDim = here.threads, gridDim = here.blocks;
-    block_barrier = here.barrier;
+    own_block = here.own;
     for (unsigned count = 0; count < here.launches; count++) call(here.kernel, here.arguments);
     return nullptr;
   }
@@ -156,18 +187,18 @@ struct Thread {
 template <class... P>
 void launch(void (*kernel)(P...), void** arguments, unsigned blocks, unsigned threads, unsigned launches) {
 #ifdef HOST_GRID
-  auto* const barriers = new pthread_barrier_t[blocks];
+  auto* const own = new Block*[blocks];
   auto* const grid = new Thread<P...>[blocks * threads];
-  for (unsigned block = 0; block < blocks; block++) pthread_barrier_init(&barriers[block], nullptr, threads);
+  for (unsigned block = 0; block < blocks; block++) own[block] = new Block(threads);
   for (unsigned index = 0; index < blocks * threads; index++) {
     const unsigned block = index / threads;
-    grid[index] = {kernel, arguments, {index % threads}, {block}, {threads}, {blocks}, launches, &barriers[block], {}};
+    grid[index] = {kernel, arguments, {index % threads}, {block}, {threads}, {blocks}, launches, own[block], {}};
     if (pthread_create(&grid[index].handle, nullptr, Thread<P...>::run, &grid[index])) __builtin_trap();
   }
   for (unsigned index = 0; index < blocks * threads; index++) pthread_join(grid[index].handle, nullptr);
-  for (unsigned block = 0; block < blocks; block++) pthread_barrier_destroy(&barriers[block]);
+  for (unsigned block = 0; block < blocks; block++) delete own[block];
   delete[] grid;
-  delete[] barriers;
+  delete[] own;
 #else
   (void)blocks, (void)threads;
   for (unsigned count = 0; count < launches; count++) call(kernel, arguments);

@@ -9,6 +9,7 @@ from functools import cache, partial
 from collbench.platforms.gpu import launch
 from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
+from collbench.wires import WIRES, Wire
 from tests.kernels import facts, nvrtc, sass
 from tests.kernels.test_nvrtc import ARCHITECTURES, NEWER, PIPELINED, RANKS_MEET, STANDARD, compiled
 
@@ -72,6 +73,16 @@ def packets(ranks: int, arch: int) -> nvrtc.Compiled:
     return compiled("one_shot_ll.cu", launch.defines(ranks, one_device=False), arch=arch)
 
 
+def wired(wire: Wire, arch: int) -> nvrtc.Compiled:
+    """The all-reduce of two ranks by a wire: a loop over the others is one turn."""
+    return compiled("narrow.cu", (f"-DWIRE={wire.code}", *launch.defines(2, one_device=False)), arch=arch)
+
+
+def narrow_listing(wire: Wire, arch: int) -> tuple[tuple[str, str], ...]:
+    """Its code."""
+    return listing(wired(wire, arch))["narrow_allreduce"]
+
+
 @cache
 def _together(arch: int) -> None:
     """In any order, so that workers side by side compile different ones first."""
@@ -81,6 +92,7 @@ def _together(arch: int) -> None:
         makers += [partial(compiled, file, more, arch=arch) for file, more in RANKS_MEET]
         makers += [partial(ring, more, dtype, arch) for more in RINGS for dtype in DTYPES]
         makers += [partial(make, ranks, arch) for make in (direct, packets) for ranks in RANKS]
+        makers += [partial(wired, wire, arch) for wire in WIRES.values()]
     if arch == 90:
         options = TRACED, HESITATES
         makers += [partial(compiled, file, (*more, option)) for file, more in RANKS_MEET for option in options]

@@ -213,20 +213,19 @@ struct Rank {
     world.streamed = 2;  // small pieces go the way of large ones too
 
     const Arguments arguments = job.arguments();
-    std::vector<pthread_barrier_t> barriers(job.blocks);
-    for (auto& barrier : barriers) pthread_barrier_init(&barrier, nullptr, job.threads);
+    std::vector<std::unique_ptr<Block>> blocks;
+    for (unsigned block = 0; block < job.blocks; block++) blocks.push_back(std::make_unique<Block>(job.threads));
     std::vector<std::thread> grid;
     for (unsigned index = 0; index < job.blocks * job.threads; index++)
       grid.emplace_back([&, index] {
         threadIdx.x = index % job.threads, blockIdx.x = index / job.threads;
         blockDim.x = job.threads, gridDim.x = job.blocks;
-        block_barrier = &barriers[blockIdx.x];
+        own_block = blocks[blockIdx.x].get();
         luck = luck_of(job, index);
         stall(START);
         kernel.run(world, arguments);
       });
     for (auto& thread : grid) thread.join();
-    for (auto& barrier : barriers) pthread_barrier_destroy(&barrier);
   }
 
   // The long stall falls on the last thread of one rank, in every fourth call, and outlasts what the others can do.

@@ -5,6 +5,7 @@ the primitives is read for sm_75 instead, and sm_70 has only its PTX tested (tes
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from collbench.implementations import narrow, ring_pipelined
 from collbench.platforms import kernels
 from collbench.platforms.gpu import launch
-from collbench.platforms.layout import world_type
+from collbench.platforms.layout import WINDOW_HEAD, world_type
 from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
 from collbench.wires import WIRES, Wire
@@ -30,6 +31,7 @@ from tests.kernels.reading import (
     listing,
     local,
     memory_instructions,
+    narrow_listing,
     packets,
     primitives,
     ring,
@@ -217,11 +219,48 @@ def test_nothing_is_spilled_for_any_number_of_ranks_that_is_known(ranks: int, dt
 @pytest.mark.parametrize("more", [(), (narrow.FEEDBACK,), launch.defines(8, one_device=False)], ids=["", "fed", "8"])
 @pytest.mark.parametrize("arch", [70, 100])
 def test_nothing_of_a_wire_is_spilled(wire: Wire, more: tuple[str, ...], arch: int) -> None:
-    """A thread holds a whole group, and what becomes of it."""
+    """A thread holds four parts of groups, and what becomes of them."""
     options = (f"-DWIRE={wire.code}", *more)
     (taken,) = compiled("narrow.cu", options, arch=arch).resources.values()
     assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0)
     assert taken.registers * narrow.THREADS <= REGISTERS
+
+
+def reached(code: tuple[tuple[str, str], ...], word: str) -> Counter[int]:
+    """How often such an access is so many bytes behind its register; less what windows have ahead of their boxes."""
+    places = [re.search(r"\[R\d+\.64(?:\+(0x[0-9a-f]+))?\]", operands) for name, operands in code if name == word]
+    return Counter(int(place[1] or "0", 16) % WINDOW_HEAD for place in places if place)
+
+
+def same(reached: Counter[int], places: list[int]) -> int:
+    """How often these are reached, all equally."""
+    (times,) = {reached[place] for place in places}
+    return times
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+@pytest.mark.parametrize("arch", READ)
+def test_a_warp_reaches_lines_without_gaps(wire: Wire, arch: int) -> None:
+    """Accesses of a tile follow each other by as much as 32 lanes have, so lanes lie side by side; fp32 by 16 bytes.
+
+    What stands beside the codes of four groups is one store, and so are the codes of topk.
+    """
+    code = narrow_listing(wire, arch)
+    loads, stores = reached(code, "LDG.E.128"), reached(code, "STG.E.128")
+    arrays = [32 * 16 * k for k in range(1, 4)]
+    assert same(loads, arrays) >= 3, "to send at the start, to send later, to add"
+    assert same(stores, arrays) == 2, "of the own sums, of the others'"
+    if wire.kept:
+        boxes = [wire.codes * 4 * k for k in range(1, 4)]
+        assert same(loads, boxes) >= 2
+        assert same(stores, boxes) == 0
+        return
+    lane = wire.codes // narrow.TEAM
+    suffix, boxes = {4: "", 8: ".64"}[lane], [32 * lane * k for k in range(2, 4)]
+    assert same(reached(code, f"STG.E{suffix}"), boxes) == 3, "inputs at the start, inputs later, sums"
+    assert same(reached(code, f"LDG.E{suffix}"), boxes) >= 2
+    assert reached(code, "STG.E.U8").total() == (2 * 3 if wire.side else 0), "of tiles, and of what is left"
+    assert not (loads + stores).keys() & {16 * k for k in range(1, 32)}, "no thread has two quads of a group"
 
 
 @pytest.mark.parametrize("arch", READ)

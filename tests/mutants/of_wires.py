@@ -120,8 +120,8 @@ EXCHANGES = (
         _NARROW,
         (
             (
-                "    read(kept, at, result() + group * GROUP);\n",
-                "    for (unsigned i = 0; i < GROUP; i++) result()[group * GROUP + i] = sum[i];\n",
+                "    read(kept, at, result().own(group));\n",
+                "    for (unsigned i = 0; i < GROUP; i++) result().own(group)[i] = sum[i];\n",
             ),
         ),
         Trial("narrow-int8"),
