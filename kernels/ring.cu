@@ -133,16 +133,21 @@ struct Ring {
   }
 };
 
-// A ring of one has nobody to send to: its result is its input.
-__device__ inline bool alone(const World& world, const T* source, T* target, u64 count) {
-  if (world.ranks > 1) return false;
-  if (world.block() == 0) move<KEEP, 1>(source, source, target, target, count, 1);
-  return true;
-}
-
 // How much of `wanted` elements from `first` on lies within `count`.
 __device__ inline u64 within(u64 first, u64 wanted, u64 count) {
   return first >= count ? 0 : count - first < wanted ? count - first : wanted;
+}
+
+// A ring of one has nobody to send to: its result is its input, of which every block copies a part.
+__device__ inline bool alone(const World& world, const T* source, T* target, u64 count) {
+  if (world.ranks > 1) return false;
+  const u64 packs = aligned(source, target) ? count / Pack::LANES : 0, tail = packs * Pack::LANES;
+  const u64 share = (packs + world.blocks - 1) / world.blocks, first = world.block() * share;
+  const Pack* const from = (const Pack*)source + first;
+  Pack* const to = (Pack*)target + first;
+  move<KEEP, IN_FLIGHT>(from, from, to, to, within(first, share, packs), 1);
+  if (world.block() == 0) move<KEEP, 1>(source + tail, source + tail, target + tail, target + tail, count - tail, 1);
+  return true;
 }
 
 // `count` elements in all, `chunk` in each rank's chunk (the last may be shorter or empty), `slot` in a FIFO slot, of

@@ -60,7 +60,8 @@ struct PacketRing {
   }
 
   __device__ void keep_own() const {
-    for (u64 at = threadIdx.x * PAYLOAD; at < bytes; at += blockDim.x * PAYLOAD)
+    const u64 threads = (u64)world.blocks * blockDim.x, own = (u64)world.block() * blockDim.x + threadIdx.x;
+    for (u64 at = own * PAYLOAD; at < bytes; at += threads * PAYLOAD)
       store_payload(target, at, bytes, load_payload(source, at, bytes));
   }
 
@@ -81,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const unsigned ranks = world.ranks, rank = world.rank();
   PacketRing ring(world, rank, fifo, slot, slots, bytes);
   if (ranks == 1) {  // nobody to send to
-    if (world.block() == 0) ring.keep_own();
+    ring.keep_own();
     return;
   }
   for (u64 lap = world.block() * slot; lap < chunk; lap += world.blocks * slot) {

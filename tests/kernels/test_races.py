@@ -58,6 +58,11 @@ def test_kernels_leave_each_other_alone(ranks: int, start: int) -> None:
     assert_clean(Run(kernels[::-1], ranks, calls=2 * len(kernels), start=start, seed=2, stall=streams.START))
 
 
+def test_a_rank_alone_copies_with_all_its_blocks() -> None:
+    """And nothing twice."""
+    assert_clean(Run(("ring-flags", "ring-pipelined", "ring-ll"), 1, calls=12, blocks=(2,)))
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=caption)
 def test_a_bug_is_caught(bug: Bug) -> None:
     """In the way that docs/kernels.md says; and the same run finds nothing where the bug is not."""
