@@ -12,6 +12,7 @@ from collbench.steps import Step
 from collbench.wires import GRADES, Wire
 
 MOST_SIZES = 10_000  # of a sweep
+PACK = 16  # bytes that kernels and libraries move at once
 BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
 
 
@@ -201,7 +202,11 @@ class Sweep:
     asked: SizeRange | None = None  # what the sizes were made of
 
     def cases(self) -> Iterator[Case]:
-        """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped."""
+        """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped.
+
+        Of sharded collectives to blocks of whole packs, as nccl-tests does, for blocks beside each other to be aligned;
+        smaller blocks stay, and so do those that are only checked, which are there to be odd.
+        """
         for collective in self.collectives:
             for dtype in self.dtypes:
                 for redop in self.redops if collective.reduces else (NONE,):
@@ -212,7 +217,9 @@ class Sweep:
         root = self.root if collective.rooted else 0
         for size in self.sizes if collective.sized else (1,):
             case = Case(collective, size, dtype, redop, root, self.ranks, self.in_place)
-            nbytes = max(case.block, 1) * case.granule
+            pack = PACK // dtype.itemsize if collective.sharded and not self.sampling.check_only else 1
+            block = case.block - case.block % pack if case.block >= pack else case.block
+            nbytes = max(block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
                 for place, step, job in product(self._places(collective), self.steps, self.jobs):

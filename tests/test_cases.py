@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.cases import Case, Sweep, geometric, linear
+from collbench.cases import Case, Sampling, Sweep, geometric, linear
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from tests.conftest import case
@@ -26,6 +26,15 @@ def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
 def test_sizes_are_whole_elements_and_appear_once() -> None:
     """1, 4 and 7 bytes of float are all one element."""
     assert [one.nbytes for one in sweep(1, 4, 7, 49).cases()] == [4, 48]
+
+
+def test_blocks_of_ranks_are_whole_packs_unless_they_are_only_checked() -> None:
+    """As in nccl-tests: (count / ranks) & -(16 / size); a block of less than a pack stays, or nothing would be left."""
+    odd = sweep(40, 1000, 4096, collective="allgather", ranks=3)
+    assert [one.nbytes for one in odd.cases()] == [3 * 12, 3 * 320, 3 * 1360]
+    assert [one.nbytes for one in sweep(1000, ranks=3).cases()] == [1000]
+    checked = replace(odd, sampling=Sampling(check_only=True))
+    assert [one.nbytes for one in checked.cases()] == [3 * 12, 3 * 332, 3 * 1364]
 
 
 def test_a_sharded_size_is_whole_elements_for_every_rank() -> None:
