@@ -46,6 +46,7 @@ struct Options {
 };
 
 const unsigned SLOT = 16;  // elements of a piece: few, so that a chunk takes several laps
+const unsigned BOX = 1152;  // bytes: 17 groups of half, so that a warp's tile fits and a message takes several rounds
 const unsigned SLOT_BYTES = SLOT * sizeof(T), MOST_BLOCKS = 2;
 
 struct Plan {
@@ -75,7 +76,8 @@ struct Plan {
   u64 pipelined_fifo() const { return flags_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 one_shot_ll_fifo() const { return ring_ll_fifo() + MOST_BLOCKS * slots * 2 * SLOT_BYTES; }
-  u64 end() const { return one_shot_ll_fifo() + 2 * ranks * room() * PAIR_BYTES; }
+  u64 narrow_fifo() const { return (one_shot_ll_fifo() + 2 * ranks * room() * PAIR_BYTES + 127) / 128 * 128; }
+  u64 end() const { return narrow_fifo() + 4 * ranks * BOX; }
 };
 
 // One call as one rank sees it; all but `rank` is the same everywhere.
@@ -91,7 +93,8 @@ struct Job {
   Arguments arguments() const {
     return {plan.flags_fifo(), plan.pipelined_fifo(), plan.ring_ll_fifo(), plan.one_shot_ll_fifo(),
             SLOT,              SLOT_BYTES,            piece(),             chunk(),
-            plan.room(),       plan.slots,            count,               root};
+            plan.room(),       plan.narrow_fifo(),    BOX,                 plan.slots,
+            count,             root};
   }
 };
 

@@ -62,7 +62,7 @@ const unsigned PAIR_BYTES = 16, PAIR_DATA = 8;  // of two packets, and of what t
 // One call's arguments, of whichever kernel.
 struct Arguments {
   u64 flags_fifo, pipelined_fifo, ring_ll_fifo, one_shot_ll_fifo;
-  u64 slot, slot_bytes, piece, chunk, room;
+  u64 slot, slot_bytes, piece, chunk, room, narrow_fifo, box;
   unsigned slots, count, root;
 };
 

@@ -33,6 +33,7 @@ ALLREDUCES = (
     "one-shot-ll",
     "nvls",
 )
+NARROW = "narrow"  # in a program of its own: whole warps take part, and threads are slow here
 OTHERS = tuple(
     f"{ring}-{collective}"
     for ring in ("ring-flags", "ring-pipelined")
@@ -44,6 +45,7 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     "ring-ll": "RING_LL",
     "one-shot-ll": "ONE_SHOT_LL",
     "nvls": "MULTIMEM",
+    NARROW: "NARROW",
     "": "DIRECT",
 }
 _OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
@@ -142,7 +144,8 @@ class Bug:
 @cache
 def clean(run: Run) -> Outcome:
     """That run of the kernels as they are."""
-    return outcome(build(Run((*ALLREDUCES, *OTHERS), 2).parts()), run)
+    every = Run((*ALLREDUCES, *OTHERS), 2) if NARROW not in run.kernels else run
+    return outcome(build(every.parts()), run)
 
 
 def outcome(binary: Path, run: Run) -> Outcome:
@@ -263,6 +266,9 @@ _BARRIER = "__syncthreads();\n"
 _RING, _PIPELINED, _DIRECT = Run(("ring-flags",), 3), Run(("ring-pipelined",), 3), Run(("one-shot", "two-shot"), 3)
 _ONE_SHOT, _TWO_SHOT, _LL = Run(("one-shot",), 3), Run(("two-shot",), 3), Run(("one-shot-ll",), 3)
 _RING_LL, _NVLS = Run(("ring-ll",), 4), Run(("nvls",), 3)
+WARPS = (33, 40)  # threads of more warps than one
+_LARGE = Run((NARROW,), 2, calls=6, counts=(1003, 37, 1700), threads=(32, *WARPS))
+_WIDE = Run(("ring-flags",), 2, calls=6, threads=WARPS)
 
 
 def _body(kernel: str, part: str, file: str = "direct.cu") -> tuple[Change, ...]:
@@ -475,5 +481,36 @@ BUGS = [
                 "by_switch(inputs, results, first + 1, units)",
             ),
         ),
+    ),
+    Bug(
+        "no barrier before publish, two warps",
+        _WIDE,
+        RACE,
+        (_without("flags.cuh", _PUBLISH, f"  {_BARRIER}"),),
+    ),
+    Bug(
+        "no second warp that waits for room",
+        replace(_WIDE, kernels=("ring-pipelined",), ranks=3, calls=16, stall=START),
+        RACE,
+        (("flags.cuh", "blockDim.x > WARP ? WARP : 0", "blockDim.x > WARP ? 2 * WARP : 0"),),
+    ),
+    Bug(
+        "packets of all pieces alike, two warps",
+        replace(_WIDE, kernels=("ring-ll",)),
+        WRONG,
+        (("ring_ll.cu", "came = 2 * taken + 1, goes = 2 * sent + 1", "came = 1, goes = 1"),),
+    ),
+    Bug(
+        "blocks of a warp, whatever their threads",
+        replace(_WIDE, kernels=("two-shot",), blocks=(2,)),
+        RACE,
+        (("direct.cu", "call.block * blockDim.x + threadIdx.x", "call.block * WARP + threadIdx.x"),),
+    ),
+    Bug("no meeting of a round, narrow", _LARGE, RACE, (("narrow.cu", "    call.meet(round + 1);\n", ""),)),
+    Bug(
+        "boxes that are not taken in turn, narrow",
+        _LARGE,
+        RACE,
+        (("narrow.cu", "2 * kind + (round & 1)", "2 * kind"),),
     ),
 ]

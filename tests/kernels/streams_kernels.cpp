@@ -52,6 +52,13 @@ namespace packets {
 #if defined(WITH_MULTIMEM)
 #include "multimem.cu"
 #endif
+#if defined(WITH_NARROW)
+#define WIRE Half  // sums of few small numbers pass as they are
+#define TEAM 8     // the form of a GPU
+namespace wires {
+#include "narrow.cu"
+}
+#endif
 
 static_assert(sizeof(Packets) == PAIR_BYTES && PAYLOAD == PAIR_DATA, "as streams.hpp has it");
 
@@ -98,6 +105,11 @@ const Kernel KERNELS[] = {
 #if defined(WITH_MULTIMEM)
     {"nvls", ALLREDUCE, RUN {  // no addresses are multicast; those of the first rank are aligned as they would be
        nvls(world, u64(world.send[0]), u64(world.receive[0]), call.count, call.chunk); }},
+#endif
+#if defined(WITH_NARROW)
+    {"narrow", ALLREDUCE, RUN {
+       const u64 most = call.box / (wires::GROUP * sizeof(wires::Wire::Code) + sizeof(wires::Wire::Side));
+       wires::narrow_allreduce(world, call.narrow_fifo, call.box, most, call.count, 0); }},
 #endif
     {nullptr, ALLREDUCE, nullptr},
 };

@@ -1,4 +1,4 @@
-"""A group of a wire in the hands of several threads, as on a GPU, makes the same bits as in those of one, as on a CPU."""
+"""A group of a wire in the hands of several threads, as on a GPU, makes the same bits as in those of one."""
 
 import re
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def test_a_team_makes_the_same_bits_as_a_thread_alone(wire: Wire, count: int) ->
 
 @EVERY_WIRE
 def test_buffers_may_start_at_any_element_and_on_every_rank_at_another(wire: Wire) -> None:
-    """Then no thread has sixteen bytes in one piece; blocks have the same groups, or they would not wait for each other."""
+    """Then no thread has sixteen bytes in one piece; blocks that wait for each other have the same groups."""
     count = RANKS * 5 * TILE + 7
     wanted = bits(exchanged(wire, CPU, count))
     for starts in ((4, 4, 4), (0, 4, 8)):
