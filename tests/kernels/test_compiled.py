@@ -267,7 +267,8 @@ def test_a_warp_reaches_lines_without_gaps(wire: Wire, arch: int) -> None:
 def test_nothing_of_stores_past_the_caches_is_left_on_a_gpu(arch: int) -> None:
     """A piece is moved by one loop, not by one of two that do the same: a load for each part that a hop takes."""
     words = memory_instructions(compiled("ring.cu", arch=arch))["ring_allreduce"]
-    assert words.count("LDG.E.128") == 8, "1 alone, 1 to send, 2 to add and send, 2 to add and keep, 1 to pass on, 1 to keep"
+    hops = "1 alone, 1 to send, 2 to add and send, 2 to add and keep, 1 to pass on, 1 to keep"
+    assert words.count("LDG.E.128") == 8, hops
 
 
 def test_a_world_is_as_long_as_its_ranks_need() -> None:
