@@ -264,8 +264,8 @@ PLACES = (
         _RING,
         (
             (
-                "  if (world.block() == 0) move<KEEP, 1>(source, source, target, target, count, 1);\n",
-                "  move<KEEP, 1>(source, source, target, target, count, 1);\n  ((char*)target)[-4] = 1;\n",
+                "target + tail, count - tail, 1);\n  return true;",
+                "target + tail, count - tail, 1);\n  ((char*)target)[-4] = 1;\n  return true;",
             ),
         ),
         Trial("ring-flags", ranks=1),

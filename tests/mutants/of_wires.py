@@ -13,8 +13,8 @@ _SIDE = "one.side = sides()[group];"
 _READ = "Wire::SIDED ? box.sides()[at] : Wire::Side()"
 _NEAREST = "(bits + 0x7fff + (bits >> 16 & 1)) >> 16"
 _TERMS = "      if (from != call.rank) read(inbox("
-_TAKE = "        if (DIRECT && whole(group)) return read(box, at, result()"
-_SEND = "        if (DIRECT && whole(group)) return write(box, at, input()"
+_TAKE = "        if constexpr (how.direct) read(box, at, result"
+_SEND = "        if constexpr (how.direct) write(box, at, input"
 _MEET = "    call.meet(round + 1);\n"
 
 
