@@ -121,7 +121,8 @@ bench-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.measure
 
 # All that a lent GPU is to show, in order of value, in the time of one command (BUDGET=540 seconds).  The same command
-# again does what is left.  OUT=FOLDER, STAGE=name[,name] (what tests.gpu.stages lists), LIMIT=seconds for any stage.
+# again does what is left.  STAGE=name[,name] (what tests.gpu.stages lists), LIMIT=seconds for any stage, CAMPAIGN=FOLDER
+# for the results, OUT=FOLDER for archives of them (CONTRIBUTING.md).
 gpu-campaign: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign
 

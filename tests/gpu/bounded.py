@@ -18,6 +18,8 @@ from pathlib import Path
 
 GRACE = 3.0  # seconds between asking a group to end and ending it
 MARK = "COLLBENCH_BOUNDED"
+DEADLINE = "COLLBENCH_DEADLINE"  # the variable that tells a command when to stop by itself, as time.monotonic() counts
+SPARE = 0.1, 20.0  # of its limit, and seconds at most: what it has left then, to say what it has come to
 _TURN = 0.05  # seconds between two looks
 
 
@@ -49,7 +51,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**environment, MARK: mark},
+            env={**environment, MARK: mark, DEADLINE: str(start + limit - min(SPARE[0] * limit, SPARE[1]))},
             pass_fds=(ours,),
             start_new_session=True,
         )
@@ -64,6 +66,12 @@ def run(
             os.close(theirs)
         show(said.read())
     return Ended(status, time.monotonic() - start)
+
+
+def seconds_left() -> float | None:
+    """Until this program should stop by itself; None if nobody waits for it."""
+    deadline = os.environ.get(DEADLINE)
+    return max(0.0, float(deadline) - time.monotonic()) if deadline else None
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:

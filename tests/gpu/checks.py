@@ -96,9 +96,10 @@ def calls_back_to_back(platform: Platform, implementation: Implementation) -> No
     wanted = case(platform)
     implementation.refuse(wanted)
     prepared = implementation.prepare(wanted, platform)
-    platform.fill(wanted, 1)
+    platform.fill(wanted, 1, prepared.wire)
     seconds = [platform.time(prepared, SCALE.launches) for _ in range(5)]
-    assert platform.check(wanted, 1) is None
+    mismatch = platform.check(wanted, 1, prepared.wire)
+    assert mismatch is None, f"the last of them: {mismatch}"
     assert 1e-7 < min(seconds) < SCALE.slowest, f"{min(seconds):.3g} s for {wanted.nbytes} B"
 
 
@@ -146,7 +147,8 @@ def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -
     assert again.estimate == prepared.estimate, "the same was asked twice"
     platform.fill(wanted, 1)
     seconds = min(platform.time(again, 20) for _ in range(3))
-    assert platform.check(wanted, 1) is None
+    mismatch = platform.check(wanted, 1)
+    assert mismatch is None, f"{mismatch}"
     ratio = prepared.estimate / seconds
     assert 0.01 < ratio < 100, f"NCCL expects {prepared.estimate:.3g} s, and {seconds:.3g} s were measured"
     small = implementation.prepare(case(platform, nbytes=SMALL), platform).estimate

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from collbench.cases import Case
@@ -71,35 +72,35 @@ def wanted() -> Iterator[Work]:
 
 
 def carry_out(work: Work) -> str:
-    """Prepare it, so that it is compiled; what went wrong, or nothing."""
+    """Prepare it, so that it is compiled; what went wrong, or nothing.  A refusal that may not be is wrong too."""
     try:
         platform = _platform()
         wanted = case(platform, work.collective, dtype=DATATYPES[work.dtype], redop=REDUCTIONS[work.redop])
-        platform.fill(wanted, 1)
-        platform.check(wanted, 1)  # whatever it finds: nothing was computed
-        if work.implementation:
-            return _prepare(platform, work, wanted)
+        try:
+            _prepare(platform, work, wanted)
+        except Unsupported as refusal:
+            return refusals.unjust(work.implementation, str(refusal), refusals.here_of(platform))
     except CollbenchError as error:
         return f"{work}: {error}"
     return ""
 
 
-def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> str:
-    """With or without a log, as the case will be asked for, and as the stress check tries it besides.
-
-    A refusal that may not be, in words.
-    """
-    prepare = implementations()[work.implementation].prepare
-    try:
-        prepared = prepare(wanted, platform.traced() if work.traced else platform)
+def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
+    """Inputs and checks; then the operation as the case will be asked for, and as the stress check tries it besides."""
+    way = implementations().get(work.implementation)
+    if way:
+        way.refuse(wanted)
+    wire = way.wire if way else None
+    platform.fill(wanted, 1, wire)
+    platform.check(wanted, 1, wire)  # whatever it finds: nothing was computed
+    if way:
+        prepared = way.prepare(wanted, platform.traced() if work.traced else platform)
         if not (work.traced or prepared.host_driven):
-            prepare(wanted, platform.hesitant(1.0))
-    except Unsupported as refusal:
-        return refusals.unjust(work.implementation, str(refusal), refusals.here_of(platform))
-    return ""
+            way.prepare(wanted, platform.hesitant(1.0))
 
 
-_open = ExitStack()  # until the process ends
+_open = ExitStack()
+Finalize(None, _open.close, exitpriority=1)  # a process of a pool ends without what `atexit` knows
 
 
 @cache

@@ -7,7 +7,7 @@ from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import nccl as gpu_nccl
 from collbench.platforms.gpu import probe
 from collbench.units import format_rate, format_size
-from tests.gpu import refusals, said, scale
+from tests.gpu import refusals, said, scale, sweeps
 from tests.gpu.bench import copy_bandwidth
 from tests.gpu.places import Place, opened
 
@@ -23,6 +23,15 @@ def main() -> int:
             said.key(f"a copy within the GPU reads and writes {format_rate(bandwidth)} GB/s")
     except CollbenchError as error:
         return said.wrong(str(error))
+    return of_topology(*sweeps.printed(("topo", "--on", "gpu")))
+
+
+def of_topology(status: int | None, text: str) -> int:
+    """What `collbench topo` shows, which it can without NVML too."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if status != said.GOOD or not first:
+        return said.wrong(f"collbench topo: {said.reason(text)}")
+    said.key(f"collbench topo: {first}")
     return said.GOOD
 
 

@@ -13,11 +13,12 @@ from datetime import date
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement
+from collbench.measurement import Measurement, Skipped
 from collbench.platforms.gpu import cuda, probe
 from collbench.runs.file import Run
 from collbench.units import format_rate, format_size
 from tests.gpu import said, scale, sweeps
+from tests.gpu.places import ON_GPU
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--ranks", type=int, help="that share the first GPU; 0: one on every GPU; default: 2, 4, 8, all"
     )
+    parser.add_argument("--pairs", action="store_true", help="messages between pairs of ranks, by NCCL")
     parser.add_argument("--out", type=Path, help="folder to make; default: one under results/")
     chosen = parser.parse_args(arguments)
     gpus = len(probe.memories())
@@ -35,30 +37,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return said.skip("there is one GPU only")
     arrangements = [chosen.ranks] if chosen.ranks is not None else [2, 4, 8, *several]
     arrangements = [*dict.fromkeys(map(scale.chosen().ranks, arrangements))]
-    return max(sweep(ranks, chosen.out or named(ranks or gpus, 1 if ranks else gpus)) for ranks in arrangements)
+    what = (scale.chosen().pairs, "nccl") if chosen.pairs else (scale.chosen().swept, sweeps.names())
+    return max(sweep(ranks, chosen.out or named(ranks or gpus, 1 if ranks else gpus), *what) for ranks in arrangements)
 
 
-def sweep(ranks: int, folder: Path) -> int:
+def sweep(ranks: int, folder: Path, collectives: str, implementations: str) -> int:
     """One run file with its plots."""
+    command = ("sweep", "--op", collectives, "--impl", implementations, *scale.chosen().sweep)
     try:
-        found = sweeps.run(
-            ("sweep", "--op", scale.chosen().swept, "--impl", sweeps.names(), *scale.chosen().sweep), folder, ranks
-        )
+        found = sweeps.run(command, folder, ranks)
     except CollbenchError as error:
         return said.wrong(str(error))
     for line in best(found):
         said.key(line)
-    defects = sweeps.defects(found, ranks)
-    for defect in defects:
-        said.wrong(defect)
-    if not list(folder.glob("*.png")):
-        return said.wrong(f"{folder} has no plot")
-    return said.BAD if defects else said.GOOD
+    if defects := sweeps.defects(found, ranks):
+        return said.all_wrong(defects)
+    reasons = {result.reason for result in found.results if isinstance(result, Skipped)}
+    if all(isinstance(result, Skipped) for result in found.results):
+        return said.skip("; ".join(sorted(reasons)))
+    return said.GOOD if list(folder.glob("*.png")) else said.wrong(f"{folder} has no plot")
 
 
 def best(found: Run) -> Iterator[str]:
-    """The fastest implementation of every collective at its smallest and its largest size."""
-    rows = [result for result in found.results if isinstance(result, Measurement) and result.right]
+    """The fastest implementation that is exact, of every collective at its smallest and its largest size."""
+    exact = {way.name for way in ON_GPU if not way.wire}
+    rows = [row for row in found.results if isinstance(row, Measurement) and row.right and row.implementation in exact]
     for name in dict.fromkeys(row.case.collective.name for row in rows):
         of_it = [row for row in rows if row.case.collective.name == name]
         for nbytes in dict.fromkeys((of_it[0].case.nbytes, of_it[-1].case.nbytes)):

@@ -40,10 +40,11 @@ def measured(gpus: int, folder: Path) -> tuple[sweeps.Times, sweeps.Times]:
     """Each size's mean of two medians, in one process and in one for every GPU; CaseFailed where a run has defects."""
     command = ("sweep", "--impl", "nccl", "--op", "allreduce", "--no-plot", *scale.chosen().few)
     several = launcher(gpus)
-    own = (sys.executable, "-m", "collbench")
+    own: tuple[list[str], dict[str, str]] = [sys.executable, "-m", "collbench"], {}
     found: dict[int, list[sweeps.Times]] = {1: [], gpus: []}
     for number, processes in enumerate((1, gpus, gpus, 1)):
-        run = sweeps.run(command, folder / str(number), start=own if processes == 1 else several)
+        start, environment = own if processes == 1 else several
+        run = sweeps.run(command, folder / str(number), start=start, environment=environment)
         sweeps.require_right(run, processes=processes)
         found[processes].append(sweeps.medians(run, "nccl"))
     return sweeps.mean(found[1]), sweeps.mean(found[gpus])

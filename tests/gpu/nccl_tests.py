@@ -1,17 +1,20 @@
 """`python -m tests.gpu.nccl_tests --out FOLDER`: nccl-tests and `nccl` of collbench must time the same alike.
 
 NCCL_TESTS=FOLDER names the source of nccl-tests, which is copied and built here with nvcc against the NCCL that CuPy
-uses; nothing is downloaded.  The two run in turn on as many ranks as there are GPUs, at sizes where the GPU and not
-the host decides.  On one GPU that is the copy of one rank, which still holds the two clocks against each other.
+uses; nothing is downloaded.  The two run in turn on as many ranks as there are GPUs, both without graphs, at sizes
+where the GPU and not the host decides.  On one GPU that is the copy of one rank, which still holds the two clocks
+against each other.
 """
 
 import argparse
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from collbench.errors import CaseFailed, CollbenchError, Unsupported
@@ -22,6 +25,7 @@ from collbench.measurement import Reported
 from collbench.platforms.gpu import cuda, probe
 from collbench.units import format_size
 from tests.gpu import said, scale, sweeps
+from tests.gpu.archives import SCRATCH
 from tests.gpu.sanitize import toolkit
 
 SOURCE, PROGRAM = "NCCL_TESTS", "all_reduce_perf"
@@ -35,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not ranks:
         return said.no_gpu("measured")
     try:
-        program = build(folder.absolute())
+        program = build(folder.absolute() / SCRATCH)
         ours, theirs = in_turn(program, folder, ranks)
     except Unsupported as reason:
         return said.skip(reason)
@@ -58,37 +62,65 @@ def build(folder: Path) -> list[str]:
     if not nvcc:
         raise Unsupported("there is no nvcc on the path: it comes with the CUDA toolkit")
     home, built = nccl_home(folder / "nccl"), folder / "build"
+    toolkits, libraries = cuda_home(Path(nvcc), folder)
     shutil.copytree(source, folder / "source")
-    settings = (f"BUILDDIR={built}", f"NCCL_HOME={home}", f"CUDA_HOME={Path(nvcc).parents[1]}", f"NVCC={nvcc}")
-    command = [
-        "make",
-        "-C",
-        str(folder / "source" / "src"),
-        f"-j{os.cpu_count()}",
-        *settings,
-        "NVCC_GENCODE=-arch=native",
-    ]
+    settings = {"BUILDDIR": built, "NCCL_HOME": home, "NVCC": nvcc, "CUDA_HOME": toolkits, "CUDA_LIB": libraries}
+    command = ["make", "-C", str(folder / "source" / "src"), f"-j{os.cpu_count()}", "NVCC_GENCODE=-arch=native"]
+    command += [f"{name}={value}" for name, value in settings.items()]
     if subprocess.run([*command, str(built / PROGRAM)], stderr=subprocess.STDOUT, check=False).returncode:
         raise CaseFailed("nccl-tests could not be built: the lines above say why")
-    return ["env", f"LD_LIBRARY_PATH={home / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}", str(built / PROGRAM)]
+    path = os.pathsep.join(map(str, (home / "lib", libraries, os.environ.get("LD_LIBRARY_PATH", ""))))
+    return ["env", f"LD_LIBRARY_PATH={path}", str(built / PROGRAM)]
+
+
+def cuda_home(nvcc: Path, folder: Path) -> tuple[Path, Path]:
+    """The folder of the CUDA toolkit that has its headers, and that of its libraries; Unsupported without any.
+
+    nvcc may be a link, or a script that calls another: then that one says where it is.
+    """
+    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    places = (nvcc.resolve().parents[1:2], _said_by(nvcc, folder), named, _wheels("*/include/cuda_runtime.h"))
+    for place in chain.from_iterable(places):
+        if (place / "include" / "cuda_runtime.h").is_file():
+            return place, next((lib for lib in (place / "lib64", place / "lib") if lib.is_dir()), place / "lib64")
+    raise Unsupported(f"{nvcc} has no include/cuda_runtime.h beside its folder: name the CUDA toolkit by CUDA_HOME")
+
+
+def _said_by(nvcc: Path, folder: Path) -> Iterator[Path]:
+    """The folder that nvcc works from, by its own words."""
+    empty = folder / "empty.cu"
+    empty.parent.mkdir(parents=True, exist_ok=True)
+    empty.write_text("")
+    done = subprocess.run(
+        [nvcc, "--dryrun", empty], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
+    )
+    yield from (Path(place.strip()) for place in re.findall(r"^#\$ TOP=(.+)$", done.stdout, re.MULTILINE))
+
+
+def _wheels(pattern: str) -> Iterator[Path]:
+    """The folders of NVIDIA's wheels that have a file so many folders down."""
+    found = importlib.util.find_spec("nvidia")
+    for place in (found.submodule_search_locations or ()) if found else ():
+        yield from (path.parents[1] for path in sorted(Path(place).glob(pattern)))
 
 
 def nccl_home(folder: Path) -> Path:
     """A folder with include/ and lib/ of the NCCL that CuPy uses, where a linker finds it; Unsupported without headers.
 
-    The wheel has libnccl.so.2 only, and a linker asks for libnccl.so.
+    The wheel has libnccl.so.2 only, and a linker asks for libnccl.so.  A library that was brought alone has no headers:
+    those of the wheel do, or what lies beside it.
     """
+    wheels = list(_wheels("nccl/include/nccl.h"))
     if named := os.environ.get(cuda.NCCL_LIBRARY):
         library = Path(named).absolute()
-        include = library.parents[1] / "include"
+    elif wheels:
+        library = wheels[0] / "lib" / "libnccl.so.2"
     else:
-        found = importlib.util.find_spec("nvidia.nccl") if importlib.util.find_spec("nvidia") else None
-        places = list(found.submodule_search_locations or ()) if found else []
-        if not places:
-            raise Unsupported("there is no wheel of NCCL to build against: pip install nvidia-nccl-cu13")
-        library, include = Path(places[0], "lib", "libnccl.so.2"), Path(places[0], "include")
-    if not (include / "nccl.h").is_file():
-        raise Unsupported(f"{library} has no include/nccl.h beside its folder")
+        raise Unsupported("there is no wheel of NCCL to build against: pip install nvidia-nccl-cu13")
+    includes = [library.parents[1] / "include", library.parent, *(wheel / "include" for wheel in wheels)]
+    include = next((place for place in includes if (place / "nccl.h").is_file()), None)
+    if not include:
+        raise Unsupported(f"there is no nccl.h for {library}: put it beside that, or pip install nvidia-nccl-cu13")
     (folder / "lib").mkdir(parents=True)
     (folder / "include").symlink_to(include)
     for name in ("libnccl.so", "libnccl.so.2"):
@@ -99,7 +131,7 @@ def nccl_home(folder: Path) -> Path:
 def in_turn(program: Sequence[str], folder: Path, ranks: int) -> tuple[sweeps.Times, sweeps.Times]:
     """Seconds by collective and size, each the mean of two runs: of collbench and of nccl-tests."""
     sizes = scale.chosen().tools
-    command = ("sweep", "--impl", "nccl", "--op", "allreduce", "--no-plot", *sizes)
+    command = ("sweep", "--impl", "nccl", "--op", "allreduce", "--no-plot", "--no-graph", *sizes)
     theirs = [perf(program, ranks, sizes)]
     ours = []
     for number in range(2):

@@ -63,14 +63,23 @@ def page(stages: Sequence[Stage], outcomes: Mapping[str, Outcome], why_left: Map
         if (of_it := [stage for stage in stages if _is(stage, outcomes, outcome)])
     ]
     lines = ["# GPU campaign", "", ", ".join([*counts, f"{len(left)} left"]) + "."]
-    for outcome, heading in _HEADINGS.items():
-        of_it = [stage for stage in stages if _is(stage, outcomes, outcome)]
-        lines += ["", f"## {heading}", ""] if of_it else []
-        for one in of_it:
-            lines += _item(one, outcomes[one.name])
+    for outcome in _HEADINGS:
+        lines += _section(stages, outcomes, outcome)
     lines += ["", "## Left", ""] if left else []
     lines += [f"- **{ready.name}**: {why_left.get(ready.name, 'not begun')} ({ready.shows})" for ready in left]
     return "\n".join(lines) + "\n"
+
+
+def wrong(stages: Sequence[Stage], outcomes: Mapping[str, Outcome]) -> str:
+    """The sections of what did not end as it should."""
+    lines = [line for outcome in (FAILED, TIMED_OUT, BEGUN) for line in _section(stages, outcomes, outcome)]
+    return "\n".join([*lines, "", ""]) if lines else ""
+
+
+def _section(stages: Sequence[Stage], outcomes: Mapping[str, Outcome], outcome: str) -> list[str]:
+    """The stages of which that came, under a heading; nothing without any."""
+    items = [line for stage in stages if _is(stage, outcomes, outcome) for line in _item(stage, outcomes[stage.name])]
+    return ["", f"## {_HEADINGS[outcome]}", "", *items] if items else []
 
 
 def _is(stage: Stage, outcomes: Mapping[str, Outcome], outcome: str) -> bool:

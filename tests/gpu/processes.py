@@ -1,9 +1,9 @@
 # ruff: noqa: T201 - a program of its own, which prints
-"""`python -m tests.gpu.processes --ranks 2`: several processes on real GPUs, and what came of it by their run file.
+"""`python -m tests.gpu.processes --ranks 2 --out FOLDER`: several processes on real GPUs, and what came of it.
 
 mpiexec starts the whole command.  Sharing one GPU proves the exchange of memory (CUDA IPC, handles and offsets) and of
-NCCL's id; how fast that is means nothing.  Needs mpi4py and an mpiexec.  With --mps the processes share the GPU through
-a CUDA MPS server of their own, where there is one.
+NCCL's id; how fast that is means nothing.  Needs mpi4py and an MPI library with its mpiexec.  With --mps the processes
+share the GPU through a CUDA MPS server of their own, where there is one.
 """
 
 import argparse
@@ -18,15 +18,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from collbench.errors import PlatformError, Unsupported
-from collbench.measure.start import mpiexec
+from collbench.errors import CollbenchError, PlatformError, Unsupported
 from collbench.measurement import Measurement, Result, Skipped
+from collbench.platforms.cpu.installed import own
 from collbench.platforms.gpu import probe
-from collbench.runs.file import Run, read
-from tests.gpu import refusals, said, scale
+from tests.gpu import refusals, said, scale, sweeps
 from tests.gpu.places import ON_GPU
 
-PATIENCE = 200  # seconds for all of it
+NOT_COME_TO = "not come to"
+PATIENCE = 60  # seconds for MPI to start
+SIZE = "import os; from mpi4py import MPI; os.write(1, b'%d ' % MPI.COMM_WORLD.size)"  # whole, whoever else writes
 MPS = "nvidia-cuda-mps-control"
 
 
@@ -34,59 +35,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.gpu.processes", description="A process for every rank.")
     parser.add_argument("--ranks", type=int, default=0, help="that share the first GPU; 0: one on every GPU")
     parser.add_argument("--mps", action="store_true", help="through an MPS server")
+    parser.add_argument("--out", type=Path, required=True, help="folder to make")
     chosen = parser.parse_args(arguments)
     if not probe.available():
         return said.no_gpu("tested")
     try:
         with server() if chosen.mps else _none() as environment:
-            found = outcomes(scale.chosen().ranks(chosen.ranks), environment)
+            found, defects = outcomes(scale.chosen().ranks(chosen.ranks), environment, chosen.out)
     except Unsupported as reason:
         return said.skip(reason)
+    except CollbenchError as error:
+        return said.wrong(str(error))
     for name, outcome in found.items():
         print(f"  {name:<24} {outcome}", flush=True)
     right = sum(outcome.startswith("ok") for outcome in found.values())
     said.key(f"{right} of {len(found)} implementations are right among processes")
-    return said.BAD if any(outcome.startswith(said.WRONG) for outcome in found.values()) else said.GOOD
+    bad = any(outcome.startswith(said.WRONG) for outcome in found.values())
+    return max(said.all_wrong(defects), said.BAD if bad else said.GOOD)
 
 
-def outcomes(ranks: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """For each implementation `ok`, `skipped: why` or `FAILED: what`; Unsupported where nothing can be started."""
+def outcomes(ranks: int, environment: Mapping[str, str], folder: Path) -> tuple[dict[str, str], list[str]]:
+    """For each implementation `ok`, `skipped: why` or `FAILED: what`, and how far a run came that was cut.
+
+    Unsupported where nothing can be started.
+    """
     count = ranks or len(probe.memories())
     if count < 2:
         raise Unsupported("there is one GPU only")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "run")
-        names = ",".join(scale.chosen().implementations)
-        command = [*launcher(count), "sweep", "--on", "gpu", "--impl", names, *scale.chosen().processes, "--no-plot"]
-        status = subprocess.run(
-            [*command, "--out", str(folder)],
-            env={**os.environ, **environment, **(first_gpu() if ranks else {})},
-            stderr=subprocess.STDOUT,
-            timeout=PATIENCE,
-            check=False,
-        ).returncode
-        if status not in (0, 1) or not (folder / "run.jsonl").exists():
-            return {"collbench sweep": f"{said.WRONG}exit status {status}, and no run file: the lines above say why"}
-        run = read(folder)
-    here = here_of(run, gpus=1 if ranks else count, processes=count)
-    return {way.name: _verdict([row for row in run.results if row.implementation == way.name], here) for way in ON_GPU}
+    start, changed = launcher(count)
+    matrix = scale.chosen().processes if count == 2 else scale.chosen().crowded_processes
+    command = ("sweep", "--impl", ",".join(scale.chosen().implementations), *matrix, "--no-plot")
+    run = sweeps.run(command, folder, ranks, start=start, environment={**changed, **environment})
+    here, cut = sweeps.here_of(run, gpus=1 if ranks else count, processes=count), sweeps.cut(run)
+    rows = {way.name: [row for row in run.results if row.implementation == way.name] for way in ON_GPU}
+    return {name: _verdict(found, here) if found or not cut else NOT_COME_TO for name, found in rows.items()}, cut
 
 
-def launcher(processes: int) -> list[str]:
-    """The command that starts collbench in so many processes; Unsupported, with what to install, where none can."""
+def launcher(processes: int) -> tuple[list[str], dict[str, str]]:
+    """The command that starts collbench in so many processes, and its environment.
+
+    Unsupported, with what to install, where none can, or where the processes would not know of each other.
+    """
     if importlib.util.find_spec("mpi4py") is None:
         raise Unsupported("there is no mpi4py: pip install mpi4py mpich")
     try:
-        return [mpiexec(), "-n", str(processes), sys.executable, "-m", "collbench"]
+        library = own()
     except PlatformError as error:
         raise Unsupported(str(error)) from error
+    # Not library.command, which may take MPICH's gforker: that one ends ranks that print anything beyond ASCII.
+    command = [str(library.launcher), *library.kind.options, "-n", str(processes)]
+    environment = library.environment(os.environ)
+    if why := _obstacle(command, environment, processes):
+        raise Unsupported(f"{library.launcher} starts no {processes} processes that find each other by mpi4py: {why}")
+    return [*command, sys.executable, "-m", "collbench"], environment
 
 
-def here_of(run: Run, gpus: int, processes: int = 1) -> refusals.Here:
-    """What decides about refusals, from a run file."""
-    versions = run.header.environment.versions
-    ranks = run.header.sweep.ranks
-    return refusals.Here(ranks, gpus, processes, refusals.nccl_number(versions.get("nccl", "")))
+def _obstacle(command: Sequence[str], environment: Mapping[str, str], processes: int) -> str:
+    """Why MPI starts no world of so many processes, in a line; nothing if it does."""
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, "-c", SIZE],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"nothing came of it in {PATIENCE} s"
+    return "" if done.stdout.split() == [str(processes)] * processes else said.reason(done.stdout)
 
 
 def _verdict(results: Sequence[Result], here: refusals.Here) -> str:
@@ -103,11 +121,6 @@ def _verdict(results: Sequence[Result], here: refusals.Here) -> str:
     if right:
         return f"ok, {right} cases"
     return f"{said.SKIP}{'; '.join(reasons)}" if reasons else f"{said.WRONG}nothing was measured"
-
-
-def first_gpu() -> dict[str, str]:
-    """The environment in which only the first GPU is seen."""
-    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
 
 @contextmanager

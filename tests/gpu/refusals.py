@@ -6,6 +6,7 @@ A reason that no record allows, or none whose condition holds here, is a defect.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 
 from collbench.measurement import Result, Skipped
 from collbench.platforms.gpu import nccl as gpu_nccl
@@ -33,7 +34,7 @@ class Here:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reason (as a pattern) that an implementation may give, whatever its name where that is empty."""
+    """A reason (as a pattern) that implementations of a name may give (`narrow-*`), all of them where that is empty."""
 
     implementation: str
     reason: str
@@ -55,6 +56,8 @@ ALLOWED = (
     Refusal("one-shot", r"would overwrite the input that others still read"),
     Refusal("one-shot-ll", r"inboxes hold messages up to"),
     Refusal("ring-events", r"events order streams of one process only", lambda here: here.processes > 1),
+    Refusal("narrow-*", r"wires are narrower than float, and carry nothing else"),
+    Refusal("narrow-*", r"the bound on what wires lose is proved for sum only"),
     Refusal("nvls", r"the switch has no instruction for"),
     Refusal("nvls", r"two GPUs or more", lambda here: here.gpus < 2),
     Refusal("nvls", r"ranks share a GPU, and a switch adds one input of each", lambda here: here.shared),
@@ -66,7 +69,11 @@ ALLOWED = (
 def unjust(implementation: str, reason: str, here: Here) -> str:
     """What is wrong with a refusal; empty where a record allows it here."""
     for refusal in ALLOWED:
-        if refusal.implementation in ("", implementation) and re.search(refusal.reason, reason) and refusal.just(here):
+        if (
+            fnmatch(implementation, refusal.implementation or "*")
+            and re.search(refusal.reason, reason)
+            and refusal.just(here)
+        ):
             return ""
     return f"{implementation} must work here and refuses: {reason}"
 

@@ -57,7 +57,7 @@ def run_place(place: Place, chosen: Sequence[Implementation]) -> int:
                 done += run_implementation(platform, implementation)
     except Unsupported as reason:
         return said.skip(reason)
-    return _sum_up(chosen, done)
+    return _sum_up(place, chosen, done)
 
 
 def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation) -> list[str]:
@@ -81,11 +81,13 @@ def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation
     return outcomes
 
 
-def _sum_up(chosen: Sequence[Implementation], outcomes: Sequence[str]) -> int:
+def _sum_up(place: Place, chosen: Sequence[Implementation], outcomes: Sequence[str]) -> int:
     right, failed = outcomes.count("ok"), sum(outcome.startswith(said.WRONG) for outcome in outcomes)
     if not right and not failed:
         return said.skip("; ".join(dict.fromkeys(outcome.removeprefix(said.SKIP) for outcome in outcomes)))
-    said.key(f"{right} checks of {len(chosen)} implementations hold, {failed} do not")
+    skipped = len(outcomes) - right - failed
+    counts = f"{right} hold, {failed} do not, {skipped} are not possible"
+    said.key(f"{place}: of {len(outcomes)} checks of {len(chosen)} implementations {counts}")
     return said.BAD if failed else said.GOOD
 
 

@@ -7,6 +7,7 @@ begins with KEY is a number for the page; one that begins with WRONG or SKIP is 
 
 import re
 import sys
+from collections.abc import Iterable
 
 GOOD, BAD, NO_GPU, SKIPPED = 0, 1, 2, 77
 KEY, WRONG, SKIP = "= ", "FAILED: ", "skipped: "
@@ -22,6 +23,11 @@ def wrong(reason: str) -> int:
     """Why this program failed; the exit status to end with."""
     print(f"{WRONG}{reason}", flush=True)
     return BAD
+
+
+def all_wrong(reasons: Iterable[str]) -> int:
+    """Several reasons, or none; the exit status to end with."""
+    return max(map(wrong, reasons), default=GOOD)
 
 
 def skip(reason: object) -> int:

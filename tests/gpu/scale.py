@@ -54,17 +54,19 @@ class Scale:
     tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
     explained: tuple[str, ...] = ("-b", "64K", "-e", "16M", "-f", "256")
     processes: tuple[str, ...] = (
-        "--op",
-        "allreduce,broadcast,allgather,reducescatter",
-        "-b",
-        "4",
-        "-e",
-        "256K",
-        "-f",
-        "60",
-        "-n",
-        "2",
+        *("--op", "allreduce,broadcast,allgather,reducescatter"),
+        *("-b", "4", "-e", "256K", "-f", "60", "-n", "2"),
     )
+    crowded_processes: tuple[str, ...] = (  # the same of more than two, which wait for turns of milliseconds
+        *("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "1"),
+    )
+    pairs: str = "pingpong,bandwidth,bidirectional,multipair"  # of OSU
+    verified: tuple[str, ...] = ("--op", "allreduce,broadcast,allgather,reducescatter", "--impl", "all,narrow")
+    settings: tuple[str, ...] = (  # of a sweep under two of them
+        *("--impl", "ring-events,two-shot,auto", "--ab", "CUDA_DEVICE_MAX_CONNECTIONS=8"),
+        *("-b", "4K", "-e", "16M", "-f", "64"),
+    )
+    jittered: tuple[str, ...] = ("--impl", "auto,two-shot,nccl")
     scaled: tuple[str, ...] = ("--impl", "auto,nccl", "--compute", "5ms", "--gradients", "64M", "--matrix", "2048")
     overlapped: tuple[str, ...] = (
         *("--impl", "auto,two-shot,ring-events,ring-host,nccl"),
@@ -101,7 +103,14 @@ def small() -> Scale:
     """On the machine that tests make up."""
     return Scale(
         most_ranks=3,
-        implementations=("nccl", "ring-host", "ring-flags", "one-shot-ll", "nvls"),  # a library, each kind, a refusal
+        implementations=(
+            "nccl",
+            "ring-host",
+            "ring-flags",
+            "one-shot-ll",
+            "nvls",
+            "narrow-half",
+        ),  # all kinds, a refusal
         swept="allreduce",
         calls=2,
         launches=2,
@@ -113,6 +122,14 @@ def small() -> Scale:
         tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
         explained=("-b", "4K", "-e", "4K", "--impl", "ring-flags"),  # a picture for every rung takes seconds
         processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "2"),
+        crowded_processes=("--op", "allreduce", "-b", "64", "-e", "64", "-n", "1"),
+        pairs="pingpong",
+        verified=("--op", "allreduce", "--impl", "one-shot-ll"),
+        settings=("--impl", "ring-flags", "--ab", "CUDA_DEVICE_MAX_CONNECTIONS=8", "-b", "64", "-e", "64", "-n", "2"),
+        jittered=(
+            *("--impl", "ring-flags", "--steps", "20", "--compute", "50KFLOP", "-b", "4K"),
+            *("--budget", "0.01"),
+        ),
         scaled=(
             *("--impl", "ring-flags,nccl", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16"),
             *("--budget", "0.01"),

@@ -19,6 +19,7 @@ class Stage:
     command: tuple[str, ...]
     limit: int = MOST  # seconds after which it is ended
     part: str = "tests"  # a name for several stages
+    gpus: int = 1  # without which it is not possible
 
 
 def _rungs(ranks: int, how: str) -> Stage:
@@ -29,7 +30,8 @@ def _rungs(ranks: int, how: str) -> Stage:
 def _processes(ranks: int, *more: str) -> Stage:
     words = [part.removeprefix("--") for part in more]
     shows = f"{ranks} processes on one GPU are right{''.join(f', through {word.upper()}' for word in words)}"
-    return Stage("-".join(["processes", str(ranks), *words]), shows, ("processes", "--ranks", str(ranks), *more))
+    program = ("processes", "--out", "{folder}/run", "--ranks", str(ranks), *more)
+    return Stage("-".join(["processes", str(ranks), *words]), shows, program)
 
 
 def _nccl(ranks: int) -> Stage:
@@ -46,37 +48,59 @@ def _steps(command: str, shows: str) -> Iterator[Stage]:
     """On ranks that share the first GPU, and with a rank on every GPU."""
     program = ("stepped", command, "--out", "{folder}/run")
     yield Stage(f"steps-{command}", f"{shows}, on ranks that share a GPU", (*program, "--ranks", "4"), part="sweeps")
-    everywhere = f"{shows}, with a rank on every GPU"
-    yield Stage(f"steps-{command}-every-gpu", everywhere, (*program, "--ranks", "0"), part="sweeps")
+    everywhere, words = f"{shows}, with a rank on every GPU", (*program, "--ranks", "0")
+    yield Stage(f"steps-{command}-every-gpu", everywhere, words, part="sweeps", gpus=2)
 
 
 STAGES = (
-    Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 60),
+    Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 120),  # CuPy from a cold disk
     Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",)),
     *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),
-    Stage("rungs-every-gpu", "every rung is exact with a rank on every GPU", ("run", "--impl", "ladder")),
+    Stage("rungs-every-gpu", "every rung is exact with a rank on every GPU", ("run", "--impl", "ladder"), gpus=2),
     _processes(2),
     _processes(4),
     _processes(2, "--mps"),
-    Stage("processes-every-gpu", "a process on every GPU is right", ("processes",)),
+    Stage("processes-every-gpu", "a process on every GPU is right", ("processes", "--out", "{folder}/run"), gpus=2),
     *(_nccl(ranks) for ranks in (2, 4, 8)),
-    Stage("nccl-every-gpu", "NCCL is right with a rank on every GPU", ("run", "--impl", "nccl"), 120),
+    Stage("nccl-every-gpu", "NCCL is right with a rank on every GPU", ("run", "--impl", "nccl"), 120, gpus=2),
     *(_sweep(ranks) for ranks in (4, 2, 8)),
     Stage(
         "sweep-every-gpu",
         "times of all implementations with a rank on every GPU",
         ("measure", "--ranks", "0", "--out", "{folder}/run"),
         part="sweeps",
+        gpus=2,
     ),
-    *_steps("overlap", "what streams hide of a training step's communicating"),
-    *_steps("scale", "how a training step scales"),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
-    Stage("host-alone", "ring-host takes the same time alone and among all", ("host_alone",), 180, "bench"),
-    Stage("worlds", "what a launch pays for what a kernel is told of its ranks", ("worlds",), 60, "bench"),
+    Stage(
+        "host-alone",
+        "ring-host takes the same time alone and among all",
+        ("host_alone", "--out", "{folder}/run"),
+        180,
+        "bench",
+    ),
     Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 180),
     *(Stage(tool, f"every rung under compute-sanitizer's {tool}", ("sanitize", "--tool", tool)) for tool in TOOLS),
     Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), part="bench"),
-    Stage("nccl-arrangements", "NCCL in one process and in many", ("nccl_arrangements",), part="bench"),
+    Stage("rungs-narrow", "rungs with narrow wires keep their bounds", ("run", "--impl", "narrow", "--ranks", "4")),
+    Stage("verify", "`collbench verify` has nothing to complain of", ("verified", "--ranks", "4")),
+    *_steps("overlap", "what streams hide of a training step's communicating"),
+    *_steps("scale", "how a training step scales"),
+    *_steps("jitter", "who is late, by `collbench jitter`"),
+    Stage(
+        "sweep-pairs",
+        "messages between pairs of ranks, as OSU sends them (needs NCCL 2.30)",
+        ("measure", "--pairs", "--ranks", "2", "--out", "{folder}/run"),
+        part="sweeps",
+    ),
+    Stage(
+        "sweep-settings",
+        "`collbench sweep --ab` measures under two settings in turn",
+        ("settings", "--ranks", "4", "--out", "{folder}/run"),
+        part="sweeps",
+    ),
+    Stage("worlds", "what a launch pays for what a kernel is told of its ranks", ("worlds",), 60, "bench"),
+    Stage("nccl-arrangements", "NCCL in one process and in many", ("nccl_arrangements",), part="bench", gpus=2),
 )
 
 

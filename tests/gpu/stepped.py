@@ -1,4 +1,4 @@
-"""`python -m tests.gpu.stepped overlap --out FOLDER`: training steps on a GPU, by `collbench overlap` or `scale`.
+"""`python -m tests.gpu.stepped overlap --out FOLDER`: steps on a GPU, by `collbench overlap`, `scale` or `jitter`.
 
 On ranks that share the first GPU, or one on every GPU with --ranks 0.  The folder keeps run file, pictures and trace.
 """
@@ -7,8 +7,10 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from collbench.analysis.jitter.judgement import verdicts
 from collbench.analysis.overlap import best, overlaps, verdict
 from collbench.analysis.scaling.points import curves
 from collbench.analysis.scaling.verdict import lines
@@ -32,19 +34,19 @@ class Program:
 
 def _scaled(found: Run) -> Iterator[str]:
     for curve in curves(found.results):
-        yield next(iter(lines(curve, HEALTHY)))
+        yield from islice(lines(curve, HEALTHY), 1)
 
 
 def _overlapped(found: Run) -> Iterator[str]:
     known = overlaps(found.results)
     for name in dict.fromkeys(one.row.implementation for one in known):
         own = [one for one in known if one.row.implementation == name]
-        fastest = best(own)
-        assert fastest
-        yield verdict(fastest, own)
+        if fastest := best(own):
+            yield verdict(fastest, own)
 
 
 PROGRAMS = {
+    "jitter": Program(lambda: scale.chosen().jittered, lambda found: iter(verdicts(found.results)), ("*.png",)),
     "scale": Program(lambda: scale.chosen().scaled, _scaled, ("*.png",), several=True),
     "overlap": Program(lambda: scale.chosen().overlapped, _overlapped, ("*.png", "trace.json")),
 }
@@ -76,10 +78,9 @@ def carried_out(command: str, ranks: int, gpus: int, folder: Path) -> int:
     for line in told:
         said.key(line)
     defects = sweeps.defects(found, ranks) or ([] if told else ["nothing was told of any step"])
-    defects += [f"{folder} has no {pattern}" for pattern in program.files if not list(folder.glob(pattern))]
-    for defect in defects:
-        said.wrong(defect)
-    return said.BAD if defects else said.GOOD
+    if not sweeps.cut(found):
+        defects += [f"{folder} has no {pattern}" for pattern in program.files if not list(folder.glob(pattern))]
+    return said.all_wrong(defects)
 
 
 if __name__ == "__main__":

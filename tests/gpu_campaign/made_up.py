@@ -73,6 +73,8 @@ class MadeUp:
         extension = shutil.copytree(_nccl(folder.parent).parent, folder / "nccl" / "lib") / "extension.so"
         (folder / "nccl" / "include").mkdir()
         (folder / "nccl" / "include" / "nccl.h").write_text("")
+        (folder / "include").mkdir()
+        (folder / "include" / "cuda_runtime.h").write_text("")
         (folder / "nccl-tests" / "src").mkdir(parents=True)
         (folder / "nccl-tests" / "src" / "Makefile").write_text(MAKEFILE)
         (folder / "nccl-tests" / "src" / "all_reduce.cu").write_text("")
@@ -84,11 +86,11 @@ class MadeUp:
             "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
             "COLLBENCH_NCCL": str(extension.with_name("libnccl.so.2")),
             "NCCL_TESTS": str(folder / "nccl-tests"),
-            "OUT": str(folder / "out"),
+            "CAMPAIGN": str(folder / "out"),
             scale.VARIABLE: "small",
             MARK: str(folder),
         }
-        for name in ("PYTHONDONTWRITEBYTECODE", "STAGE", "BUDGET", "LIMIT", "CUPY_CACHE_DIR"):
+        for name in ("PYTHONDONTWRITEBYTECODE", "STAGE", "BUDGET", "LIMIT", "OUT", "CUPY_CACHE_DIR"):
             self.environment.pop(name, None)
         self.provide("compute-sanitizer", CLEAN)
         self.provide("nvidia-cuda-mps-control", MPS)

@@ -35,6 +35,8 @@ REASONS = [  # who says what, where that is just, and where it is not
     ("one-shot", "a rank's result would overwrite the input that others still read", ONE_GPU, ALWAYS),
     ("one-shot-ll", "inboxes hold messages up to 256 KiB", ONE_GPU, ALWAYS),
     ("ring-events", "events order streams of one process only", FOUR_PROCESSES, FOUR_GPUS),
+    ("narrow-half", "wires are narrower than float, and carry nothing else: not double", ONE_GPU, ALWAYS),
+    ("narrow-half", "the bound on what wires lose is proved for sum only, not for max", ONE_GPU, ALWAYS),
     ("nvls", "the switch has no instruction for int8; it has for: float", ONE_GPU, ALWAYS),
     ("nvls", "a switch adds what is on two GPUs or more, and the ranks are on one", ONE_GPU, FOUR_GPUS),
     ("nvls", "ranks share a GPU, and a switch adds one input of each: use --ranks 1", ONE_GPU, FOUR_GPUS),
@@ -61,6 +63,7 @@ def test_every_record_allows_a_reason_that_no_other_does(
 
 def test_a_rung_may_not_borrow_another_ones_reason() -> None:
     assert unjust("ring-flags", "a rank's result would overwrite the input that others still read", ONE_GPU)
+    assert unjust("two-shot", "the bound on what wires lose is proved for sum only, not for max", ONE_GPU)
     assert unjust("two-shot", "a switch adds what is on two GPUs or more, and the ranks are on one", ONE_GPU)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ from tests.gpu.stages import MOST, STAGES, Stage, choose
 from tests.gpu_campaign import toys
 
 Ran = list[str]
+IN_ORDER = (
+    *("facts", "kernels", "rungs-4-launches", "rungs-4-graphs", "rungs-2-launches", "rungs-8-graphs", "processes-2"),
+    *("processes-4", "nccl-2", "nccl-4", "nccl-8", "sweep-4", "targets", "host-alone", "explain", "memcheck"),
+    *("synccheck", "nccl-tests", "rungs-narrow", "steps-overlap", "steps-jitter", "sweep-settings"),
+)
 
 
 def toy(name: str, folder: Path, limit: int = 60) -> Stage:
@@ -54,6 +60,29 @@ def test_what_passed_is_not_run_again_and_what_failed_comes_after_what_is_new(tm
     a_campaign(tmp_path, "bad", "good").run()
     a_campaign(tmp_path, "bad", "good", "skipping").run()
     assert ran(tmp_path) == ["bad", "good", "skipping", "bad"]
+
+
+def test_what_said_that_it_cannot_is_asked_again_last(tmp_path: Path) -> None:
+    a_campaign(tmp_path, "skipping", "bad").run()
+    a_campaign(tmp_path, "skipping", "bad", "good").run()
+    assert ran(tmp_path) == ["skipping", "bad", "good", "bad", "skipping"]
+
+
+def test_what_needs_more_gpus_than_there_are_is_never_started(tmp_path: Path) -> None:
+    whole = a_campaign(tmp_path, gpus=2)
+    whole.stages = [replace(toy("good", tmp_path), gpus=2), replace(toy("bad", tmp_path), gpus=3)]
+    whole.run()
+    assert ran(tmp_path) == ["good"]
+    assert "- **bad** (0 s): what bad shows. there are 2 GPUs only\n" in whole.page()
+    assert whole.status() == 0
+
+
+def test_what_a_stage_left_before_is_put_aside_until_there_is_more_of_it(tmp_path: Path) -> None:
+    a_campaign(tmp_path, "bad").run()
+    (tmp_path / "out" / "bad" / "half-a-run").write_text("")
+    a_campaign(tmp_path, "bad").run()
+    assert not (tmp_path / "out" / "bad" / "half-a-run").exists()
+    assert (tmp_path / "out" / "earlier" / "bad" / "half-a-run").exists()
 
 
 def test_what_is_named_is_run_though_it_passed(tmp_path: Path) -> None:
@@ -119,11 +148,33 @@ def test_a_signal_that_ends_a_command_is_its_status_as_a_shell_counts_it(tmp_pat
 def test_stages_have_names_of_their_own_and_bounds_that_fit_a_command(tmp_path: Path) -> None:
     assert len({stage.name for stage in STAGES}) == len(STAGES)
     assert not {stage.name for stage in STAGES} & {stage.part for stage in STAGES}
-    assert not {stage.name for stage in STAGES} & {stage.part for stage in STAGES}
     assert all(0 < stage.limit <= MOST for stage in STAGES)
     assert campaign.BUDGET + campaign.RESERVE < 600, "seconds that a command on a lent machine has"
     programs = Path(campaign.__file__).parent
     assert all((programs / f"{stage.command[0]}.py").is_file() for stage in STAGES)
+
+
+def test_stages_stand_in_order_of_value() -> None:
+    places = [[stage.name for stage in STAGES].index(name) for name in IN_ORDER]
+    assert places == sorted(places)
+
+
+def test_what_went_wrong_can_be_told_alone(tmp_path: Path) -> None:
+    whole = a_campaign(tmp_path, "good", "bad")
+    assert whole.what_went_wrong() == ""
+    whole.run()
+    assert whole.what_went_wrong().startswith("\n## Failed\n\n- **bad** (")
+    assert "good" not in whole.what_went_wrong()
+
+
+@pytest.mark.parametrize(("seen", "times"), [(10, 2), (10_000, 1)])
+def test_a_page_that_is_longer_than_what_is_seen_of_it_ends_in_what_went_wrong(
+    seen: int, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "SEEN", seen)
+    monkeypatch.setattr(campaign, "SIGNALS", ())
+    campaign.carried_out(a_campaign(tmp_path, "bad"))
+    assert capsys.readouterr().out.count("- **bad** (") == times
 
 
 def test_stages_are_chosen_by_name_and_by_part_in_their_own_order() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from collbench.runs.file import read
 from tests.conftest import ROOT
 from tests.gpu.stages import STAGES, Stage
 from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
 
-SEVERAL_GPUS = {stage.name for stage in STAGES if stage.name.endswith("-every-gpu")} | {"nccl-arrangements"}
+SEVERAL_GPUS = {stage.name for stage in STAGES if stage.gpus > 1}
 ELSEWHERE = ("sanitize",)  # programs that the next test runs, with each of their outcomes
 PARTS = 6  # of the stages, so that the tests of several cores share them
 
@@ -115,12 +116,34 @@ def test_a_stage_that_does_not_exist_is_named_with_those_that_do(machine: MadeUp
 
 
 def test_make_gpu_campaign_takes_its_stage_and_folder(machine: MadeUp) -> None:
-    command = ["make", "gpu-campaign", f"GPU_PYTHON={sys.executable}", "STAGE=facts", f"OUT={machine.folder / 'own'}"]
+    command = [
+        "make",
+        "gpu-campaign",
+        f"GPU_PYTHON={sys.executable}",
+        "STAGE=facts",
+        f"CAMPAIGN={machine.folder / 'own'}",
+    ]
     done = subprocess.run(
         command, cwd=ROOT, env=machine.environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed, 0 left." in (machine.folder / "own" / "summary.md").read_text()
+
+
+def test_an_nccl_that_cannot_be_loaded_is_told_before_the_first_stage(machine: MadeUp) -> None:
+    status, output = machine.run("campaign", COLLBENCH_NCCL=str(machine.folder / "gone.so"))
+    assert status == 2, output
+    assert output.startswith(f"collbench: error: COLLBENCH_NCCL={machine.folder / 'gone.so'} cannot be loaded")
+    assert not (machine.folder / "out").exists()
+
+
+def test_no_kernel_is_compiled_of_what_a_wire_refuses(machine: MadeUp) -> None:
+    """A wire carries sums; a compiler would refuse the rest, and fail the stage."""
+    words = "from tests.gpu.compile_all import Work, carry_out as done; print([done(Work('narrow-half', redop='max'))])"
+    done = subprocess.run(
+        [sys.executable, "-c", words], cwd=ROOT, env=machine.environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "['']\n", done.stdout + done.stderr
 
 
 def test_a_kernel_that_does_not_compile_fails_its_stage(machine: MadeUp) -> None:
@@ -133,11 +156,12 @@ def test_a_kernel_that_does_not_compile_fails_its_stage(machine: MadeUp) -> None
 
 
 def test_a_clock_that_differs_from_that_of_nccl_tests_is_found(machine: MadeUp) -> None:
-    """By more than even a made-up machine is allowed."""
+    """By more than even a made-up machine is allowed; both launch without graphs."""
     machine.provide("nvcc", NVCC.replace(" 50.00 ", "  0.01 "))
     status, output = machine.run("nccl_tests", "--out", str(machine.folder / "apart"))
     assert status == 1, output
     assert "FAILED: nccl and nccl-tests: allreduce of 64 B: " in output
+    assert read(machine.folder / "apart" / "run-0").header.sweep.sampling["graph"] is False
 
 
 @pytest.mark.parametrize(
@@ -158,3 +182,14 @@ def test_two_gpus_are_compared_in_one_process_and_in_two(tmp_path: Path) -> None
     assert line.startswith("= nccl, allreduce of 64 B, 2 GPUs: ")
     assert "us in one process, " in line
     assert "us in a process for every GPU, ratio " in line
+
+
+def test_a_package_called_tests_that_is_installed_does_not_take_the_place_of_these(tmp_path: Path) -> None:
+    """Some wheels bring one by mistake, and a package that is one by its file goes before a mere folder."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").write_text("")
+    command = [sys.executable, "-m", "tests.gpu.run", "--help"]
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

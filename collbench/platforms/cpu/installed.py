@@ -60,7 +60,8 @@ class Library:
 def own(environment: Mapping[str, str] = os.environ) -> Library:
     """The library that mpi4py loads if nobody tells it: the wheel's beside our own Python, or the system's.
 
-    Where MPI4PY_LIBMPI tells it of another, that one and its own launcher: a launcher of another kind ends in an abort.
+    mpi4py is told of the system's, since what was only unpacked lies where no loader looks.  Where MPI4PY_LIBMPI tells
+    it of another, that one and its own launcher: a launcher of another kind ends in an abort.
     """
     named = environment.get(LIBMPI, "")
     for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
@@ -71,7 +72,9 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     path = str(beside) if beside.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
     if not path:
         raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
-    return Library(_kind_of_launcher(Path(path)) or KINDS["mpich"], Path(path), None)
+    kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
+    told = beside.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    return Library(kind, Path(path), None if told else _file_of(kind, Path(path)))
 
 
 def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
@@ -177,7 +180,7 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
     by_open_mpi, usual = _OPEN_MPI in environment, None
     with suppress(PlatformError):  # srun's ranks need no mpiexec
         usual = own(environment)
-    mine = usual and (usual.file or _file_of(usual.kind, usual.launcher))
+    mine = _file_of(usual.kind, usual.launcher) if usual and not usual.file else None  # which mpi4py finds by itself
     for daemon in _ancestors():
         for kind in KINDS.values():
             if (kind.key == "openmpi") == by_open_mpi and (file := _file_of(kind, daemon)):

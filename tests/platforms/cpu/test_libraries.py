@@ -135,9 +135,26 @@ def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
     assert not told.own
     (alone / "python" / "bin" / "mpiexec").unlink()
     assert own(environment).launcher == system / "bin" / "mpiexec"
+    assert own(environment | {"MPI4PY_MPIABI": "openmpi"}).file is None
+    assert own(environment | {LIBMPI: "/nobody/knows/libmpi.so"}).file is None
     with pytest.raises(PlatformError, match="no mpiexec"):
         own({"PATH": f":.:{os.path.relpath(system / 'bin')}"})
     assert own(environment).command(2)[1:-2] == list(KINDS["openmpi"].options)
+
+
+@pytest.mark.parametrize("key", SAYS)
+def test_ranks_of_a_launcher_on_the_path_load_the_library_that_lies_beside_it(
+    alone: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that was only unpacked is no place where a loader looks; so too if that launcher starts all of it."""
+    unpacked = install(alone / "unpacked", key, "mpiexec")
+    environment, file = {"PATH": str(unpacked / "bin")}, unpacked / PLACES[key] / KINDS[key].files[0]
+    assert own(environment).environment({})[LIBMPI] == str(file)
+    assert own(environment).command(3)[-2:] == ["-n", "3"]
+    daemon = "orted" if key == "openmpi" else "hydra_pmi_proxy"
+    monkeypatch.setattr(installed, "_ancestors", lambda: iter([unpacked / "bin" / daemon]))
+    started = {"OMPI_COMM_WORLD_SIZE": "2"} if key == "openmpi" else {"PMI_SIZE": "2"}
+    assert of_launcher(environment | started) == file
 
 
 def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
