@@ -79,6 +79,7 @@ ON_INSTANCES = {  # what objects have and their classes do not show
     "cupy.cuda.Stream": ("ptr", "device_id"),
     "cupy.cuda.Event": ("ptr",),
     "cupy.cuda.runtime.CUDARuntimeError": ("status",),
+    "pynvml.NVMLError": ("value",),
 }
 BY_NAME = {  # functions that take a name as text: which argument that is, and of what, or of the first argument
     "ask": (1, ""),
