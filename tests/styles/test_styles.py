@@ -219,7 +219,9 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     assert len(rows) == 4
     assert [row.outcome.value for row in rows].count("failed") == 1
     assert [row.outcome.value for row in rows].count("ok") == 3
-    assert "ended by signal 9" in next(row.reason for row in rows if row.outcome.value == "failed")  # type: ignore[attr-defined]
+    (reason,) = (row.reason for row in rows if row.outcome.value == "failed")  # type: ignore[attr-defined]
+    peers = "process_vm_readv failed (errno 3)"  # where the other was just reading its memory, and ends first
+    assert "ended by signal 9" in reason or peers in reason
 
 
 def test_on_gpus_every_style_is_skipped_with_the_reason() -> None:
