@@ -131,7 +131,7 @@ ARITHMETIC = (
     Mutant(
         "an average of integers that is not divided",
         _PRELUDE,
-        (("E((long long)x / (long long)ranks)", "x"),),
+        (("E((int)x / (int)ranks)", "x"),),
         Trial("one-shot", redop="avg", dtype="int32"),
     ),
     Mutant(
