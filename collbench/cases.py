@@ -12,7 +12,7 @@ from collbench.steps import Step
 from collbench.wires import GRADES, Wire
 
 MOST_SIZES = 10_000  # of a sweep
-PACK = 16  # bytes that kernels and libraries move at once
+PACK = 16  # bytes of a kernel's widest access, and of what libraries align
 BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from collbench.cases import Case
+from collbench.cases import PACK, Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.implementations import Implementation
-from collbench.platforms.layout import PACK, grid
+from collbench.platforms.layout import grid
 from collbench.platforms.roles import Launching, Prepared
 
 BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.cases import Case
+from collbench.cases import PACK, Case
 from collbench.collectives import chunk_elements
 from collbench.implementations import Implementation
 from collbench.implementations.ring_flags import COLLECTIVES, cost, lengths
-from collbench.platforms.layout import PACK
 from collbench.platforms.roles import Launching, Prepared
 
 BLOCKS = 64  # of a rank on a GPU with room for them

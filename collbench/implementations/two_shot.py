@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from collbench.cases import Case
+from collbench.cases import PACK, Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.implementations import Implementation
 from collbench.implementations.one_shot import BLOCKS, THREADS
-from collbench.platforms.layout import PACK, grid
+from collbench.platforms.layout import grid
 from collbench.platforms.roles import Launching, Prepared
 
 

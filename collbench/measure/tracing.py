@@ -97,8 +97,6 @@ def _tracks(platform: Logging) -> list[Track]:
         for ranks, behind in platform.log_clocks().items()
         for track in tracelog.tracks({rank: logs[rank] for rank in ranks})
     ]
-    for rank in platform.local:
-        platform.take_logs(rank)
     return list(chain.from_iterable(platform.team.exchange(tracks)))
 
 

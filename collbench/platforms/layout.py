@@ -21,7 +21,6 @@ from collbench.platforms import tracelog
 MAX_RANKS = 128  # of one World, unless it is compiled for fewer
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window
 LINE = 128  # bytes: regions start at multiples of it
-PACK = 16  # bytes of a kernel's widest access
 GUARD = 4096  # bytes beside every buffer; a whole page, so that buffers lie to each other as they would without
 GUARDED = 0x5C  # what they hold
 UNTOUCHED = bytes([GUARDED]) * GUARD

@@ -185,10 +185,7 @@ class Logging(Protocol):
         """The same ranks and memory, for kernels that keep a log; opened for a sweep that is traced."""
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
-        """By idle local ranks whose logs go by one clock: seconds from that to the clock of moments.
-
-        It may write where logs are, which are to be taken before and cleared afterwards.
-        """
+        """By idle local ranks whose logs are taken and go by one clock: seconds from that to the clock of moments."""
 
     def take_logs(self, rank: int) -> Array:
         """The logs that traced kernels left in a local rank's window, which are cleared: shape (blocks,), dtype LOG."""

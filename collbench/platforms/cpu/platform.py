@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from collbench.cases import Case, Sweep
+from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
 from collbench.note import Note
@@ -26,7 +26,6 @@ from collbench.platforms.cpu.limits import limits
 from collbench.platforms.cpu.window import Window
 from collbench.platforms.layout import (
     MAX_RANKS,
-    PACK,
     SHIFTED,
     WINDOW_HEAD,
     WORLD,

@@ -7,17 +7,36 @@ after what is timed, and a moment between two ties is off by no more than these 
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from collbench.platforms.gpu.cuda import Cuda, Queue
 from collbench.platforms.products import Moment
+
+Seen = TypeVar("Seen")
+Told = TypeVar("Told")
 
 _LOOKS = 5  # at the clock of a device, of which the closest counts
 _FRESH = 4.0
 """Seconds after which a device's clock is set anew: CUDA tells the milliseconds between two events as a 32-bit float,
 which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
+
+
+def closest(look: Callable[[], Seen], told: Callable[[Seen], Told]) -> tuple[float, Told, float]:
+    """When the quickest of several looks was, by the host's clock; what was told of what it saw; the error in seconds.
+
+    It saw something between its two ends, so the middle is off by half of what it took at most.
+    """
+    answers: list[Told] = []
+    shortest, at = math.inf, 0.0
+    for _ in range(_LOOKS):
+        begun = time.perf_counter()
+        seen = look()
+        if (elapsed := time.perf_counter() - begun) < shortest:
+            shortest, at = elapsed, begun + elapsed / 2
+            answers.append(told(seen))
+    return at, answers[-1], shortest / 2
 
 
 @dataclass
@@ -60,18 +79,18 @@ class DeviceClocks:
         """By the closest of several tries."""
         queue.enter().synchronize()
         before = self._ties.get(queue.device)
-        shortest, tie = math.inf, None
-        for _ in range(_LOOKS):
-            begun = time.perf_counter()
+
+        def look() -> Any:
             event = self._event(queue)
             queue.enter().synchronize()
-            if (elapsed := time.perf_counter() - begun) < shortest:
-                shortest, tie = elapsed, _Tie(event, begun + elapsed / 2)
-        assert tie
+            return event
+
+        at, event, error = closest(look, lambda seen: seen)
+        tie = _Tie(event, at)
         if before and (passed := self._elapsed(before.event, tie.event)) > 0:
             before.rate = (tie.at - before.at) / passed
         self._ties[queue.device] = tie
-        return shortest / 2
+        return error
 
     def _elapsed(self, first: Any, second: Any) -> float:
         return float(self._cuda.cupy.cuda.get_elapsed_time(first, second)) * 1e-3

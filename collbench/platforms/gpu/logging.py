@@ -5,8 +5,6 @@ milliseconds apart and drift.  So it is held against the host's clock, GPU by GP
 """
 
 import copy
-import math
-import time
 from collections.abc import Mapping
 from typing import Self
 
@@ -15,14 +13,13 @@ import numpy as np
 from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.platforms import tracelog
 from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.device_clocks import closest
 from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import Stopwatch
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.products import Moment
-
-_LOOKS = 5  # at the clock of a device, of which the closest counts
 
 
 class GpuLogging:
@@ -50,18 +47,22 @@ class GpuLogging:
         return {ranks: self._log_clock(ranks[0]) if len(self._places.gpus) > 1 else 0.0 for ranks in alike}
 
     def _log_clock(self, rank: int) -> float:
-        """Seconds that a device's clock is behind the host's, by the closest of several looks."""
+        """Seconds that a device's clock is behind the host's; where it is told there is no log, before and after."""
         place, queue = self._logs(rank), self._queues[rank]
         kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
         launch, told = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
-        shortest, behind = math.inf, 0.0
-        for _ in range(_LOOKS):
-            begun = time.perf_counter()
+
+        def look() -> None:
             launch()
             queue.enter().synchronize()
-            if (elapsed := time.perf_counter() - begun) < shortest:
-                shortest, behind = elapsed, begun + elapsed / 2 - 1e-9 * float(queue.fetch(place, told)[0])
-        return behind
+
+        at, nanoseconds, _ = closest(look, lambda seen: queue.fetch(place, told)[0])
+        self._clear(place, told.nbytes)
+        return at - 1e-9 * float(nanoseconds)
+
+    def _clear(self, place: int, nbytes: int) -> None:
+        self._cuda.runtime.memset(place, 0, nbytes)
+        self._cuda.runtime.deviceSynchronize()
 
     def _logs(self, rank: int) -> int:
         return self._memory.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO]
@@ -70,8 +71,7 @@ class GpuLogging:
         """From the rank's device."""
         place = self._logs(rank)
         taken = self._queues[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
-        self._cuda.runtime.memset(place, 0, tracelog.NBYTES)
-        self._cuda.runtime.deviceSynchronize()
+        self._clear(place, tracelog.NBYTES)
         return taken
 
     def set_clocks(self) -> float:

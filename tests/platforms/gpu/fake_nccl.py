@@ -92,11 +92,13 @@ class Nccl:
         starts, self._starts = self._starts, []
         if not starts:
             return
-        if self._machine.nccl_hangs == "start":
-            self._machine.stopping.wait()
-        if len(starts) == starts[0].comm._size:
+        together = len(starts) == starts[0].comm._size
+        if together:
             assert [start.comm._rank for start in starts] == list(range(len(starts))), "a rank was left out"
             starts[0].folder.rmdir()
+        if self._machine.nccl_hangs == "start":
+            self._machine.stopping.wait()
+        if together:
             refuse_sharing(self._machine, [start.place for start in starts])
         else:
             (start,) = starts  # a rank a process

@@ -41,6 +41,7 @@ ROOTS: dict[str, dict[str, str]] = {  # by file, or "" for all: name, attribute,
         "_on()": "cupy.cuda.Function",
     },
     "collbench/platforms/gpu/products.py": {"_last": "cupy.ndarray", "_next": "cupy.ndarray", "_start": "cupy.ndarray"},
+    "collbench/platforms/gpu/device_clocks.py": {"look()": "cupy.cuda.Event"},
     "collbench/platforms/gpu/driver.py": {"library": "libcuda", "_library": "libcuda"},
     "collbench/platforms/gpu/nccl.py": {
         "comm": "nccl.NcclCommunicator",
