@@ -17,7 +17,7 @@ LINK = $(ROOTED)/bin/collbench
 # What `make outside` tries: PYTHONS="python3.11 python3.14".
 PYTHONS ?= $(PYTHON)
 
-.PHONY: sweep test hour install uninstall ours wheel outside lint types unit faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: sweep test test-all hour install uninstall ours wheel outside lint types unit faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -28,7 +28,7 @@ test: $(VENV)/.dev compiler lint types unit
 # A new user's hour: every command of the README, as printed and in its order, in a fresh copy.  Takes two minutes.
 hour:
 	@$(NEW_ENOUGH)
-	@$(PYTHON) -m tests.hour
+	@$(PYTHON) -m tools.hour
 
 install: ours
 	@$(NEW_ENOUGH)
@@ -59,7 +59,7 @@ wheel: $(VENV)/bin/python
 
 # Both, installed with all that they need by each of PYTHONS into a new environment, and used in an empty folder.
 outside: wheel
-	@for python in $(PYTHONS); do $$python tests/outside.py dist/collbench-* || exit; done
+	@for python in $(PYTHONS); do $$python tools/outside.py dist/collbench-* || exit; done
 
 lint: $(VENV)/.dev
 	$(RUN)/ruff check .
@@ -68,63 +68,69 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(RUN)/mypy
 
-# Three workers for two cores: there is always one that waits for a clock or a child.
+# Three workers for two cores: there is always one that waits for a child.
 unit: $(VENV)/.dev
-	$(RUN)/pytest -n 3 --dist worksteal $(ARGS)
+	$(RUN)/pytest -n 3 --dist worksteal -m "not full and not machine" $(ARGS)
+
+# What `make test` leaves out: whole matrices, races, memory model, browser, documentation, wheels; then, one at a time,
+# the tests that depend on this machine's scheduler.
+test-all: $(VENV)/.dev compiler
+	$(RUN)/pytest -n 3 --dist worksteal -m full $(ARGS)
+	$(RUN)/pytest -m "machine and not full" $(ARGS)
 
 # Hundreds of faults, each on a command of its own: signals, kills, full disks, closed streams.  Takes five minutes.
 faults: $(VENV)/.dev compiler
-	$(RUN)/python -m tests.faults $(ARGS)
+	$(RUN)/python -m tools.faults $(ARGS)
 
 # Ten thousand broken logs: every importer answers with rows or one line of reason.  Takes minutes.
 fuzz: $(VENV)/.dev
-	$(RUN)/python -m tests.formats.fuzz
+	$(RUN)/python -m tools.fuzz
 
 # Some hundred faults of kernels and implementations, each tried by the real command on a copy.  Takes minutes.
 mutants: $(VENV)/.dev compiler
-	$(RUN)/python -m tests.mutants $(ARGS)
+	$(RUN)/python -m tools.mutants $(ARGS)
 
 # Twenty sweeps of one code under two names on a busy machine: whoever tells them apart errs.  Takes five minutes.
 noisy: $(VENV)/.dev compiler
-	$(RUN)/python -m tests.noisy $(ARGS)
+	$(RUN)/python -m tools.noisy $(ARGS)
 
 bench: $(VENV)/.dev compiler
-	$(RUN)/python tests/bench.py
+	$(RUN)/python tools/bench.py
 
 # Measures the committed CPU runs anew, rewrites the lessons and says which constants follow; a quarter of an hour, on a quiet
 # machine.
 # MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
 results: $(VENV)/.dev compiler
-	$(CHECKOUT) $(RUN)/python -m tests.remeasure --mpi $(or $(MPI),mpich)
+	$(CHECKOUT) $(RUN)/python -m tools.remeasure --mpi $(or $(MPI),mpich)
 
 # Draws docs/gallery from the committed runs, and writes its page; measures nothing.  Takes a minute.
 gallery: $(VENV)/.dev
-	$(CHECKOUT) $(RUN)/python -m tests.gallery
+	$(CHECKOUT) $(RUN)/python -m tools.gallery
 
 # Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md and, of diagnoses, of
 # docs/analysis.md.  Takes minutes.
 model-report: $(VENV)/.dev
-	$(RUN)/python -m tests.model.report
-	$(RUN)/python -m tests.analysis.diagnose.confusion
+	$(RUN)/python -m tools.model.report
+	$(RUN)/python -m tools.confusion
 
 # Fits the planner's constants, leaves published tables out, writes the tables of docs/training.md.  Takes minutes.
 train-report: $(VENV)/.dev
-	$(CHECKOUT) $(RUN)/python -m tests.training.report
+	$(CHECKOUT) $(RUN)/python -m tools.training.report
 
 # On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
 test-gpu: cupy
-	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign --stage tests,sweeps --budget 7200
+	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign --stage tests,sweeps --budget 7200
 
 bench-gpu: cupy
-	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.bench
-	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.nccl_arrangements || [ $$? -eq 77 ]
-	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.measure
+	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.bench
+	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.nccl_arrangements || [ $$? -eq 77 ]
+	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.measure
 
 # All that a lent GPU is to show, in order of value, in the time of one command (BUDGET=540 seconds).  The same command
-# again does what is left.  STAGE=name[,name] (what tests.gpu.stages lists), LIMIT=seconds for any stage, CAMPAIGN=FOLDER
+# again does what is left.  STAGE=name[,name] (what tools.gpu.stages lists), LIMIT=seconds for any stage, CAMPAIGN=FOLDER
 # for the results, OUT=FOLDER for archives of them (CONTRIBUTING.md).
 gpu-campaign: cupy
-	@$(CHECKOUT) $(GPU_PYTHON) -m tests.gpu.campaign
+	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign
 
 cupy:
 	@$(GPU_PYTHON) -c 'import cupy, click' 2>/dev/null || \

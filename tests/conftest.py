@@ -34,6 +34,21 @@ if threading.current_thread() is threading.main_thread():
             signal.signal(deaf, handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a test that depends on the machine's scheduler once more where it fails."""
+    for item in items:
+        if item.get_closest_marker("machine"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that passed or failed only when they were run once more."""
+    if repeated := terminalreporter.getreports("rerun"):
+        terminalreporter.section("run once more, since they depend on the machine")
+        for report in repeated:
+            terminalreporter.line(report.nodeid)
+
+
 def case(collective: str = "allreduce", nbytes: int = 1024, **changes: object) -> Case:
     """A case with the defaults of the command line."""
     chosen = COLLECTIVES[collective]

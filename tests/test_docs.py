@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from collbench import cli
 from collbench.implementations import implementations
-from tests import file_map
 from tests.conftest import ROOT
+from tools import file_map
 
 README = (ROOT / "README.md").read_text()
 PAGES = [
@@ -65,7 +65,7 @@ def test_every_path_in_a_page_exists() -> None:
 
 
 def test_the_file_map_is_of_this_package() -> None:
-    """`python -m tests.file_map` writes it anew."""
+    """`python -m tools.file_map` writes it anew."""
     assert file_map.PAGE.read_text() == file_map.page()
 
 

@@ -8,8 +8,8 @@ from PIL import Image, ImageChops, ImageStat
 from collbench.cli.plot import command as plot_command
 from collbench.figures.kinds import kinds
 from collbench.figures.views import QUANTITIES, SAMPLES
-from tests import gallery
-from tests.gallery import FOLDER, PICTURES, SOURCE, Shown
+from tools import gallery
+from tools.gallery import FOLDER, PICTURES, SOURCE, Shown
 
 LARGEST = 150_000  # bytes of a committed picture
 each_picture = pytest.mark.parametrize("shown", PICTURES, ids=lambda shown: shown.name)

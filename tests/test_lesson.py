@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from collbench.implementations import implementations
-from tests import lesson
 from tests.conftest import ROOT
+from tools import lesson
 
 TEXT = lesson.LESSONS[0].read_text(encoding="utf-8")
 FROM_ELSEWHERE = {"0.6 us", "5.75 us"}  # with their sources beside them
@@ -16,7 +16,7 @@ FROM_ELSEWHERE = {"0.6 us", "5.75 us"}  # with their sources beside them
 
 @pytest.mark.parametrize("page", lesson.LESSONS, ids=lambda page: page.stem)
 def test_every_number_is_what_its_run_says(page: Path) -> None:
-    """`python -m tests.lesson` writes them anew."""
+    """`python -m tools.lesson` writes them anew."""
     text = page.read_text(encoding="utf-8")
     assert len(lesson.NUMBER.findall(text)) > 20
     assert lesson.rewritten(text) == text

@@ -12,9 +12,9 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.race import Entry, Estimate
 from collbench.analysis.scaling.points import curves
 from collbench.runs.file import read
-from tests import lesson
 from tests.conftest import ROOT
-from tests.lesson_scaling import RESULTS, VALUES, raced, value, wires
+from tools import lesson
+from tools.lesson_scaling import RESULTS, VALUES, raced, value, wires
 
 TEXT = lesson.LESSONS[1].read_text(encoding="utf-8")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import collbench
-from tests import lent
 from tests.conftest import ROOT
+from tools import lent
 
 OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "EXTRA", "VENV", "PYTHON", "PREFIX")
 

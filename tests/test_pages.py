@@ -17,8 +17,8 @@ import pytest
 
 from collbench.cli import group
 from tests.conftest import ROOT
-from tests.shown import LOG, LOG_NAME, RUN, Shown, shown, with_own
 from tests.test_docs import PAGES
+from tools.shown import LOG, LOG_NAME, RUN, Shown, shown, with_own
 
 HERE = {"results/runs/...": RUN, "results/runs/MY-RUN": RUN, "RUN": RUN}
 QUICK = {

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import collbench
-from tests import lent, outside
 from tests.conftest import ROOT
+from tools import lent, outside
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -2,7 +2,7 @@
 
 Every value is one for a kind of hardware or algorithm, none for a machine; the comment beside it is its meaning in
 docs/model.md, too.  They were fitted to all healthy
-sweeps of tests/model/published by `make model-report`: least squares of softened logarithms of ratios, every
+sweeps of tools/model/published by `make model-report`: least squares of softened logarithms of ratios, every
 machine with the same weight.  docs/model.md has what is left when a machine is left out of the fit.
 """
 

@@ -16,7 +16,7 @@ from collbench.runs.file import read
 from collbench.topology import files
 from tests.cli.test_compare import compare, sampled, write
 from tests.conftest import ROOT, Command, case
-from tests.readme import BLOCK, printed
+from tools.readme import BLOCK, printed
 
 THREE = "dgx-h100,hgx-h200,ethernet-100g-tcp"
 FEW = ("-b", "8", "-e", "1G", "-f", "256")
@@ -260,7 +260,7 @@ def test_a_run_and_a_prediction_can_be_compared_in_this_way_alone(here: Command,
     ("arguments", "block"), BLOCK.findall((ROOT / "docs" / "model.md").read_text()), ids=lambda text: text[:30]
 )
 def test_the_page_shows_what_the_command_prints(arguments: str, block: str) -> None:
-    """Word for word; `python -m tests.readme` writes it anew."""
+    """Word for word; `python -m tools.readme` writes it anew."""
     assert printed(arguments) == block
 
 

@@ -19,7 +19,7 @@ from collbench.model.network.what_if import WHAT_IFS
 from collbench.runs.file import Run, read
 from collbench.topology import files
 from tests.conftest import Command
-from tests.readme import BLOCK, README, printed
+from tools.readme import BLOCK, README, printed
 
 ON = ("sweep", "--on", "dgx-h100", "--no-plot", "--out", "out")
 
@@ -340,5 +340,5 @@ def test_under_a_launcher_one_process_speaks(collbench: Command, tmp_path: Path)
 
 @pytest.mark.parametrize(("arguments", "block"), BLOCK.findall(README.read_text()), ids=["table", "what if"])
 def test_the_readme_shows_what_the_command_prints(arguments: str, block: str) -> None:
-    """Word for word; `python -m tests.readme` writes it anew."""
+    """Word for word; `python -m tools.readme` writes it anew."""
     assert printed(arguments) == block

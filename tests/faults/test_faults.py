@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.faults.catalogue import every
-from tests.faults.runner import Ground, ground, share
-from tests.faults.trial import Trial
+from tools.faults.catalogue import every
+from tools.faults.runner import Ground, ground, share
+from tools.faults.trial import Trial
 
 PARTS = 3 if os.environ.get("CI") else 30
 """A third where that is all that machine does; a few of each kind elsewhere, where `make faults` is at hand."""

@@ -8,7 +8,7 @@ from collbench.formats.imported import Hints, Imported, Test, grouped
 from collbench.formats.source import decode, load
 from collbench.measurement import Reported
 from collbench.runs.file import Run
-from tests.formats.fuzz import as_run
+from tools.fuzz import as_run
 
 DATA = Path(__file__).with_name("data")
 

@@ -4,7 +4,7 @@ import time
 
 from hypothesis import HealthCheck, given, settings
 
-from tests.formats.fuzz import LONGEST, broken, outcome
+from tools.fuzz import LONGEST, broken, outcome
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from collbench.platforms.gpu import probe
-from tests.gpu import bounded, said
-from tests.gpu.stages import MOST, STAGES, Stage
+from tools.gpu import bounded, said
+from tools.gpu.stages import MOST, STAGES, Stage
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(MOST + 30)]
 

@@ -11,8 +11,8 @@ import pytest
 
 from collbench.runs.file import read
 from tests.conftest import ROOT
-from tests.gpu.stages import STAGES, Stage
-from tests.gpu_campaign.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
+from tools.gpu.made_up import CLEAN, HANGING, NVCC, UNCLEAN, MadeUp
+from tools.gpu.stages import STAGES, Stage
 
 SEVERAL_GPUS = {stage.name for stage in STAGES if stage.gpus > 1}
 ELSEWHERE = ("sanitize",)  # programs that the next test runs, with each of their outcomes
@@ -139,7 +139,7 @@ def test_an_nccl_that_cannot_be_loaded_is_told_before_the_first_stage(machine: M
 
 def test_no_kernel_is_compiled_of_what_a_wire_refuses(machine: MadeUp) -> None:
     """A wire carries sums; a compiler would refuse the rest, and fail the stage."""
-    words = "from tests.gpu.compile_all import Work, carry_out as done; print([done(Work('narrow-half', redop='max'))])"
+    words = "from tools.gpu.compile_all import Work, carry_out as done; print([done(Work('narrow-half', redop='max'))])"
     done = subprocess.run(
         [sys.executable, "-c", words], cwd=ROOT, env=machine.environment, capture_output=True, text=True, check=False
     )
@@ -188,7 +188,7 @@ def test_a_package_called_tests_that_is_installed_does_not_take_the_place_of_the
     """Some wheels bring one by mistake, and a package that is one by its file goes before a mere folder."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").write_text("")
-    command = [sys.executable, "-m", "tests.gpu.run", "--help"]
+    command = [sys.executable, "-m", "tools.gpu.run", "--help"]
     done = subprocess.run(
         command, cwd=ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
     )

@@ -18,9 +18,18 @@ from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
 from collbench.wires import WIRES, Wire
 from tests.conftest import ROOT
-from tests.kernels import facts, sass
-from tests.kernels.facts import ARRAY, PRIMITIVES, VECTORS
-from tests.kernels.reading import (
+from tests.kernels.test_nvrtc import (
+    ARCHITECTURES,
+    ONE_DEVICE,
+    PIPELINED,
+    PROGRAMS,
+    RANKS_MEET,
+    compiled,
+    each,
+)
+from tools.kernels import facts, sass
+from tools.kernels.facts import ARRAY, PRIMITIVES, VECTORS
+from tools.kernels.reading import (
     DTYPES,
     LOCAL,
     PAIRS,
@@ -35,15 +44,6 @@ from tests.kernels.reading import (
     packets,
     primitives,
     ring,
-)
-from tests.kernels.test_nvrtc import (
-    ARCHITECTURES,
-    ONE_DEVICE,
-    PIPELINED,
-    PROGRAMS,
-    RANKS_MEET,
-    compiled,
-    each,
 )
 
 REGISTERS = 65536  # of a multiprocessor, on every one of these architectures

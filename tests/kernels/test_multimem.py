@@ -11,8 +11,8 @@ from collbench.implementations.nvls import REDUCES
 from collbench.platforms import kernels
 from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from tests.conftest import case
-from tests.kernels import nvrtc, reading
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, NEWER, OWN_COUNTER, STANDARD, UNUSED, compiled, plain
+from tools.kernels import nvrtc, reading
 
 FILE = "multimem.cu"
 MULTIMEM = re.compile(r"\bmultimem\.[\w.:]+")

@@ -9,7 +9,7 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.implementations import ring_pipelined
 from collbench.platforms import kernels
 from collbench.platforms.gpu import launch, multicast
-from tests.kernels import nvrtc
+from tools.kernels import nvrtc
 
 NEWER = {"multimem.cu": multicast.OLDEST}  # not for every GPU and type: test_multimem.py
 FILES = sorted(path.name for path in kernels.folder().glob("*.cu") if path.name not in NEWER)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.kernels import streams
-from tests.kernels.streams import ALLREDUCES, BUGS, OTHERS, Bug, Run
+from tools.kernels import streams
+from tools.kernels.streams import ALLREDUCES, BUGS, OTHERS, Bug, Run
 
 RANKS = [2, 3, 4, 8]
 WRAP = 2**32 - 40  # counters that pass the end of their range within a few calls

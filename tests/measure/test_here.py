@@ -9,7 +9,7 @@ import pytest
 
 from collbench.launcher import unlaunched
 from collbench.platforms.cpu.libraries import KINDS
-from tests.faults.surroundings import BATCH, STARTERS
+from tools.faults.surroundings import BATCH, STARTERS
 
 HYDRA = Path(sys.executable).with_name("mpiexec")
 BRIEF = "echo here; sleep 0.3"

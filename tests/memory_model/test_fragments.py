@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tests.memory_model import ptx
-from tests.memory_model.fragments import FRAGMENTS, ON_ONE_DEVICE, WEAKENINGS, Fragment, Weakening
-from tests.memory_model.program import Operation
+from tools.memory_model import ptx
+from tools.memory_model.fragments import FRAGMENTS, ON_ONE_DEVICE, WEAKENINGS, Fragment, Weakening
+from tools.memory_model.program import Operation
 
 NAMED = {fragment.name: fragment for fragment in FRAGMENTS}
 

@@ -5,10 +5,10 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from tests.memory_model import ptx
-from tests.memory_model.fragments import FRAGMENTS
-from tests.memory_model.litmus import Litmus, published
-from tests.memory_model.program import Program
+from tools.memory_model import ptx
+from tools.memory_model.fragments import FRAGMENTS
+from tools.memory_model.litmus import Litmus, published
+from tools.memory_model.program import Program
 
 PUBLISHED = list(published())
 

@@ -11,11 +11,11 @@ from collbench.model import doubt
 from collbench.model.bands import BANDS, CALIBRATED
 from collbench.model.constants import CONSTANTS
 from tests.conftest import ROOT
-from tests.model.accuracy import Errors, errors, fitted, healthy, logs_of, without
-from tests.model.classes import CLASSES, by_class
-from tests.model.report import MEASURED, PARTS, constants_table, held_out, summary, tables, together, worst
-from tests.model.spread import bands, levels, unseen
-from tests.model.systems import FOLDER, published
+from tools.model.accuracy import Errors, errors, fitted, healthy, logs_of, without
+from tools.model.classes import CLASSES, by_class
+from tools.model.report import MEASURED, PARTS, constants_table, held_out, summary, tables, together, worst
+from tools.model.spread import bands, levels, unseen
+from tools.model.systems import FOLDER, published
 
 
 @cache

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from collbench.training.constants import FITTED
-from tests.training.accuracy import anchor, chosen, given, mean_error, misses, published_seconds, regret
-from tests.training.exposed import exposed_rows
-from tests.training.published import (
+from tools.training.accuracy import anchor, chosen, given, mean_error, misses, published_seconds, regret
+from tools.training.exposed import exposed_rows
+from tools.training.published import (
     A100_2021,
     FITTED_TO,
     GPT3_2021,
@@ -17,8 +17,8 @@ from tests.training.published import (
     TABLES,
     ZERO_3,
 )
-from tests.training.report import EXPERTS, SHARED, every_anchor, fit
-from tests.training.tables import Table
+from tools.training.report import EXPERTS, SHARED, every_anchor, fit
+from tools.training.tables import Table
 
 ANCHORED = ((A100_2021, 0.06), (H100_WEAK, 0.06), (TABLE_2, 0.06), (KORTHIKANTI, 0.06), (MT_NLG, 0.06), (ZERO_3, 0.15))
 

@@ -26,7 +26,7 @@ from collbench.training.planning import EQUAL, GROUPED, Plan, best_of, plan_on, 
 from collbench.training.presets import MODELS
 from collbench.training.recorded import row
 from collbench.training.sizes import on_system, same_cost, sizes
-from tests.training.published import H100_STRONG
+from tools.training.published import H100_STRONG
 
 
 def gpt3(**more: str | int | float) -> Plan:

@@ -18,11 +18,11 @@ from collbench.model.doubt import doubt, levels_of
 from collbench.model.predict import curve
 from collbench.topology import files
 from collbench.topology.system import Nics, System
-from tests.analysis.diagnose import confusion
 from tests.conftest import ROOT, case
-from tests.model.accuracy import healthy
-from tests.model.classes import CLASSES
-from tests.model.systems import POLARIS, Published, published
+from tools import confusion
+from tools.model.accuracy import healthy
+from tools.model.classes import CLASSES
+from tools.model.systems import POLARIS, Published, published
 
 rows_of = confusion.measured
 SIZES = [2**power for power in range(3, 34)]

@@ -25,10 +25,10 @@ from collbench.platforms.processes import Alone
 from collbench.schedules import schedules
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from tests.gpu.checks import CHECKS
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_driver import UNDOING, Library
 from tests.platforms.gpu.test_driver import CALLS
+from tools.gpu.checks import CHECKS
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000

@@ -18,10 +18,10 @@ from collbench.measure.runner import measure
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
 from collbench.platforms.layout import Region, buffers
-from tests.gpu.bench import TARGETS, targets
-from tests.gpu.checks import LARGE, a_log_of_every_rank
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.opening import ON_GPU, Open, a_case, prepare, sweep
+from tools.gpu.bench import TARGETS, targets
+from tools.gpu.checks import LARGE, a_log_of_every_rank
 
 PLACES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 5)]  # devices, ranks
 ARITHMETIC = [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")]

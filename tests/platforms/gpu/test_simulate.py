@@ -26,9 +26,9 @@ from collbench.platforms.gpu import simulate
 from collbench.platforms.kernels import compiler
 from collbench.platforms.layout import Needs, Region
 from collbench.platforms.processes import Alone
-from tests.gpu import checks
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_simulate import Simulation, build_extension
+from tools.gpu import checks
 
 NCCL = implementations()["nccl"]
 WHOLE = {"allreduce", "broadcast", "allgather", "reducescatter", "reduce"}  # what NCCL itself calls collectives

@@ -24,9 +24,9 @@ from collbench.platforms.roles import Prepared
 from collbench.schedules import Parts, find_schedule, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, Series, StepTimes
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-from tests.gpu.refusals import Here, unjust
 from tests.platforms.gpu.fake_cuda import Machine, Stream
 from tests.platforms.gpu.opening import ON_GPU, Open
+from tools.gpu.refusals import Here, unjust
 
 PLACES = [(1, 1), (1, 2), (1, 4), (2, 3), (2, 4), (4, 4)]  # devices, ranks
 ON_GPUS = [name for name, schedule in schedules().items() if "gpu" in schedule.platforms]

@@ -1,0 +1,179 @@
+"""How often `diagnose` is right on machines that the model has not seen: a table, and what it cannot see.
+
+The published sweeps as they are, the same made slower, and the same with the times of something wrong: multiplied by
+what the model says that it does, so that the machine's own oddities stay in them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+
+from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
+from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis
+from collbench.analysis.diagnose.verdict import FEWEST, Health, judge
+from collbench.cases import Case
+from collbench.errors import CollbenchError
+from collbench.measurement import Measurement, Prediction
+from collbench.model.bands import band
+from collbench.model.choice import terms
+from collbench.model.constants import Constants
+from collbench.model.doubt import Doubt, Levels, doubt, widened
+from collbench.model.equation import Floats
+from collbench.topology.system import System
+from tests.conftest import ROOT, case
+from tools.model.accuracy import Errors, healthy
+from tools.model.classes import CLASSES
+from tools.model.report import held_out, tables, write
+from tools.model.spread import levels
+
+QUIET = Evidence({})
+SLOWER = (1.0, 1.5, 2.0, 3.0)
+FACTORS = np.exp(np.arange(0, 1.8, 0.02))
+"""In which the least is looked for that is called slow."""
+SEEN = 1.25
+"""Times the time that something wrong must make of the median size, or of that of the upper half, to be counted."""
+Rows = Sequence[tuple[int, float]]
+
+
+def measured(rows: Rows, collective: str, ranks: int) -> list[Measurement]:
+    """Rows of (bytes, seconds) as a run has them."""
+    return [
+        Measurement(case(collective, nbytes, ranks=ranks), "nccl", "gpu", 1, (seconds,)) for nbytes, seconds in rows
+    ]
+
+
+def expecting(known: Constants) -> Callable[[System, Sequence[Case], str], list[Prediction]]:
+    """What a model with other constants expects."""
+
+    def expect(system: System, cases: Sequence[Case], implementation: str) -> list[Prediction]:
+        name = cases[0].collective.name
+        times = terms(system, name, known).at(np.array([max(1, one.nbytes) for one in cases], float))
+        return [
+            Prediction(one, implementation, seconds, *(edge * seconds for edge in band(system, name, one.nbytes)))
+            for one, seconds in zip(cases, times.tolist(), strict=True)
+        ]
+
+    return expect
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A sweep and what a model that has not seen its machine expects of it."""
+
+    found: Errors
+    known: Constants
+    levels: Levels
+
+    @property
+    def system(self) -> System:
+        """As described."""
+        return self.found.sweep.system
+
+    @cached_property
+    def doubt(self) -> Doubt:
+        """How far the model may be off."""
+        return doubt([int(nbytes) for nbytes in self.found.nbytes], self.levels)
+
+    def health(self, by: float = 1.0) -> Health:
+        """Of the curve with all its times multiplied by a factor."""
+        return judge([int(nbytes) for nbytes in self.found.nbytes], self.found.logs + np.log(by), self.doubt).health
+
+    def judged(self, factors: Floats) -> Diagnosis:
+        """With its times multiplied, by one factor a size."""
+        times = (self.found.measured * factors).tolist()
+        rows = [(int(nbytes), seconds) for nbytes, seconds in zip(self.found.nbytes, times, strict=True)]
+        named = measured(rows, self.found.sweep.collective, self.system.ranks)
+        return diagnose(named, self.system, QUIET, expecting(self.known))
+
+    def effect(self, changed: System) -> Floats | None:
+        """What a change of the system makes of every time; None where it would hardly be seen."""
+        try:
+            there = terms(changed, self.found.sweep.collective, self.known).at(np.maximum(1, self.found.nbytes))
+        except CollbenchError:
+            return None
+        factors = there / self.found.predicted
+        return factors if max(np.median(factors), np.median(factors[len(factors) // 2 :])) >= SEEN else None
+
+
+def trials() -> list[Trial]:
+    """Of all healthy sweeps with enough sizes for a verdict, each with what is known without its machine."""
+    without = held_out()
+    every = tables(without, healthy())["nothing"]
+    found = []
+    for machine, known in without.items():
+        known_of = levels([one for one in every if one.sweep.machine != machine])
+        mine = [one for one in every if one.sweep.machine == machine and len(one.nbytes) >= FEWEST]
+        found += [Trial(one, known, widened(tuple(known_of[one.kind]), one.sweep.system)) for one in mine]
+    return found
+
+
+def verdicts(every: Sequence[Trial]) -> Iterator[str]:
+    """By kind of machine: curves called slow as they are and when slower, and how much slower they must be."""
+    yield "| machines | curves | called slow | 1.5x slower | 2x slower | 3x slower | half are seen from | 80 % from |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, among in CLASSES.items():
+        found = [trial for trial in every if among(trial.found.sweep)]
+        slow = [sum(trial.health(by) is Health.SLOW for trial in found) for by in SLOWER]
+        least = [least_seen(trial) for trial in found]
+        half, most = (f"{np.quantile(least, share):.2f}x" for share in (0.5, 0.8))
+        yield f"| {name} | {len(found)} | " + " | ".join(map(str, slow)) + f" | {half} | {most} |"
+
+
+def least_seen(trial: Trial) -> float:
+    """The least factor from which on a curve is called slow."""
+    return float(next((by for by in FACTORS if trial.health(by) is Health.SLOW), FACTORS[-1]))
+
+
+def causes(every: Sequence[Trial]) -> Iterator[str]:
+    """By what is wrong: curves, those called slow, and those whose cause comes first, or among the first two."""
+    yield "| what is wrong | curves | called slow | cause first | cause among the first two |"
+    yield "|---|---|---|---|---|"
+    for hypothesis in HYPOTHESES:
+        found = [trial.judged(factors) for trial in every for factors in _degraded(hypothesis, trial)]
+        if found:
+            slow = [diagnosis for diagnosis in found if diagnosis.verdict is Health.SLOW]
+            first, second = (sum(named(hypothesis, diagnosis, among) for diagnosis in slow) for among in (1, 2))
+            yield f"| {hypothesis.name} | {len(found)} | {len(slow)} | {first} | {second} |"
+
+
+def named(hypothesis: Hypothesis, diagnosis: Diagnosis, among: int) -> bool:
+    """Whether it is one of the first reasons."""
+    return hypothesis.name in [reason.hypothesis.name for reason in diagnosis.reasons[:among]]
+
+
+WAVES = (1.0, 1.5, 0.7, 1.1, 0.8, 1.6)
+"""How times of busy GPUs scatter from size to size."""
+
+
+def _degraded(hypothesis: Hypothesis, trial: Trial) -> Iterator[Floats]:
+    """What it makes of the times of a sweep, once: by the middle one of its variants that would be seen."""
+    if hypothesis.shape:
+        yield from _shaped(hypothesis.shape, trial)
+        return
+    effects = [trial.effect(changed) for changed in hypothesis.changed(trial.system)]
+    seen = sorted((effect for effect in effects if effect is not None), key=np.median)
+    yield from seen[len(seen) // 2 :][:1]
+
+
+def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
+    """A tenth of a millisecond more; or three times the time, more or less."""
+    times = trial.found.measured
+    factors = 1 + 100e-6 / times if shape == "constant" else 3 * np.resize(WAVES, len(times))
+    if median(factors[: len(factors) // 2]) >= SEEN:
+        yield factors
+
+
+def main() -> None:
+    """Write both tables into docs/analysis.md."""
+    every = trials()
+    for name, lines in (("verdicts", verdicts(every)), ("causes", causes(every))):
+        text = list(lines)
+        print("\n".join(text), end="\n\n")
+        write(ROOT / "docs" / "analysis.md", name, text)
+
+
+if __name__ == "__main__":
+    main()

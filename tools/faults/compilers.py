@@ -1,0 +1,60 @@
+"""Compilers that hang, fail, lie, or print what is no text."""
+
+from collections.abc import Iterator
+
+from tools.faults.trial import BAD, SHORT, USAGE, Done, Scene, Trial
+
+_OUT = 'while [ "$1" != -o ]; do shift; done; out="$2"'
+PROGRAMS = {  # by name: what it does when asked for its version, and when it is to compile
+    "hangs when asked": ("sleep 1000", "exit 1"),
+    "hangs": ("echo c++ 1", "sleep 1000"),
+    "hangs in a child": ("echo c++ 1", "sleep 1000 & wait"),
+    "lies": ("echo c++ 1", "exit 0"),
+    "writes nothing": ("echo c++ 1", f'{_OUT}; : >"$out"'),
+    "writes text": ("echo c++ 1", f'{_OUT}; echo "this is no library" >"$out"'),
+    "writes half a library": ("echo c++ 1", f'c++ "$@"; {_OUT}; head -c 5000 "$out" >"$out.x"; mv "$out.x" "$out"'),
+    "writes a folder": ("echo c++ 1", f'{_OUT}; mkdir "$out"'),
+    "fails without a word": ("echo c++ 1", "exit 3"),
+    "fails with bytes": ("echo c++ 1", "printf '\\377\\376\\200 error: \\001\\033[31m\\377\\n' >&2; exit 1"),
+    "says bytes": ("printf '\\377\\376\\200\\n'", "printf '\\377' >&2; exit 1"),
+    "says too much": ("yes | head -c 3000000", "yes error: | head -c 3000000 >&2; exit 1"),
+    "is killed": ("echo c++ 1", "kill -9 $$"),
+    "is killed when asked": ("kill -9 $$", "kill -9 $$"),
+    "fills the disk": ("echo c++ 1", "echo 'error: No space left on device' >&2; exit 1"),
+}
+
+
+def written(version: str, compiling: str) -> str:
+    return f'#!/bin/sh\ncase "$*" in *--version*) {version};; *) {compiling};; esac\n'
+
+
+def short(scene: Scene, done: Done) -> str:
+    """The line can be read, whatever the compiler printed."""
+    lines = [line for line in done.errors.splitlines() if "error: " in line]
+    if not lines:
+        return f"nothing said: {done.errors[-300:]!r}"
+    return f"a line of {len(lines[0])} characters" if len(lines[0]) > 1000 else ""
+
+
+def trials() -> Iterator[Trial]:
+    for name, (version, compiling) in PROGRAMS.items():
+
+        def prepare(scene: Scene, text: str = written(version, compiling)) -> None:
+            program = scene.folder / "cxx"
+            program.write_text(text)
+            program.chmod(0o755)
+
+        variables = {"CXX": "@/cxx", "COLLBENCH_CACHE": "@/home/cache"}
+        yield Trial(
+            f"a compiler that {name}", SHORT, (USAGE,), prepare=prepare, variables=variables, check=short, limit=60
+        )
+    for name, words in {
+        "is not there": "no-such-compiler",
+        "is a folder": "/usr",
+        "is a file": "/etc/passwd",
+        "is blank": " ",
+    }.items():
+        allowed = (0,) if words == " " else (USAGE, BAD)
+        yield Trial(
+            f"a compiler that {name}", SHORT, allowed, variables={"CXX": words, "COLLBENCH_CACHE": "@/home/cache"}
+        )

@@ -1,0 +1,125 @@
+"""Processes of a run that are killed or stopped: ranks, their launcher, all of them, and the command itself."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+from tools.faults.signals import launching, replacing, sampling, starting, starting_mpi
+from tools.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
+
+MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
+ALLOWED = {"when ranks start": (USAGE,), "when MPI starts": (USAGE, BAD, GOOD), "while sampling": (BAD, GOOD)}
+"""How a sweep may end whose ranks die then; on a busy machine MPI may have started before, and rows be there."""
+FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
+
+
+def cut(last: int) -> tuple[str, ...]:
+    """The long sweep up to that size in bytes, so that it ends by itself."""
+    end = LONG.index("-e")
+    return (*LONG[:end], "-e", str(last), *LONG[end + 2 :])
+
+
+CUT = cut(600)
+"""More sizes than a busy machine measures until a fault is there."""
+PATIENT = 180.0  # seconds for a sweep that goes on after its ranks were replaced, where more ranks than cores spin
+
+
+def launcher(scene: Scene) -> list[int]:
+    return [pid for pid, line in scene.members().items() if "mpiexec" in line.split(" ")[0]]
+
+
+def proxy(scene: Scene) -> list[int]:
+    return [pid for pid, line in scene.members().items() if "hydra_pmi_proxy" in line.split(" ")[0]]
+
+
+def first(scene: Scene) -> list[int]:
+    return scene.ranks()[:1]
+
+
+def last(scene: Scene) -> list[int]:
+    return scene.ranks()[-1:]
+
+
+VICTIMS: dict[str, Callable[[Scene], list[int]]] = {
+    "the first rank": first,
+    "the last rank": last,
+    "all ranks": lambda scene: scene.ranks(),
+    "the launcher": launcher,
+}
+
+
+def failed_row(scene: Scene, done: Done) -> str:
+    """A loss while measuring is a row; after the last result of a case nothing is lost but ranks."""
+    if done.status == USAGE or not scene.run.exists():
+        return ""
+    if done.status == GOOD:
+        return "" if "; fresh ranks go on" in done.errors else "not a word of ranks that died"
+    text = scene.run.read_text()
+    return "" if '"kind": "failed"' in text and '"kind": "end"' in text else "no row says what was lost"
+
+
+def failed_row_or_all(scene: Scene, done: Done) -> str:
+    """The same of the launcher, without which ranks may measure on to their end."""
+    return "" if done.status == GOOD else failed_row(scene, done)
+
+
+def strike(when: Callable[[Scene], None], who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
+    """That signal to them, then."""
+
+    def fault(scene: Scene) -> None:
+        when(scene)
+        for pid in who(scene):
+            scene.send(number, pid)
+
+    return fault
+
+
+def strike_after_stop(who: Callable[[Scene], list[int]], number: int) -> Callable[[Scene], None]:
+    """That signal to the command, when some of its processes stand still."""
+    stop = strike(sampling, who, signal.SIGSTOP)
+
+    def fault(scene: Scene) -> None:
+        stop(scene)
+        time.sleep(0.1)
+        scene.send(number)
+
+    return fault
+
+
+def killed() -> Iterator[Trial]:
+    for moment, when in MOMENTS.items():
+        for victim, who in VICTIMS.items():
+            for name, number in FATAL.items():
+                if name == "KILL" or moment != "when MPI starts":
+                    fault, check = strike(when, who, number), failed_row_or_all if who is launcher else failed_row
+                    yield Trial(f"{name} to {victim} {moment}", CUT, ALLOWED[moment], fault, check=check, limit=PATIENT)
+
+
+def stopped() -> Iterator[Trial]:
+    words = (*cut(200), "-T", "2")
+    for victim, who in VICTIMS.items():
+        fault = strike(sampling, who, signal.SIGSTOP)
+        if victim == "the launcher":  # without which ranks measure on
+            yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
+        else:
+            yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row, limit=PATIENT)
+    fault = strike(sampling, proxy, signal.SIGSTOP)
+    yield Trial("STOP to the proxy while sampling", words, (GOOD, BAD), fault)
+
+
+def commands() -> Iterator[Trial]:
+    moments = {**MOMENTS, "when the launcher starts": launching, "while ranks are replaced": replacing}
+    for moment, when in moments.items():
+        fault = strike(when, lambda scene: [scene.pid], signal.SIGKILL)
+        yield Trial(f"KILL to the command {moment}", LONG, (137,), fault, killed=True)
+    for name, who in {"last rank": last, "first rank": first, "launcher": launcher}.items():
+        fault = strike_after_stop(who, signal.SIGKILL)
+        yield Trial(f"KILL to the command with a stopped {name}", LONG, (137,), fault, killed=True)
+        fault = strike_after_stop(who, signal.SIGINT)
+        yield Trial(f"INT to the command with a stopped {name}", LONG, (130,), fault)
+
+
+def trials() -> Iterator[Trial]:
+    yield from killed()
+    yield from stopped()
+    yield from commands()

@@ -1,0 +1,147 @@
+"""Processes of an outside mpiexec, of which one fails, differs, stops or dies: none waits for ever."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from collbench.runs.file import read
+from tools.faults.signals import sampling
+from tools.faults.trial import BAD, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
+
+MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))
+TWO = (MPIEXEC, "-n", "2")
+ONLY = 'exec {mpiexec} -n 2 sh -c \'if [ "$PMI_RANK" = {rank} ]; then {change}; fi; exec "$@"\' sh "$@"'
+"""Two processes, on one of which the shell does something first."""
+ENDED = (BAD, USAGE, 9, 137, 255)  # by mpiexec, which counts signals in its own way, or fails itself
+CHANGES = {  # by name: the shell's words on one of the two, and the statuses that may come of it
+    "gets a wrong word": ('set -- "$@" --op nothing', (USAGE,)),
+    "gets a wrong option": ('set -- "$@" --nothing', (USAGE,)),
+    "gets another number of ranks": ('set -- "$@" --ranks 3', (USAGE,)),
+    "has no compiler": ("export CXX=no-such-compiler COLLBENCH_CACHE=$PWD/home/c", (USAGE, GOOD)),
+    "has a broken MPI": ("export PYTHONPATH=$PWD/broken/mpi:$PYTHONPATH", ENDED),
+    "has a broken NumPy": ("export PYTHONPATH=$PWD/broken/numpy:$PYTHONPATH", (BAD, USAGE)),
+    "has a broken click": ("export PYTHONPATH=$PWD/broken/click:$PYTHONPATH", (BAD, USAGE)),
+    "has other code": ("export PYTHONPATH=$PWD/broken/session:$PYTHONPATH", (BAD, USAGE)),
+    "ends at once": ("exit 3", (3, *ENDED)),
+    "ends well at once": ("exit 0", (GOOD, *ENDED)),
+    "dies at once": ("kill -9 $$", ENDED),
+    "never comes": ("exec sleep 1000", ENDED),
+    "gets another collective": ('set -- "$@" --op broadcast', (GOOD,)),
+    "comes late": ("sleep 3", (GOOD,)),
+}
+BROKEN = {"mpi": "mpi4py", "numpy": "numpy", "click": "click"}
+
+
+def broken(scene: Scene) -> None:
+    """Modules that cannot be imported."""
+    for name, module in BROKEN.items():
+        (scene.folder / "broken" / name).mkdir(parents=True)
+        (scene.folder / "broken" / name / f"{module}.py").write_text("raise ImportError('broken on this node')\n")
+    place = scene.folder / "broken" / "session"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text(
+        "import builtins\nreal = builtins.__import__\ndef bad(name, *rest, **more):\n"
+        "    if name == 'collbench.measure.session': raise OSError(5, 'Input/output error', name)\n"
+        "    return real(name, *rest, **more)\nbuiltins.__import__ = bad\n"
+    )
+
+
+def taken(scene: Scene) -> None:
+    scene.run.parent.mkdir()
+    scene.run.write_text('{"kind": "header", "format": 2}\n')
+
+
+def untouched(scene: Scene, done: Done) -> str:
+    if len(scene.run.read_text().splitlines()) != 1:
+        return "something was written into it"
+    return "" if done.errors.count("there is a run already") == 1 else f"said {done.errors[-300:]!r}"
+
+
+def processes(scene: Scene) -> list[int]:
+    """Ranks: what mpiexec started, which has its variables."""
+    found = {}
+    for pid, line in scene.members().items():
+        words = (
+            (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
+            if "collbench" in line and "mpiexec" not in line
+            else []
+        )
+        found |= {int(word.split(b"=")[1]): pid for word in words if word.startswith(b"PMI_RANK=")}
+    return [found[rank] for rank in sorted(found)]
+
+
+def kept(scene: Scene, done: Done) -> str:
+    return "" if read(scene.run).results else "no row is left"
+
+
+def told(scene: Scene, done: Done) -> str:
+    return "" if "collbench: error: " in done.errors else f"nothing said: {done.errors[-300:]!r}"
+
+
+def strike(number: int, rank: int) -> Callable[[Scene], None]:
+    def fault(scene: Scene) -> None:
+        sampling(scene)
+        scene.send(number, processes(scene)[rank])
+
+    return fault
+
+
+def trials() -> Iterator[Trial]:
+    quick = (*SHORT, "-T", "5")
+    for name, (change, allowed) in CHANGES.items():
+        for rank in (0, 1):
+            shell = ONLY.format(mpiexec=MPIEXEC, rank=rank, change=change)
+            yield Trial(
+                f"rank {rank} of an mpiexec {name}",
+                quick,
+                allowed,
+                prepare=broken,
+                shell=shell,
+                limit=75,
+                speaks=True,
+                unforeseen=True,
+                lines=2 if "broken MPI" in name else 1,  # without it there is no way to tell the other
+            )
+    yield Trial("an mpiexec into a folder with a run", quick, (USAGE,), prepare=taken, launcher=TWO, check=untouched)
+    yield Trial("an mpiexec with a wrong word", (*quick, "--op", "nothing"), (USAGE,), launcher=TWO, check=told)
+    yield Trial("an mpiexec of a sweep", quick, (GOOD,), launcher=TWO)
+    yield Trial(
+        "an mpiexec of a verify",
+        ("verify", "--on", "cpu", "--impl", "mpi", "--op", "broadcast", "-d", "float"),
+        (GOOD,),
+        launcher=TWO,
+    )
+    yield Trial(
+        "an mpiexec of predictions", ("sweep", "--on", "aws-p5", "--no-plot", "--out", "out"), (GOOD,), launcher=TWO
+    )
+    long = (*LONG, "-T", "6")
+    for rank in (0, 1):
+        fault = strike(signal.SIGSTOP, rank)
+        yield Trial(f"STOP to rank {rank} of an mpiexec", long, (BAD,), fault, launcher=TWO, check=kept, speaks=True)
+        for name, number in {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}.items():
+            yield Trial(
+                f"{name} to rank {rank} of an mpiexec",
+                long,
+                (128 + number, number, BAD),
+                strike(number, rank),
+                launcher=TWO,
+                check=kept,
+                speaks=True,
+                killed=True,
+            )
+    for name, number in {
+        "INT": signal.SIGINT,
+        "TERM": signal.SIGTERM,
+        "HUP": signal.SIGHUP,
+        "KILL": signal.SIGKILL,
+    }.items():
+
+        def end(scene: Scene, number: int = number) -> None:
+            sampling(scene)
+            time.sleep(0.1)
+            scene.send(number)
+
+        status = (128 + number, BAD)
+        yield Trial(f"{name} to an mpiexec", long, status, end, launcher=TWO, check=kept, speaks=True, killed=True)

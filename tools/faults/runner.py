@@ -1,0 +1,127 @@
+"""Carries trials out, several at a time, and says which of them were not survived."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from tests.conftest import of_a_user
+from tools.faults.den import Den
+from tools.faults.trial import COLLBENCH, Scene, Trial, carried_out
+from tools.faults.verdict import complaints
+
+JOBS = len(os.sched_getaffinity(0)) + 2  # some of them mostly wait
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a trial."""
+
+    trial: Trial
+    complaints: tuple[str, ...]
+    seconds: float
+
+    @property
+    def line(self) -> str:
+        """For the terminal."""
+        return f"{self.trial.name}: {'; '.join(self.complaints) or 'survived'}"
+
+
+class Ground:
+    """Where trials take place: a folder for all, a den for each thread, and a cache that is warm after the first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache = folder / "cache"
+        self._open = ExitStack()
+        self._own = threading.local()
+
+    def carry_out(self, trial: Trial) -> Verdict:
+        """One trial in the calling thread."""
+        if not hasattr(self._own, "den"):
+            self._own.den = self._open.enter_context(Den())
+        place = Path(tempfile.mkdtemp(dir=self.folder, prefix="t"))
+        scene = Scene(place, self._own.den)
+        begun = time.monotonic()
+        try:
+            cache = self._cache_of(trial, place)
+            done = carried_out(trial, scene, cache)
+            found = complaints(trial, scene, done, cache)
+        except Exception as error:  # a trial that is wrong itself must not hide the others
+            found = [f"the trial itself failed: {type(error).__name__}: {error}"]
+        shutil.rmtree(place, ignore_errors=True)
+        return Verdict(trial, tuple(found), time.monotonic() - begun)
+
+    def _cache_of(self, trial: Trial, place: Path) -> Path:
+        """That of all trials, or a copy where a traceback may be left, which another trial would be blamed for."""
+        if not trial.unforeseen:
+            return self.cache
+        own = place / "cache"
+        own.mkdir(mode=0o700)
+        shutil.copytree(self.cache / "kernels", own / "kernels")
+        return own
+
+    def warm(self) -> None:
+        """Compile what trials need, once, lest a slow machine's compiler be what they wait for."""
+        words = (
+            "sweep",
+            "--on",
+            "cpu",
+            "-n",
+            "1",
+            "--no-plot",
+            "--op",
+            "allreduce,broadcast",
+            "-e",
+            "8",
+            "--out",
+            "out",
+        )
+        place = self.folder / "warm"
+        place.mkdir()
+        surroundings = of_a_user() | {"COLLBENCH_CACHE": str(self.cache), "TMPDIR": str(place)}
+        command = [*COLLBENCH, *words, "--impl", "mpi,two-shot"]
+        done = subprocess.run(command, cwd=place, env=surroundings, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def close(self) -> None:
+        """Leave all dens."""
+        self._open.close()
+
+
+@contextmanager
+def ground() -> Iterator[Ground]:
+    """A place for trials that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="faults-", dir="/tmp"))
+    (folder / "cache").mkdir(mode=0o700)
+    made = Ground(folder)
+    try:
+        made.warm()
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(trials: Sequence[Trial], report: Callable[[Verdict], None], jobs: int = JOBS) -> list[Verdict]:
+    """All of them; `report` hears of each as it ends."""
+    with ground() as place, ThreadPoolExecutor(jobs) as threads:
+        futures = [threads.submit(place.carry_out, trial) for trial in trials]
+        verdicts = []
+        for future in as_completed(futures):
+            verdicts.append(future.result())
+            report(verdicts[-1])
+    return verdicts
+
+
+def share(trials: Sequence[Trial], part: int, parts: int) -> list[Trial]:
+    """Every so many of them, by their names' hash: another part covers others, and all parts together all."""
+    return [trial for trial in trials if crc32(trial.name.encode()) % parts == part % parts]

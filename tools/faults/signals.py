@@ -1,0 +1,163 @@
+"""Signals to the command, at every moment of its life, once and twice."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+from tools.faults.trial import BAD, GOOD, LONG, SHORT, SIGNALS, Done, Scene, Trial, nothing
+
+SLOW = '#!/bin/sh\ncase "$*" in *-o*) touch @/compiling; sleep 5;; esac\nexec c++ "$@"\n'
+PLOTTED = tuple(word for word in SHORT if word != "--no-plot")
+
+
+def after(seconds: float) -> Callable[[Scene], None]:
+    return lambda scene: time.sleep(seconds)
+
+
+def launching(scene: Scene) -> None:
+    """The launcher of the ranks was just started."""
+    scene.until(lambda: any("mpiexec" in line for line in scene.members().values()))
+
+
+def starting(scene: Scene) -> None:
+    """The ranks are importing, or starting MPI."""
+    scene.until(lambda: len(scene.ranks()) == 2)
+
+
+def starting_mpi(scene: Scene) -> None:
+    """MPI is sharing its memory."""
+    scene.until(lambda: len(scene.ranks()) == 2)
+    names = scene.den.path("/dev/shm")
+    scene.until(lambda: any(names.iterdir()) or scene.rows())
+
+
+def compiling(scene: Scene) -> None:
+    """A compiler is at work."""
+    scene.until((scene.folder / "compiling").exists)
+
+
+def slow_compiler(scene: Scene) -> None:
+    """One that takes its time, and an empty cache."""
+    program = scene.folder / "cxx"
+    program.write_text(SLOW.replace("@", str(scene.folder)))
+    program.chmod(0o700)
+
+
+def sampling(scene: Scene) -> None:
+    """Some rows are there already."""
+    scene.until(lambda: scene.rows(2))
+
+
+def replacing(scene: Scene) -> None:
+    """A rank has died, and others are being started."""
+    sampling(scene)
+    before = scene.ranks()
+    scene.send(signal.SIGKILL, before[-1])
+    scene.until(lambda: set(scene.ranks()) - set(before))
+
+
+def plotting(scene: Scene) -> None:
+    """The run file is whole, and the figures come."""
+    scene.until(lambda: scene.run.exists() and b'"kind": "end"' in scene.run.read_bytes())
+
+
+MOMENTS = {  # by name: when, the command, what is prepared, the variables
+    "at once": (after(0.0), LONG, {}),
+    "after 20 ms": (after(0.02), LONG, {}),
+    "after 60 ms": (after(0.06), LONG, {}),
+    "after 150 ms": (after(0.15), LONG, {}),
+    "when the launcher starts": (launching, LONG, {}),
+    "when ranks start": (starting, LONG, {}),
+    "when MPI starts": (starting_mpi, LONG, {}),
+    "while compiling": (compiling, LONG, {"CXX": "@/cxx", "COLLBENCH_CACHE": "@/home/cache"}),
+    "while sampling": (sampling, LONG, {}),
+    "while ranks are replaced": (replacing, LONG, {}),
+    "while plotting": (plotting, PLOTTED, {}),
+}
+
+_PYTHON = 2.0  # seconds in which Python says so
+EARLY = ("at once", "after 20 ms", "after 60 ms", "after 150 ms")  # when the interpreter may not have come to our code
+
+
+def whole(scene: Scene, done: Done) -> str:
+    """Rows that were there stay, and the file says how it ended."""
+    if not scene.run.exists():
+        return ""
+    last = scene.run.read_bytes().splitlines()[-1:]
+    return "" if last and b'"kind": "end"' in last[0] else "the run file does not say how the run ended"
+
+
+def whole_or_before(scene: Scene, done: Done) -> str:
+    """The same; and a status of Python's own start is none of ours."""
+    if done.status == BAD and "collbench: error" in done.errors:
+        return "the status of an error, but it was a signal"
+    return whole(scene, done)
+
+
+def strike(when: Callable[[Scene], None], number: int, times: int = 1, early: bool = False) -> Callable[[Scene], None]:
+    """That signal to the command, then, once or more often; early ones, as users do, again if Python swallows them."""
+
+    def fault(scene: Scene) -> None:
+        when(scene)
+        for _ in range(times):
+            scene.send(number)
+            time.sleep(0.03)
+        if early and swallowed(scene):
+            scene.send(number)
+
+    return fault
+
+
+def swallowed(scene: Scene) -> bool:
+    """Whether Python's own start, before our first line, took Ctrl-C for a failed import, said so, and went on."""
+    said, deadline = scene.folder / "stderr", time.monotonic() + _PYTHON
+    while time.monotonic() < deadline and not scene.ended:
+        if b"\nKeyboardInterrupt" in said.read_bytes():
+            time.sleep(_PYTHON / 4)  # or it just ends
+            return not scene.ended
+        time.sleep(0.02)
+    return False
+
+
+def sweeps() -> Iterator[Trial]:
+    for moment, (when, words, variables) in MOMENTS.items():
+        early = moment in EARLY
+        prepare = slow_compiler if "CXX" in variables else nothing
+        for name, (number, status) in SIGNALS.items():
+            allowed = (status, BAD) if early else (status, GOOD) if when is plotting else (status,)
+            for times, often in enumerate(("", "twice "), 1):
+                yield Trial(
+                    f"{name} {often}{moment}",
+                    words,
+                    allowed,
+                    strike(when, number, times, early),
+                    prepare,
+                    variables,
+                    check=whole_or_before if early else whole,
+                    early=early,
+                )
+
+
+def measuring(count: int, seconds: float) -> Callable[[Scene], None]:
+    """So many ranks are there, and at it."""
+
+    def when(scene: Scene) -> None:
+        scene.until(lambda: len(scene.ranks()) == count)
+        time.sleep(seconds)
+
+    return when
+
+
+def others() -> Iterator[Trial]:
+    explain = ("explain", "--on", "cpu", "-b", "64", "-e", "1M", "-f", "2", "--out", "out")
+    for kind, (number, status) in SIGNALS.items():
+        fault = strike(measuring(2, 0.8), number)
+        yield Trial(f"{kind} during verify", ("verify", "--on", "cpu", "-T", "5"), (status,), fault)
+        yield Trial(f"{kind} during explain", explain, (status,), fault)
+        pair = strike(measuring(4, 0.5), number)
+        yield Trial(f"{kind} during --ab", (*LONG, "--ab", "A=1"), (status,), pair)
+
+
+def trials() -> Iterator[Trial]:
+    yield from sweeps()
+    yield from others()

@@ -1,0 +1,150 @@
+"""Places for results that vanish, are replaced, fill up or are wanted by two at once."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from collbench.errors import CollbenchError
+from collbench.runs.file import read
+from tools.faults.signals import PLOTTED, plotting, sampling
+from tools.faults.trial import BAD, COLLBENCH, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
+
+
+def removed(scene: Scene) -> None:
+    shutil.rmtree(scene.run.parent)
+
+
+def renamed(scene: Scene) -> None:
+    scene.run.parent.rename(scene.folder / "elsewhere")
+
+
+def unlinked(scene: Scene) -> None:
+    scene.run.unlink()
+
+
+def replaced(scene: Scene) -> None:
+    other = scene.folder / "other"
+    other.write_text(scene.run.read_text().splitlines(keepends=True)[0])
+    other.replace(scene.run)
+
+
+def folder_replaced(scene: Scene) -> None:
+    removed(scene)
+    scene.run.parent.mkdir()
+
+
+def into_a_file(scene: Scene) -> None:
+    removed(scene)
+    scene.run.parent.write_text("")
+
+
+TAKEN: dict[str, Callable[[Scene], None]] = {
+    "the folder is removed": removed,
+    "the folder is renamed": renamed,
+    "the run file is removed": unlinked,
+    "the run file is replaced": replaced,
+    "the folder is another": folder_replaced,
+    "the folder is a file": into_a_file,
+}
+
+
+def removed_late(scene: Scene) -> None:
+    plotting(scene)
+    removed(scene)
+
+
+def rescued(scene: Scene, done: Done) -> str:
+    """All that was measured stands in the place that the error names."""
+    words = done.errors.partition("all that was measured is in ")[2].split()
+    if not words:
+        return f"no place is named: {done.errors[-300:]!r}"
+    results = read(
+        scene.den.path(scene.folder / words[0]) if not words[0].startswith("/") else scene.den.path(words[0])
+    ).results
+    return "" if len(results) >= 2 else f"only {len(results)} results were kept"
+
+
+def kept_or_rescued(scene: Scene, done: Done) -> str:
+    """On a full disk too."""
+    return rescued(scene, done)
+
+
+def disk(nbytes: int) -> Callable[[Scene], None]:
+    def prepare(scene: Scene) -> None:
+        scene.den.small_disk(scene.folder / "full", nbytes)
+
+    return prepare
+
+
+def filled(scene: Scene) -> None:
+    """The last room is taken once the rows are there."""
+    with (scene.folder / "ballast").open("wb"):
+        pass
+
+
+def unplotted(scene: Scene, done: Done) -> str:
+    try:
+        return "" if read(scene.den.path(scene.folder / "full" / "out")).complete else "the run file has no end"
+    except CollbenchError as error:
+        return f"the run file is lost: {error}; {done.errors[-300:]}"
+
+
+def two_at_once(scene: Scene, done: Done) -> str:
+    """One of them measured, the other was refused."""
+    statuses = sorted((scene.folder / name).read_text().strip() for name in ("first", "second"))
+    return "" if statuses == ["0", "2"] else f"statuses {statuses}"
+
+
+def tagged(scene: Scene, done: Done) -> str:
+    """No tag is lost."""
+    has = set((scene.run.parent / "tags").read_text().split())
+    missing = {f"t{number}" for number in range(6)} - has
+    return f"lost tags: {sorted(missing)}; has {sorted(has)}" if missing or "gone" in has else ""
+
+
+def a_run(scene: Scene) -> None:
+    """One to tag."""
+    command = scene.den.inside([*COLLBENCH, *SHORT], scene.folder)
+    subprocess.run(command, cwd=scene.folder, env=scene.environment, capture_output=True, check=True)
+    (scene.run.parent / "tags").write_text("gone\n")
+
+
+def full_of(where: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(where if word == "out" else word for word in words)
+
+
+def trials() -> Iterator[Trial]:
+    for name, take in TAKEN.items():
+
+        def fault(scene: Scene, take: Callable[[Scene], None] = take) -> None:
+            sampling(scene)
+            take(scene)
+
+        yield Trial(f"{name} while measuring", LONG, (BAD,), fault, check=rescued)
+    yield Trial(
+        "the folder is removed while plotting",
+        PLOTTED,
+        (BAD, GOOD),
+        removed_late,
+    )
+    for size in (8, 12, 16, 24):
+        words = full_of("full/out", LONG)
+        yield Trial(f"a disk of {size} KiB", words, (BAD,), prepare=disk(size << 10), check=kept_or_rescued)
+    for size in (28, 32, 36):  # the run file has room, both pictures have not: of some 16 and 24 KiB, by what they show
+        words = (*full_of("full/out", PLOTTED), "-n", "2")
+        yield Trial(f"a disk of {size} KiB while plotting", words, (BAD,), prepare=disk(size << 10), check=unplotted)
+    both = '( "$@"; echo $? >first ) & ( "$@" >/dev/null 2>&1; echo $? >second ); wait; exit 0'
+    yield Trial("two runs into one folder", SHORT, (GOOD,), shell=both, check=two_at_once)
+    six = 'for n in 0 1 2 3 4 5; do "$@" --tag t$n out & done; "$@" --untag gone out; wait; exit 0'
+    yield Trial("six tags at once", ("runs",), (GOOD,), prepare=a_run, shell=six, check=tagged)
+    for where in ("/proc/x", "/dev/null/x", "file/x", "/dev/full"):
+        words = full_of(where, SHORT)
+        yield Trial(f"--out {where}", words, (USAGE,), prepare=lambda scene: (scene.folder / "file").touch())
+    for name, content in {"binary": b"\xff\xfe\0", "empty": b"", "torn": b'{"kind": "hea'}.items():
+        for command in ("plot", "report", "diagnose", "export"):
+
+            def write(scene: Scene, content: bytes = content) -> None:
+                Path(scene.folder, "bad.jsonl").write_bytes(content)
+
+            yield Trial(f"{command} of a {name} file", (command, "bad.jsonl"), (USAGE,), prepare=write)

@@ -1,0 +1,93 @@
+"""Surroundings that are not as they should be: folders, homes, paths, and the variables of batch systems."""
+
+from collections.abc import Iterator
+
+from tools.faults.trial import GOOD, SHORT, USAGE, Done, Scene, Trial
+
+DEEP = "/".join(["d" * 60] * 4)
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOBID": "7",
+    "SLURM_NODELIST": "elsewhere[1-2]",
+    "SLURM_JOB_NODELIST": "elsewhere[1-2]",
+    "SLURM_NNODES": "2",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_TASKS_PER_NODE": "1(x2)",
+    "SLURM_NTASKS": "2",
+    "SLURM_CONF": "@/nothing",
+}
+BATCH = {
+    "Slurm's allocation": SLURM,
+    "a shell of srun": SLURM
+    | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "PMI_RANK": "0", "PMI_SIZE": "1", "PMI_FD": "99"},
+    "PBS": {"PBS_NODEFILE": "@/nodes", "PBS_JOBID": "7", "PBS_ENVIRONMENT": "PBS_BATCH"},
+    "LSF": {"LSB_HOSTS": "elsewhere elsewhere", "LSB_MCPU_HOSTS": "elsewhere 2", "LSB_JOBID": "7"},
+    "SGE": {"PE_HOSTFILE": "@/nodes", "JOB_ID": "7"},
+    "Cobalt": {"COBALT_NODEFILE": "@/nodes"},
+    "HYDRA_HOST_FILE": {"HYDRA_HOST_FILE": "@/nodes"},
+    "a HYDRA_HOST_FILE that is gone": {"HYDRA_HOST_FILE": "@/nothing"},
+    "HYDRA_LAUNCHER": {"HYDRA_LAUNCHER": "ssh"},
+    "HYDRA_LAUNCHER_EXEC": {"HYDRA_LAUNCHER_EXEC": "@/bin/ssh"},
+    "HYDRA_RMK": {"HYDRA_RMK": "slurm", **SLURM},
+    "HYDRA_IFACE": {"HYDRA_IFACE": "nope0"},
+    "HYDRA_ENV": {"HYDRA_ENV": "none"},
+    "MPIEXEC_PORT_RANGE": {"MPIEXEC_PORT_RANGE": "bad"},
+    "MPIEXEC_TIMEOUT": {"MPIEXEC_TIMEOUT": "1"},
+    "PMI_PORT": {"PMI_PORT": "elsewhere:1", "PMI_ID": "0"},
+    "Open MPI's settings": {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_plm_rsh_agent": "@/bin/ssh"},
+}
+STARTERS = ("srun", "ssh", "rsh", "blaunch", "qrsh", "llspawn")
+
+
+def starters(scene: Scene) -> None:
+    """Programs that start ranks elsewhere, which must not be called, and a file of hosts."""
+    (scene.folder / "bin").mkdir()
+    for name in STARTERS:
+        program = scene.folder / "bin" / name
+        program.write_text(f"#!/bin/sh\necho {name} >>{scene.folder}/called\nexit 1\n")
+        program.chmod(0o755)
+    (scene.folder / "nodes").write_text("elsewhere\nelsewhere2\n")
+    scene.environment["PATH"] = f"{scene.folder}/bin:{scene.environment['PATH']}"
+
+
+def uncalled(scene: Scene, done: Done) -> str:
+    called = scene.folder / "called"
+    return f"called {called.read_text().split()}" if called.exists() else ""
+
+
+def folders(scene: Scene) -> None:
+    """Odd ones to name in a variable."""
+    (scene.folder / "file").touch()
+    (scene.folder / DEEP).mkdir(parents=True)
+    (scene.folder / "sealed").mkdir(mode=0o500)
+
+
+PLACES = {  # in what a variable may name instead of a usable folder, and whether it does without
+    "a folder that is not there": "@/not/there",
+    "a file": "@/file",
+    "no folder at all": "",
+    "a long path": f"@/{DEEP}",
+    "a kernel's folder": "/proc/self",
+}
+
+
+def trials() -> Iterator[Trial]:
+    for name, variables in BATCH.items():
+        yield Trial(f"with {name}", SHORT, (GOOD,), prepare=starters, variables=variables, check=uncalled)
+    for place, path in PLACES.items():
+        for variable in ("TMPDIR", "HOME", "COLLBENCH_CACHE", "XDG_CACHE_HOME", "MPLCONFIGDIR"):
+            if variable == "COLLBENCH_CACHE" and path == "@/not/there":
+                continue  # it is made
+            changes = {variable: path} | ({"COLLBENCH_CACHE": None} if variable in ("HOME", "XDG_CACHE_HOME") else {})
+            yield Trial(f"{variable} is {place}", SHORT, (GOOD, USAGE), prepare=folders, variables=changes)
+    for variable in ("HOME", "TMPDIR", "USER", "LANG", "TERM"):
+        yield Trial(f"no {variable}", SHORT, (GOOD,), variables={variable: None, "LOGNAME": None})
+    yield Trial("an empty PATH", SHORT, (GOOD, USAGE), variables={"PATH": ""})
+    yield Trial(
+        "a working folder that is gone", SHORT, (GOOD, USAGE), shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+    )
+    for limit in ("-n 24", "-v 3000000", "-u 0"):
+        yield Trial(f"ulimit {limit}", SHORT, (GOOD, 1, USAGE), shell=f'ulimit {limit}; exec "$@"', speaks=True)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGCHLD"):
+        yield Trial(f"{name} ignored", SHORT, (GOOD,), shell=f"trap '' {name.removeprefix('SIG')}; exec \"$@\"")
+    yield Trial("a umask that forbids all", SHORT, (GOOD, USAGE), shell='umask 777; exec "$@"')

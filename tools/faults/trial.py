@@ -1,0 +1,207 @@
+"""A trial: a command, what is done to it, and how it may end; what must hold besides is the same for all (verdict)."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conftest import ROOT, of_a_user
+from tools.faults.den import Den
+
+COLLBENCH = (sys.executable, "-m", "collbench")
+SHORT = (
+    "sweep",
+    "--on",
+    "cpu",
+    "-n",
+    "3",
+    "--no-plot",
+    "--out",
+    "out",
+    "-b",
+    "64",
+    "-e",
+    "64",
+    "--impl",
+    "mpi,two-shot",
+)
+"""A sweep that ends by itself at once."""
+LONG = (*SHORT[:-6], "-b", "8", "-e", "4K", "-i", "8", "--impl", "mpi,two-shot", "-T", "5")
+"""One of 512 sizes, so that a fault comes before its end."""
+GOOD, BAD, USAGE, INTERRUPTED, TERMINATED, HUNG_UP = 0, 1, 2, 130, 143, 129
+MARK = "COLLBENCH_TRIAL"
+PATIENCE = 40.0  # seconds for whatever a trial waits for
+
+
+class Missed(Exception):
+    """The fault could not be made: what it waits for never came."""
+
+
+@dataclass
+class Scene:
+    """Where a trial takes place: folders of its own, and the command once it runs."""
+
+    folder: Path
+    den: Den
+    environment: dict[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def run(self) -> Path:
+        """The run file of most trials."""
+        return self.folder / "out" / "run.jsonl"
+
+    @property
+    def pid(self) -> int:
+        """Of the command."""
+        assert self.process
+        return self.process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the command has."""
+        return self.process is not None and self.process.poll() is not None
+
+    def members(self) -> dict[int, str]:
+        """Every process of the trial and its command line, but for those that have ended."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdecimal() and wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+        return found
+
+    def ranks(self) -> list[int]:
+        """Those that measure, as they were started."""
+        words = self.members()
+        return sorted(
+            pid for pid, line in words.items() if "measure.worker" in line and "mpiexec" not in line.split()[0]
+        )
+
+    def named(self, word: str) -> list[int]:
+        """Those whose program has this in its name."""
+        return sorted(pid for pid, line in self.members().items() if word in line.split(" ")[0].rpartition("/")[2])
+
+    def until(self, what: Callable[[], object]) -> None:
+        """Wait for that; Missed if it never comes, or the command ends before."""
+        deadline = time.monotonic() + PATIENCE
+        while not what():
+            if time.monotonic() > deadline or self.ended:
+                raise Missed
+            time.sleep(0.004)
+
+    def rows(self, count: int = 1) -> bool:
+        """Whether the run file has so many results."""
+        return self.run.exists() and self.run.read_bytes().count(b'"kind": "measurement"') >= count
+
+    def send(self, number: int, pid: int | None = None) -> None:
+        """A signal to the command or another process; one that is gone needs none."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid or self.pid, number)
+
+
+def nothing(scene: Scene) -> None:
+    """No fault, or no preparation."""
+
+
+def _no_complaint(scene: Scene, done: "Done") -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How the command ended; status -1 if it never did."""
+
+    status: int
+    output: str
+    errors: str
+    seconds: float
+    missed: bool = False  # the moment for the fault never came
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fault and what may come of it."""
+
+    name: str
+    arguments: Sequence[str]
+    allowed: Sequence[int]
+    fault: Callable[[Scene], None] = nothing
+    prepare: Callable[[Scene], None] = nothing
+    variables: Mapping[str, str | None] = field(default_factory=dict)
+    shell: str = ""  # in place of `"$@"`, which is the command: with redirections and the like
+    launcher: Sequence[str] = ()  # in front of the command
+    limit: float = 45.0  # seconds until it has ended
+    check: Callable[[Scene, Done], str] = _no_complaint  # a complaint
+    killed: bool = False  # the command itself by SIGKILL, which cannot tidy up: its ranks do, a little later
+    lines: int = 1  # of error, at most
+    unforeseen: bool = False  # the last resort may write a traceback
+    early: bool = False  # Python itself may be starting, and says what it likes
+    speaks: bool = False  # the launcher has its own lines on what happened
+
+    def command(self) -> list[str]:
+        """As it is started."""
+        command = [*self.launcher, *COLLBENCH, *self.arguments]
+        return ["/bin/sh", "-c", self.shell, "sh", *command] if self.shell else command
+
+
+def environment(trial: Trial, scene: Scene, cache: Path) -> dict[str, str]:
+    """A user's, with folders that belong to the trial."""
+    own = {MARK: scene.mark, "TMPDIR": str(scene.folder / "tmp"), "HOME": str(scene.folder / "home")}
+    given = of_a_user() | own | {"COLLBENCH_CACHE": str(cache), "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    given.pop("XDG_CACHE_HOME", None)
+    given["MPLCONFIGDIR"] = str(cache / "matplotlib")
+    changed = {
+        **given,
+        **{name: value.replace("@", str(scene.folder)) if value else value for name, value in trial.variables.items()},
+    }
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def carried_out(trial: Trial, scene: Scene, cache: Path) -> Done:
+    """Start the command, do to it what the trial says, wait for its end."""
+    for name in ("tmp", "home"):
+        (scene.folder / name).mkdir(parents=True)
+    scene.environment = environment(trial, scene, cache)
+    trial.prepare(scene)
+    begun = time.monotonic()
+    with (scene.folder / "stdout").open("wb") as output, (scene.folder / "stderr").open("wb") as errors:
+        scene.process = subprocess.Popen(
+            scene.den.inside(trial.command(), scene.folder),
+            cwd=scene.folder,
+            env=scene.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            trial.fault(scene)
+            missed = False
+        except Missed:
+            missed = True
+        status = _ended(scene.process, trial.limit - (time.monotonic() - begun))
+    told = [(scene.folder / name).read_bytes().decode(errors="replace") for name in ("stdout", "stderr")]
+    return Done(status, told[0], told[1], time.monotonic() - begun, missed)
+
+
+def _ended(process: "subprocess.Popen[bytes]", seconds: float) -> int:
+    """The status as a shell counts it."""
+    try:
+        status = process.wait(max(0.1, seconds))
+    except subprocess.TimeoutExpired:
+        return -1
+    return 128 - status if status < 0 else status
+
+
+SIGNALS = {"INT": (signal.SIGINT, INTERRUPTED), "TERM": (signal.SIGTERM, TERMINATED), "HUP": (signal.SIGHUP, HUNG_UP)}

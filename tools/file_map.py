@@ -1,0 +1,68 @@
+"""docs/files.md, from the first line of every module's docstring: `python -m tools.file_map` writes it anew."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.layers import ORDER, modules, tree
+from tools import ROOT
+
+PAGE = ROOT / "docs" / "files.md"
+HEAD = """# Where everything is
+
+Every module with the first line of its docstring, by package, from the bottom of the package to its top: a package
+imports only from those above it on this page. `python -m tools.file_map` writes this page; edit the docstrings.
+"""
+
+
+def line(path: Path) -> str:
+    """The first line of a module's docstring; an error if it has none."""
+    text = ast.get_docstring(tree(path))
+    assert text, f"{path} has no docstring"
+    return text.partition("\n")[0]
+
+
+def heading(name: str) -> str:
+    """A package's own, by its name with dots."""
+    return f"\n{'#' * (2 + name.count('.'))} {name.replace('.', '/')}/\n\n{line(modules()[name])}\n"
+
+
+def section(name: str) -> Iterator[str]:
+    """A package: its line, its modules, then the packages in it."""
+    yield heading(name)
+    inside = [module for module in modules() if module.rpartition(".")[0] == name]
+    packages = [module for module in inside if modules()[module].name == "__init__.py"]
+    yield from (entry(modules()[module]) for module in inside if module not in packages)
+    for package in packages:
+        yield from section(package)
+
+
+def entry(path: Path) -> str:
+    """A module and its line."""
+    return f"* `{path.name}`: {line(path)}"
+
+
+def first_sentence(path: Path) -> str:
+    """Of the comment that a kernel's file begins with."""
+    comment = re.match(r"((?:// ?.*\n)+)", path.read_text(encoding="utf-8"))
+    assert comment, f"{path} has no comment at its head"
+    text = re.sub(r"^// ?", "", comment[1], flags=re.MULTILINE).partition("\n\n")[0]
+    return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
+
+
+def page() -> str:
+    """The whole map."""
+    top = [name for name in (*ORDER, "__main__") if name in modules() and modules()[name].name != "__init__.py"]
+    packages = [name for name in ORDER if name in modules() and name not in top]
+    kernels = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".cu", ".cuh", ".hpp"))
+    lines = [HEAD, f"## collbench/\n\n{line(modules()['__init__'])}\n", *(entry(modules()[name]) for name in top)]
+    for name in packages:
+        lines += section(name)
+    lines.append("\n## kernels/\n\nThe hand-written collectives, one source for GPUs and CPUs.\n")
+    lines += [f"* `{path.relative_to(ROOT / 'kernels')}`: {first_sentence(path)}" for path in kernels]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

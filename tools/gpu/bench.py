@@ -1,0 +1,104 @@
+"""`python -m tools.gpu.bench` from a checkout with a GPU: the speed targets on one GPU, as shares of their bounds.
+
+Ranks that share a GPU share its memory's bandwidth B, which a copy measures (bytes read and written).  An all-reduce
+of S bytes must read every rank's input and write every rank's result, 2 n S bytes in all, so algbw is B / (2 n) at
+most.  That bounds a ring too: what passes through its FIFOs stays in the L2 cache.  Benchmarks, not tests: a target
+that is missed is printed as such, and only wrong results and refusals that may not be end in exit status 1 (said.py).
+"""
+
+import sys
+from collections.abc import Iterator
+
+from collbench.cases import Case, Sampling
+from collbench.errors import CollbenchError
+from collbench.measure.runner import measure
+from collbench.measurement import Measurement, Result, Skipped
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import probe
+from collbench.platforms.layout import Region
+from collbench.platforms.roles import Platform, Prepared
+from collbench.units import format_rate, format_size
+from tools.gpu import refusals, said
+from tools.gpu.checks import case
+from tools.gpu.places import ON_GPU, SCALE, Place, nccl_settings, opened
+
+RANKS = 4
+TARGETS = {"two-shot": 0.9, "ring-pipelined": 0.85}  # the least share of what the memory allows, at the large size
+LATENCIES = {"one-shot-ll": 5e-6}  # the most seconds of an operation in a graph, at the small size
+
+
+def main() -> int:
+    if not probe.available():
+        return said.no_gpu("measured")
+    large, small = SCALE.bench
+    sampling, failures = Sampling(budget=SCALE.budget, iters=SCALE.iters), 0
+    try:
+        with opened(Place(1, RANKS), largest=large) as platform:
+            print(nccl_settings(platform), flush=True)
+            for line in targets(platform, large, small, sampling):
+                failures += line.startswith(said.WRONG)
+                print(line if line.startswith(said.WRONG) else f"{said.KEY}{line}", flush=True)
+    except CollbenchError as error:
+        return said.wrong(str(error))
+    return said.BAD if failures else said.GOOD
+
+
+def targets(platform: gpu.GpuPlatform, large: int, small: int, sampling: Sampling) -> Iterator[str]:
+    """A line for each implementation at each size; all implementations of a size are sampled in turn."""
+    bandwidth = copy_bandwidth(platform, large)
+    yield f"copy within the GPU, read and written: {format_rate(bandwidth)} GB/s"
+    here = refusals.here_of(platform)
+    for result in sampled(platform, case(platform, nbytes=large), sampling):
+        yield _line(result, here) or f"{_of(result)}: algbw {format_rate(result.algbw)} GB/s{_share(result, bandwidth)}"
+    for result in sampled(platform, case(platform, nbytes=small), sampling):
+        yield _line(result, here) or f"{_of(result)}: {result.typical * 1e6:.2f} us{_latency(result)}"
+
+
+def _line(result: Result, here: refusals.Here) -> str:
+    """What to say of a result without a time; empty for one that has one."""
+    if isinstance(result, Measurement):
+        return f"{said.WRONG}{_of(result)}: {result.mismatch}" if result.mismatch else ""
+    if isinstance(result, Skipped) and not refusals.unjust(result.implementation, result.reason, here):
+        return f"{_of(result)}: {said.SKIP}{result.reason}"
+    return f"{said.WRONG}{_of(result)}: {getattr(result, 'reason', result)}"
+
+
+def _of(result: Result) -> str:
+    return f"{result.implementation} at {format_size(result.case.nbytes)}"
+
+
+def _share(result: Measurement, bandwidth: float) -> str:
+    """Of what the memory allows; and the verdict, where there is a target."""
+    bound = bandwidth / (2 * result.case.ranks)
+    share, least = result.algbw / bound, TARGETS.get(result.implementation)
+    verdict = f", at least {least:.0%}: {_met(share >= least)}" if least else ""
+    return f", {share:.0%} of {format_rate(bound)} GB/s{verdict}"
+
+
+def _latency(result: Measurement) -> str:
+    most = LATENCIES.get(result.implementation)
+    return f", at most {most * 1e6:.0f} us: {_met(result.typical <= most)}" if most else ""
+
+
+def _met(holds: bool) -> str:
+    return "met" if holds else "MISSED"
+
+
+def copy_bandwidth(platform: Platform, nbytes: int) -> float:
+    """Bytes per second that a copy from a rank's send to its receive buffer reads and writes."""
+
+    def launch(launches: int) -> None:
+        for _ in range(launches):
+            platform.copy(0, platform.address(Region.RECEIVE, 0), platform.address(Region.SEND, 0), nbytes)
+
+    prepared = Prepared(launch)
+    return 2 * nbytes / min(platform.time(prepared, 10) for _ in range(7))
+
+
+def sampled(platform: Platform, one: Case, sampling: Sampling) -> Iterator[Result]:
+    """What came of a case, all implementations taking turns; those that do no such collective are left out."""
+    yield from measure(one, [way for way in ON_GPU if one.collective.name in way.collectives], platform, sampling)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

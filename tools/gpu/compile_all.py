@@ -1,0 +1,118 @@
+"""`python -m tools.gpu.compile_all`: fills CuPy's kernel cache with what the checks and sweeps need, on all cores.
+
+CuPy's key is a hash of architecture, options, NVRTC's version and source, and a cubin gets its name only when it is
+whole (cupy/cuda/compiler.py and _compiler_cache.py of 14.2).  So processes may fill one cache at the same time, and
+whoever prepares the same case later on the same kind of GPU finds the kernel there.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from multiprocessing.util import Finalize
+from pathlib import Path
+
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import CollbenchError, Unsupported
+from collbench.implementations import implementations
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu import probe
+from tools.gpu import refusals, said, scale
+from tools.gpu.checks import KINDS, ODD, case
+from tools.gpu.places import ON_GPU, Place, opened
+from tools.gpu.stages import CACHE
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to prepare: the kernels of one implementation for one kind of element."""
+
+    implementation: str
+    collective: str = "allreduce"
+    dtype: str = "float"
+    redop: str = "sum"
+    traced: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tools.gpu.compile_all", description="Compile every kernel, on all cores.")
+    parser.parse_args(arguments)
+    if not probe.available():
+        return said.no_gpu("compiled")
+    works, start = list(wanted()), time.monotonic()
+    processes = min(len(works), os.cpu_count() or 1, scale.chosen().compilers)
+    failures: list[str] = []
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for number, done in enumerate(as_completed([pool.submit(carry_out, work) for work in works]), 1):
+            failures += filter(None, [done.result()])
+            if number % 25 == 0:
+                sys.stdout.write(f"  {number} of {len(works)} after {time.monotonic() - start:.0f} s\n")
+                sys.stdout.flush()
+    said.key(f"{len(works)} sets of kernels by {processes} processes in {time.monotonic() - start:.0f} s{_kept()}")
+    return said.wrong(failures[0]) if failures else said.GOOD
+
+
+def wanted() -> Iterator[Work]:
+    """Kind after kind, so that what all implementations of a kind share is compiled by the first of them."""
+    ladder = [way for way in ON_GPU if not way.library]
+    for rung in ladder:
+        yield from (Work(rung.name, dtype=dtype.name, redop=redop.name) for dtype, redop in KINDS)
+    for rung in ladder:
+        yield from (Work(rung.name, collective) for collective in rung.collectives if collective != "allreduce")
+        yield Work(rung.name, traced=True)
+    yield from (Work("", collective) for collective in COLLECTIVES)  # inputs and checks of the libraries' own
+
+
+def carry_out(work: Work) -> str:
+    """Prepare it, so that it is compiled; what went wrong, or nothing.  A refusal that may not be is wrong too."""
+    try:
+        platform = _platform()
+        wanted = case(platform, work.collective, dtype=DATATYPES[work.dtype], redop=REDUCTIONS[work.redop])
+        try:
+            _prepare(platform, work, wanted)
+        except Unsupported as refusal:
+            return refusals.unjust(work.implementation, str(refusal), refusals.here_of(platform))
+    except CollbenchError as error:
+        return f"{work}: {error}"
+    return ""
+
+
+def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
+    """Inputs and checks; then the operation as the case will be asked for, and as the stress check tries it besides."""
+    way = implementations().get(work.implementation)
+    if way:
+        way.refuse(wanted)
+    wire = way.wire if way else None
+    platform.fill(wanted, 1, wire)
+    platform.check(wanted, 1, wire)  # whatever it finds: nothing was computed
+    if way:
+        prepared = way.prepare(wanted, platform.traced() if work.traced else platform)
+        if not (work.traced or prepared.host_driven):
+            way.prepare(wanted, platform.hesitant(1.0))
+
+
+_open = ExitStack()
+Finalize(None, _open.close, exitpriority=1)  # a process of a pool ends without what `atexit` knows
+
+
+@cache
+def _platform() -> gpu.GpuPlatform:
+    """One a process."""
+    return _open.enter_context(opened(Place(1, 2), largest=ODD))
+
+
+def _kept() -> str:
+    folder = os.environ.get(CACHE)
+    return f"; {len(list(Path(folder).glob('*.cubin')))} cubins in {folder}" if folder else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Where the checks of a GPU run: so many ranks on so many GPUs, with a platform opened there."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from collbench.cases import Sampling, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import PlatformError, Unsupported
+from collbench.implementations import implementations, needs
+from collbench.platforms.gpu import cuda as gpu_cuda
+from collbench.platforms.gpu import nccl
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.layout import Layout
+from collbench.platforms.processes import Alone
+from tools.gpu import scale
+
+SCALE = scale.chosen()
+SPARE = 8  # bytes of the largest element: sizes are rounded to whole ones
+
+
+class Gpus(gpu_cuda.Cuda):
+    """CUDA with at most so many of its GPUs."""
+
+    most = 2**10
+
+    def count(self) -> int:
+        return min(self.most, super().count())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Ranks on the first so many GPUs, or on all of them one each."""
+
+    gpus: int | None
+    ranks: int
+    graph: bool = True
+
+    def __str__(self) -> str:
+        where = f"{self.ranks} ranks on {self.gpus} GPU" if self.gpus else "a rank on every GPU"
+        return f"{where}, {'graphs' if self.graph else 'launches'}"
+
+
+ON_GPU = [implementations()[name] for name in SCALE.implementations]
+
+
+@contextmanager
+def opened(place: Place, largest: int = SCALE.large) -> Iterator[gpu.GpuPlatform]:
+    """The platform for a place; PlatformError without a GPU, Unsupported without enough of them."""
+    cuda = Gpus(gpu_cuda.load_cupy())
+    cuda.most = place.gpus or cuda.most
+    ranks = place.ranks or cuda.count()
+    if place.gpus is None and ranks < 2:
+        raise Unsupported("there is one GPU only")
+    share_nccl(cuda, ranks)
+    sweep = Sweep(
+        collectives=tuple(COLLECTIVES.values()),
+        sizes=(largest + SPARE * ranks,),
+        dtypes=(DATATYPES["double"],),
+        redops=(REDUCTIONS["sum"],),
+        ranks=ranks,
+        implementations=tuple(way.name for way in ON_GPU),
+        sampling=Sampling(graph=place.graph, traced=True),
+    )
+    platform = gpu.GpuPlatform(cuda, sweep, Layout.of(sweep, needs(sweep.implementations, ranks, "gpu")), Alone())
+    try:
+        yield platform
+    finally:
+        platform.close()
+
+
+_shared: list[dict[str, str]] = []  # what NCCL was told in this process
+
+
+def share_nccl(cuda: gpu_cuda.Cuda, ranks: int) -> None:
+    """Tell NCCL how many ranks share how large a GPU; PlatformError if this process has told it otherwise before.
+
+    NCCL reads its environment once a process, so places whose settings differ need processes of their own.
+    """
+    crowd = -(-ranks // cuda.count())
+    least = min(cuda.multiprocessors(device) for device in range(cuda.count()))
+    settings = nccl.sharing(least, crowd) if crowd > 1 else {}
+    if _shared and settings not in _shared:
+        raise PlatformError(
+            "NCCL reads its environment once: run places with other numbers of ranks by other processes"
+        )
+    _shared.append(settings)
+    nccl.apply(settings)
+
+
+def nccl_settings(platform: gpu.GpuPlatform) -> str:
+    """What NCCL was told of the ranks that share its GPU, in one line: it decides how fast NCCL can be."""
+    told = [f"{name}={os.environ[name]}" for settings in _shared[-1:] for name in settings]
+    places = platform._places
+    where = f"{places.most_sharing} ranks on {places.multiprocessors} multiprocessors"
+    return f"NCCL, {where}: {', '.join(told) or 'its own defaults'}"

@@ -1,0 +1,119 @@
+"""`make hour`: a new user's first hour, which is the README from its top to its end, in a fresh copy of the checkout.
+
+Every command of its blocks is carried out as it is printed, in its order, with what it says is needed and no more; a
+user's own things stand where the page has words for them.  The first that fails ends it, with its status and its last
+words.  `make test` is left out: it takes longer than all the rest, and continuous integration runs it next.
+
+Only Python's own library is imported: nothing is installed yet.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import ROOT
+from tools.shown import LOG, LOG_NAME, OURS, Shown, shown, with_own
+
+NOT_HERE = {"make test": "not here: it is what continuous integration runs next"}
+LIMIT = 600.0  # seconds for a command, installation included
+LAST = 15  # lines that are shown of what failed
+REASONS = re.compile(r"WRONG|FAILED:|failed:|error:|Error")  # lines that are shown wherever they stand
+OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+STRANGE = ("PYTHON", "VIRTUAL_ENV", "COLLBENCH_", "COLUMNS", "PMI", "OMPI", "SLURM")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, after how many seconds, and what it printed."""
+
+    status: int
+    seconds: float
+    printed: str
+
+
+def copied(folder: Path) -> Path:
+    """A new folder with all files that git knows, as they are now."""
+    listing = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z"]
+    for name in filter(None, subprocess.check_output(listing, cwd=ROOT, text=True).split("\0")):
+        if (ROOT / name).is_file():  # not one that was removed, and is not committed
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def of_a_new_user(home: Path) -> dict[str, str]:
+    """Variables of a shell in which the page's environment is active, and nothing was compiled yet.
+
+    What pip keeps of its downloads is the user's own: it is the only thing that is not fresh.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith((*STRANGE, *OF_AN_OUTER_MAKE))}
+    kept |= {"PYTHON": os.environ["PYTHON"]} if "PYTHON" in os.environ else {}  # of `make hour PYTHON=python3.12`
+    return kept | {"PATH": f"{home}/.venv/bin:{kept['PATH']}", "COLLBENCH_CACHE": f"{home}/.cache"}
+
+
+def own(words: str, home: Path) -> str:
+    """With the newest run, and as many ranks as there are cores, as a reader would put them there."""
+    words = re.sub(r"^mpirun -n \d+ ", f"mpirun -n {max(2, os.cpu_count() or 2)} ", words)
+    runs = sorted((home / "results" / "runs").glob("*/run.jsonl"), key=lambda path: path.stat().st_mtime)
+    newest = str(runs[-1].parent.relative_to(home)) if runs else ""
+    return with_own(words, {"results/runs/...": newest})
+
+
+def carried_out(words: str, folder: Path, variables: Mapping[str, str]) -> Ended:
+    """By a shell, which is what a reader has; what takes too long is ended, as one that failed."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = subprocess.Popen(
+            ["bash", "-c", words], cwd=folder, env=dict(variables), stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            status = process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # the command takes its ranks with it
+            status = process.wait()
+        output.seek(0)
+        return Ended(status, time.monotonic() - start, output.read())
+
+
+def hour(page: Path, variables: Mapping[str, str], say: Callable[[str], object] = print) -> int:
+    """Every command of a page, in its folder: 0, or the status of the first that did not end as it should."""
+    home = page.parent
+    for one in shown(page, (*OURS, "make")):
+        if one.words in NOT_HERE:
+            say(f"        -  {one.words}: {NOT_HERE[one.words]}")
+            continue
+        if LOG_NAME in one.words and not (home / LOG_NAME).exists():
+            (home / LOG_NAME).write_text(carried_out(LOG, home, variables).printed)
+        words = own(one.words, home)
+        ended = carried_out(words, home / one.folder, variables)
+        say(f"{ended.seconds:>7.1f} s  {words}")
+        if ended.status != one.status:
+            say(_failed(one, ended))
+            return ended.status or 1
+    return 0
+
+
+def _failed(one: Shown, ended: Ended) -> str:
+    lines = ended.printed.splitlines()
+    told = [line for line in lines[:-LAST] if REASONS.search(line)][-LAST:] + lines[-LAST:]
+    shown = "\n".join(f"  {line}" for line in told)
+    return f"FAILED: {one.words}: status {ended.status}, not {one.status}; its reasons and last lines:\n{shown}"
+
+
+def main() -> int:
+    """The README of a fresh copy."""
+    with tempfile.TemporaryDirectory(prefix="hour-") as folder:
+        home = copied(Path(folder) / "collbench")
+        return hour(home / "README.md", of_a_new_user(home), lambda line: sys.stdout.write(f"{line}\n"))
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.exit(main())

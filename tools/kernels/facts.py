@@ -1,0 +1,94 @@
+"""What kernels become, as the tables of docs/kernels.md: `python -m tools.kernels.facts` prints them."""
+
+from dataclasses import dataclass
+from importlib import metadata
+
+from collbench.platforms import kernels
+from tests.kernels.test_nvrtc import ARCHITECTURES, PROGRAMS, compiled
+from tools.kernels import sass
+
+ARRAY = {"LDG.E.128", "STG.E.128"}
+VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """A function of the headers, the kernel that only calls it, and what that becomes."""
+
+    parameters: str
+    call: str
+    words: str
+
+    def instructions(self, arch: int) -> tuple[str, ...]:
+        """Up to sm_75 ordinary accesses name a scope too, the system's; it orders nothing."""
+        suffix = ".SYS" if arch <= 75 else ""
+        return tuple(word + suffix if word[:3] in ("LDG", "STG") else word for word in self.words.split())
+
+
+_LOOK, _GIVE_UP = "LD.E.STRONG.SYS CCTL.IVALL", "LD.E.STRONG.SYS ST.E.STRONG.SYS"  # the flag; the error word
+_PUBLISH = "MEMBAR.ALL.SYS ST.E.STRONG.SYS"
+_WAIT = "PARAMETER(World) world, Flag* error"
+PRIMITIVES = {
+    "publish": Primitive("Flag* a, unsigned n", "publish(a, n)", f"{sass.BARRIER} {_PUBLISH}"),
+    "publish_two": Primitive(
+        "Flag* a, unsigned n, Flag* b, unsigned m",
+        "publish(a, n, b, m)",
+        f"{sass.BARRIER} MEMBAR.ALL.SYS CCTL.IVALL ST.E.STRONG.SYS ST.E.STRONG.SYS",
+    ),
+    "await_flag": Primitive(
+        f"{_WAIT}, Flag* a, unsigned n", "await(a, n, world, error)", f"{_LOOK} {_GIVE_UP} {sass.BARRIER}"
+    ),
+    "await_two": Primitive(
+        f"{_WAIT}, Flag* a, unsigned n, Flag* b, unsigned m",
+        "await(a, n, b, m, world, error)",
+        f"{_LOOK} {_GIVE_UP} {_LOOK} {_GIVE_UP} {sass.BARRIER}",
+    ),
+    "send": Primitive("Packets* to, u64 x, unsigned n", "send_packets(to, x, n)", "ST.E.128.STRONG.SYS"),
+    "receive": Primitive(
+        f"{_WAIT}, Packets* from, unsigned n, u64* x",
+        "*x = receive_packets(from, n, world, error)",
+        f"LD.E.128.STRONG.SYS LD.E.128.STRONG.SYS {_GIVE_UP} STG.E.64",
+    ),
+    "count_blocks": Primitive(
+        "unsigned* a, unsigned* x",
+        "*x = count_in(a)",
+        "MEMBAR.ALL.GPU ATOM.E.ADD.STRONG.GPU CCTL.IVALL STG.E",
+    ),
+    "packs": Primitive(
+        "Pack* to, Pack* from",
+        "to[threadIdx.x] = combine(to[threadIdx.x], from[threadIdx.x])",
+        "LDG.E.128 LDG.E.128 STG.E.128",
+    ),
+}
+
+
+def probes() -> str:
+    """A source whose kernels call one of them each."""
+    calls = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
+    return kernels.source("packets.cuh") + "".join(calls)
+
+
+def version() -> str:
+    """Of the compiler."""
+    return metadata.version("nvidia-cuda-nvrtc-cu12")
+
+
+def instructions_table() -> str:
+    """As on sm_80 and later."""
+    rows = [f"| `{p.call}` | {', '.join(f'`{word}`' for word in p.instructions(90))} |" for p in PRIMITIVES.values()]
+    return "\n".join(["| Call | Instructions |", "|---|---|", *rows])
+
+
+def registers_table() -> str:
+    """Of a thread, by kernel and architecture: sums of float, and averages of int8, which take most."""
+    columns = [*(("float", "sum", arch) for arch in ARCHITECTURES), ("int8", "avg", 90)]
+    lines = [["File", "Kernel", *(f"sm_{arch} {dtype}" for dtype, _, arch in columns)], ["---"] * (2 + len(columns))]
+    for file, more in PROGRAMS:
+        for name in kernels.entries(file):
+            counts = (compiled(file, more, *column).resources[name].registers for column in columns)
+            lines.append([" ".join([f"`{file}`", *more]), f"`{name}`", *map(str, counts)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(f"NVRTC {version()}", instructions_table(), registers_table(), sep="\n\n")

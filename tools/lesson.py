@@ -1,0 +1,138 @@
+"""The numbers of the lessons, from the committed runs; `python -m tools.lesson` writes them anew.
+
+In a lesson a number is a link to the run that it comes from, whose title says what it is, such as
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of
+
+    A / B at SIZE           how many times as long A took
+    A at SIZE               the time of A
+    busbw of A at SIZE      in GB/s
+    PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
+
+or of steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
+forms, or from runs.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from collbench.implementations import is_library
+from collbench.labels import family
+from collbench.measurement import Explanation, Measurement, Prediction
+from collbench.runs.file import read
+from collbench.tracks import PARTS
+from collbench.units import format_rate, format_seconds, format_size, parse_size
+from tests.model import closed_forms as forms
+from tools import ROOT, lesson_scaling
+
+LESSONS = ROOT / "docs" / "lesson.md", ROOT / "docs" / "lesson-scaling.md"
+NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
+
+RANKS, GPUS = 64, 8  # in all, and of a node
+BETWEEN, INSIDE = (5e-6, 1 / 50e9), (1e-6, 1 / 370e9)  # seconds of a message and of a byte: a network card, NVLink
+TEXTBOOK: dict[str, Callable[[float], float]] = {
+    "ring": lambda size: forms.ring_allreduce(RANKS, size, *BETWEEN),
+    "recursive doubling": lambda size: forms.recursive_doubling(RANKS, size, *BETWEEN),
+    "halving-doubling": lambda size: forms.halving_doubling(RANKS, size, *BETWEEN),
+    "binomial tree, up and down": lambda size: forms.binomial_allreduce(RANKS, size, *BETWEEN),
+    "chain, pipelined": lambda size: forms.chain_allreduce(RANKS, size, *BETWEEN),
+    "two trees, pipelined": lambda size: forms.double_tree_allreduce(RANKS, size, *BETWEEN),
+    "parameter server, one": lambda size: forms.parameter_server(RANKS, 1, size, *BETWEEN),
+    "hierarchical": lambda size: forms.hierarchical(GPUS, RANKS // GPUS, size, INSIDE, BETWEEN),
+}
+LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
+LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
+TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
+
+Row = Measurement | Explanation | Prediction
+Results = dict[tuple[str, int], Row]
+
+
+@cache
+def results(folder: Path) -> Results:
+    """By implementation and size, the all-reduces of a run."""
+    every = [result for result in read(folder).results if isinstance(result, Row)]
+    allreduces = [result for result in every if result.case.collective.name == "allreduce"]
+    return {(result.implementation, result.case.nbytes): result for result in allreduces}
+
+
+def value(folder: Path, title: str) -> str:
+    """What a title says; KeyError if the run has no such thing."""
+    if of_steps := lesson_scaling.value(folder, title):
+        return of_steps
+    words, _, size = title.rpartition(" at ")
+    measured, nbytes = results(folder), parse_size(size)
+    if " / " in words:
+        above, below = (time(measured[name, nbytes]) for name in words.split(" / "))
+        return ratio(above / below)
+    what, _, name = words.rpartition(" of ")
+    result = measured[name or words, nbytes]
+    if what in PARTS and isinstance(result, Explanation):
+        return f"{result.share(what):.0%}"
+    if what == "busbw" and isinstance(result, Measurement):
+        return f"{format_rate(result.busbw)} GB/s"
+    if what:
+        raise KeyError(title)
+    return format_seconds(time(result))
+
+
+def time(result: Row) -> float:
+    """Seconds of an operation."""
+    return result.seconds if isinstance(result, Explanation) else result.typical
+
+
+def ratio(number: float) -> str:
+    """Two digits that count."""
+    return f"{number:.2f}x" if number < 1 else f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
+
+
+def textbook() -> str:
+    """What the algorithms take by their closed forms, as a table."""
+    sizes = " | ".join(map(format_size, TEXTBOOK_SIZES))
+    lines = [f"| algorithm | {sizes} |", "|---|" + "---|" * len(TEXTBOOK_SIZES)]
+    for name, seconds in TEXTBOOK.items():
+        lines.append(f"| {name} | {' | '.join(format_seconds(seconds(size)) for size in TEXTBOOK_SIZES)} |")
+    return "\n".join(lines)
+
+
+def several_libraries() -> str:
+    """Every MPI library from the compiled loop and from Python, the best rung, and how much faster that is."""
+    sizes = " | ".join(map(format_size, LIBRARY_SIZES))
+    lines = [f"| | {sizes} |", "|---|" + "---|" * len(LIBRARY_SIZES)]
+    measured = results(LIBRARIES)
+    own = dict.fromkeys(name for name, _ in measured if family(name) in ("mpi", "mpi-python"))
+    for name in own:
+        rows = [measured[name, size] for size in LIBRARY_SIZES]
+        lines.append(f"| {rows[0].label} | {' | '.join(format_seconds(time(row)) for row in rows)} |")
+    rungs = [_fastest(measured, size, lambda name: name not in own and name != "auto") for size in LIBRARY_SIZES]
+    mpis = [_fastest(measured, size, is_library) for size in LIBRARY_SIZES]
+    lines.append(f"| the best rung | {' | '.join(f'{rung}, {format_seconds(took)}' for rung, took in rungs)} |")
+    factors = (f"{ratio(slow / fast)}" for (_, slow), (_, fast) in zip(mpis, rungs, strict=True))
+    lines.append(f"| the best MPI over it | {' | '.join(factors)} |")
+    return "\n".join(lines)
+
+
+def _fastest(measured: Results, size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
+    """Implementation and seconds."""
+    times = {name: time(row) for (name, nbytes), row in measured.items() if nbytes == size and wanted(name)}
+    name = min(times, key=lambda name: times[name])
+    return name, times[name]
+
+
+BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
+BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
+
+
+def rewritten(text: str, root: Path = ROOT) -> str:
+    """A lesson with every number as the runs of a checkout have it."""
+    text = BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]]()}\n{match[3]}", text)
+    return NUMBER.sub(
+        lambda match: f'[{value((root / "docs" / match[2]).resolve(), match[3])}]({match[2]} "{match[3]}")', text
+    )
+
+
+if __name__ == "__main__":
+    for lesson in LESSONS:
+        lesson.write_text(rewritten(lesson.read_text()))
+        print(f"{len(NUMBER.findall(lesson.read_text()))} numbers in {lesson.relative_to(ROOT)}")

@@ -1,0 +1,220 @@
+"""The PTX memory consistency model, decided for small programs by trying every execution.
+
+Section numbers are those of chapter 8 of recent versions of the PTX ISA.  Where its text leaves room, the
+formalisations of Lustig, Sahasrabuddhe and Giroux (ASPLOS 2019), of Lustig, Cooksey and Giroux for proxies (ISCA 2022)
+and of Dartagnan (cat/ptx-v7.5.cat) were consulted; docs/kernels.md says what was chosen.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import product
+
+from tools.memory_model.program import Pairs, Program
+
+Slot = tuple[int, int]  # an operation and one of its lanes
+Choice = dict[Slot, int]  # the write that each lane of a read takes its value from
+
+
+class ThinAirError(Exception):
+    """A value depends on itself."""
+
+
+class Execution:
+    """A program with a choice of where each read takes its value from, and of the order of its fence.sc."""
+
+    def __init__(self, program: Program, rf: Choice, sc: Pairs) -> None:
+        self.program, self.ops, self.rf, self.sc = program, program.ops, rf, sc
+        self.reads_from = {(write, read) for (read, _), write in rf.items()}
+
+    @cached_property
+    def observation(self) -> Pairs:
+        """From a write to a morally strong read of all of it, perhaps through atomic operations (8.9.2)."""
+        whole = {(w, r) for w, r in self.reads_from if all(x == w for (read, _), x in self.rf.items() if read == r)}
+        chains = closure((whole & self.program.morally_strong) | self.program.atoms)
+        return {(a, b) for a, b in chains if self.ops[a].kind == "write" and self.ops[b].kind == "read"}
+
+    @cached_property
+    def base(self) -> Pairs:
+        """Base causality order (8.9.5)."""
+        return closure(self.program.po.union(*(rule(self) for rule in SYNCHRONISES.values())))
+
+    @cached_property
+    def causality(self) -> Pairs:
+        """Causality order, by way of proxy-preserved base causality order (8.9.5)."""
+        fences = [op.number for op in self.ops if op.kind == "alias"]
+        kept = set()
+        for a, b in self.base:
+            x, y = self.ops[a], self.ops[b]
+            fenced = any({(a, fence), (fence, b)} <= self.base for fence in fences)
+            if x.memory and y.memory and (x.address == y.address or (x.location == y.location and fenced)):
+                kept.add((a, b))
+        return kept | {(w, b) for w, read in self.observation for a, b in kept if a == read}
+
+    @cached_property
+    def written(self) -> Pairs:
+        """Causality order between writes."""
+        return {(a, b) for a, b in self.causality if self.ops[a].kind == self.ops[b].kind == "write"}
+
+    def coherence_orders(self, last: Pairs) -> Iterator[Pairs]:
+        """The least coherence orders (8.9.6): more pairs would only forbid more.
+
+        They order morally strong writes one way or the other, others by causality or not at all; `last` is given.
+        """
+        strong = {(a, b) for a, b in self.program.morally_strong if self.ops[a].kind == self.ops[b].kind == "write"}
+        first = {(ws[-1], w) for ws in self.program.writes.values() for w in ws[:-1]}  # memory is initialised first
+        for chosen in orientations(strong):
+            order = closure(first | last | chosen)
+            yield closure(order | {(a, b) for a, b in self.written if (b, a) not in order})
+
+    def from_reads(self, co: Pairs) -> Pairs:
+        """From a read to the writes that come after what it read (8.9.7)."""
+        return {(read, after) for (read, _), write in self.rf.items() for before, after in co if before == write}
+
+
+def _release_acquire(x: Execution) -> Pairs:
+    """A release pattern synchronises with the acquire pattern that observes it, if the ends are morally strong."""
+    ends = {(a, b) for a, w in x.program.releases for r, b in x.program.acquires if (w, r) in x.observation}
+    return ends & x.program.morally_strong
+
+
+def _single_copy(x: Execution, co: Pairs) -> bool:
+    """A morally strong read takes nothing from before a write of which it takes something."""
+    taken = [(read, write) for (read, _), write in x.rf.items()]
+    strong = [(r, w) for r, w in taken if (r, w) in x.program.morally_strong]
+    return not any((old, w) in co for r, w in strong for read, old in taken if read == r)
+
+
+def _atomicity(x: Execution, co: Pairs) -> bool:
+    """No morally strong write comes between the read and the write of an atomic operation."""
+    between = x.from_reads(co) & x.program.morally_strong
+    before = co & x.program.morally_strong
+    return not any((w, write) in before for read, write in x.program.atoms for r, w in between if r == read)
+
+
+def _sc_per_location(x: Execution, co: Pairs) -> bool:
+    """Program order and communication between operations that are pairwise morally strong have no cycle."""
+    strong, reached = x.program.morally_strong, defaultdict(set)
+    for a, b in strong & (x.program.po | x.reads_from | co | x.from_reads(co)):
+        if x.ops[a].memory and x.ops[b].memory:
+            reached[a].add(b)
+
+    def closes(path: list[int]) -> bool:
+        ahead = reached[path[-1]]
+        steps = (op for op in ahead if op not in path and all((op, other) in strong for other in path))
+        return path[0] in ahead or any(closes([*path, op]) for op in steps)
+
+    return not any(closes([op.number]) for op in x.ops)
+
+
+def _causality(x: Execution, co: Pairs) -> bool:
+    """No read takes from a write that it precedes, or from before a write that precedes it."""
+    communication = x.reads_from | x.from_reads(co)
+    return not any((b, a) in x.causality for a, b in communication)
+
+
+# What makes operations of different threads ordered (8.9.4).
+SYNCHRONISES: dict[str, Callable[[Execution], Pairs]] = {
+    "fence.sc": lambda x: x.sc,
+    "bar.sync": lambda x: x.program.barriers,
+    "release-acquire": _release_acquire,
+}
+
+# What an execution and its coherence order must fulfil (8.10); no thin air is in `values`.
+AXIOMS: dict[str, Callable[[Execution, Pairs], bool]] = {
+    "coherence": lambda x, co: x.written <= co and all(a != b for a, b in co),
+    "fence-sc": lambda x, co: not any((b, a) in x.base for a, b in x.sc),
+    "single-copy atomicity": _single_copy,
+    "atomicity": _atomicity,
+    "sc-per-location": _sc_per_location,
+    "causality": _causality,
+}
+
+
+def reachable(threads: Iterable[str] | Program, outcome: str, initially: Mapping[str, int] | None = None) -> bool:
+    """Whether the model allows an execution that ends with the outcome.
+
+    The outcome is an expression of registers, and of scalar locations for the value of their last write (all others
+    then precede it in coherence order).  Memory is `initially` zero.  One Program may be asked often.
+    Raises ValueError for what is not understood.
+    """
+    program = threads if isinstance(threads, Program) else Program(threads, initially)
+    code = compile(outcome, "outcome", "eval")
+    observed = sorted(set(code.co_names) & set(program.writes))
+    lanes = [(op, lane) for op in program.reads for lane in range(len(op.operands))]
+    fences = [op.number for op in program.ops if op.kind == "fence" and op.order == "sc"]
+    orders = list(orientations({(a, b) for a, b in program.morally_strong if a in fences and b in fences}))
+    for sources in product(*(program.writes[op.location] for op, _ in lanes)):
+        rf = {(op.number, lane): source for (op, lane), source in zip(lanes, sources, strict=True)}
+        found = values(program, rf)
+        if found is None:
+            continue
+        for lasts in product(*(program.writes[location] for location in observed)):
+            names = {name: found[slot] for name, slot in program.registers.items()}
+            names |= {location: found[last, 0] for location, last in zip(observed, lasts, strict=True)}
+            if not eval(code, {"__builtins__": {}}, names):
+                continue
+            last = {(a, b) for b in lasts for a in program.writes[program.ops[b].location] if a != b}
+            if any(_allowed(Execution(program, rf, sc), last) for sc in orders):
+                return True
+    return False
+
+
+def _allowed(execution: Execution, last: Pairs) -> bool:
+    """Some coherence order fulfils all axioms."""
+    return any(all(axiom(execution, co) for axiom in AXIOMS.values()) for co in execution.coherence_orders(last))
+
+
+def values(program: Program, rf: Choice) -> dict[Slot, int] | None:
+    """What each lane of each access reads or writes; None if a poll did not end or a value comes from thin air."""
+    found: dict[Slot, int] = {}
+
+    def value(slot: Slot, pending: tuple[Slot, ...] = ()) -> int:
+        number, lane = slot
+        op, text, beyond = program.ops[number], program.ops[number].operands[lane], (*pending, slot)
+        if slot in pending:
+            raise ThinAirError  # 8.10.4
+        if slot not in found:
+            if op.kind == "read":
+                found[slot] = value((rf[slot], lane), beyond)
+            else:
+                found[slot] = value(program.registers[text], beyond) if text in program.registers else int(text)
+            if op.atomic:
+                found[slot] += value((number - 1, lane), beyond)
+        return found[slot]
+
+    try:
+        for op in program.ops:
+            for lane in range(len(op.operands)):
+                value((op.number, lane))
+    except ThinAirError:
+        return None
+    ended = all(_ended(op.until, found[op.number, len(op.operands) - 1]) for op in program.reads)
+    return found if ended else None
+
+
+def _ended(until: str, number: int) -> bool:
+    """Whether a poll is content with what it read."""
+    wanted = int(until[2:]) if until else number
+    return number >= wanted if until.startswith(">") else number == wanted
+
+
+def orientations(pairs: Pairs) -> Iterator[Pairs]:
+    """Every transitive order without cycles that relates each of these symmetric pairs."""
+    ways = [((a, b), (b, a)) for a, b in sorted(pairs) if a < b]
+    for chosen in product(*ways):
+        order = closure(set(chosen))
+        if all(a != b for a, b in order):
+            yield order
+
+
+def closure(pairs: Pairs) -> Pairs:
+    """The transitive closure."""
+    after: dict[int, set[int]] = defaultdict(set)
+    for a, b in pairs:
+        after[a].add(b)
+    for middle in list(after):
+        for reached in after.values():
+            if middle in reached:
+                reached |= after[middle]
+    return {(a, b) for a, reached in after.items() for b in reached}

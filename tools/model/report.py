@@ -1,0 +1,157 @@
+"""`make model-report`: fits the constants, leaves every machine out once, and writes what is left into docs/model.md.
+
+Takes minutes.  It writes constants, bands and levels into collbench/model, and keeps the constants without each machine
+in held_out.json, from which the tests take them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from collbench.model.bands import LARGE, SMALL
+from collbench.model.constants import Constants
+from collbench.model.equation import Floats
+from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
+from tools.model.classes import CLASSES, by_class
+from tools.model.spread import bands, levels
+from tools.model.systems import Published
+
+HELD_OUT = Path(__file__).parent / "held_out.json"
+PAGE = Path(__file__).parents[2] / "docs" / "model.md"
+SHIPPED = Path(__file__).parents[2] / "collbench" / "model"
+MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and how many rows a sweep needs for it
+    "nothing": (lambda sweep: (), 1),
+    "three smallest sizes": (smallest, 5),
+    "five sizes": (probes, 7),
+}
+Part = Callable[[Errors], Floats]
+PARTS: dict[str, Part] = {
+    "all": lambda misses: np.ones(len(misses.nbytes), bool),
+    "all but Slingshot": lambda misses: _all(misses, not CLASSES["Slingshot"](misses.sweep)),
+    "one node of NVLinks": lambda misses: _all(misses, CLASSES["one node, NVLink"](misses.sweep)),
+    "nodes, above 64 MiB": lambda misses: _all(misses, misses.sweep.system.nodes > 1) & (misses.nbytes > LARGE),
+    "64 KiB to 64 MiB": lambda misses: (misses.nbytes >= SMALL) & (misses.nbytes <= LARGE),
+}
+
+
+def _all(misses: Errors, wanted: bool) -> Floats:
+    return np.full(len(misses.nbytes), wanted)
+
+
+def held_out() -> dict[str, Constants]:
+    """The constants without each machine, as the last report found them."""
+    return {machine: Constants(**values) for machine, values in json.loads(HELD_OUT.read_text()).items()}
+
+
+def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
+    """Errors on every machine of a model that has not seen it, by what of it was measured."""
+    return {
+        name: [errors(sweep, without[sweep.machine], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
+        for name, (choose, rows) in MEASURED.items()
+    }
+
+
+def together(found: Sequence[Errors], part: Part) -> Floats:
+    """Relative errors of all rows of a part."""
+    return np.concatenate([row.relative[np.asarray(part(row), bool)] for row in found])
+
+
+def percent(share: float) -> str:
+    """Of a relative error."""
+    return f"{100 * share:.1f}"
+
+
+def summary(found: dict[str, list[Errors]]) -> Iterable[str]:
+    """A table of medians and ninth deciles."""
+    yield "| measured before | part | median, % | p90, % | sweeps | rows |"
+    yield "|---|---|---|---|---|---|"
+    for name, every in found.items():
+        for part, rows in PARTS.items():
+            wrong = together(every, rows)
+            sweeps = sum(bool(np.any(rows(prediction))) for prediction in every)
+            low, high = percent(float(np.median(wrong))), percent(float(np.quantile(wrong, 0.9)))
+            yield f"| {name} | {part} | {low} | {high} | {sweeps} | {len(wrong)} |"
+
+
+def worst(found: dict[str, list[Errors]]) -> Iterable[str]:
+    """The five sweeps with the largest median error, by what was measured."""
+    yield "| measured before | sweep | median, % | p90, % |"
+    yield "|---|---|---|---|"
+    for name, every in found.items():
+        for off in sorted(every, key=lambda one: -float(np.median(one.relative)))[:5]:
+            middle, high = np.median(off.relative), np.quantile(off.relative, 0.9)
+            yield f"| {name} | `{off.sweep.name}` | {percent(float(middle))} | {percent(float(high))} |"
+
+
+def write(page: Path, name: str, lines: Iterable[str]) -> None:
+    """What stands between the markers of a name."""
+    text = page.read_text()
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    body = "\n".join([begin, *lines, end])
+    page.write_text(re.sub(re.escape(begin) + ".*" + re.escape(end), lambda match: body, text, flags=re.DOTALL))
+
+
+def constants_table(known: Constants) -> Iterable[str]:
+    """As fitted to all machines, each with its meaning."""
+    yield "| constant | value | meaning |"
+    yield "|---|---|---|"
+    for name, value in asdict(known).items():
+        shown = f"{value * 1e6:.3g} us" if value < 1e-2 else f"{value:.3g}"
+        yield f"| `{name}` | {shown} | {meanings()[name]} |"
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """What stands beside the constants in their module; KeyError later on for one that has none."""
+    return dict(re.findall(r"(?m)^    (\w+): float = \S+  # (.+)$", (SHIPPED / "constants.py").read_text()))
+
+
+def main() -> None:
+    """Fit, leave out, tell."""
+    sweeps = healthy()
+    known = fitted(sweeps)
+    without = left_out(sweeps, known, rounds=4)
+    HELD_OUT.write_text(json.dumps({name: _short(constants) for name, constants in without.items()}, indent=0) + "\n")
+    found = tables(held_out(), sweeps)
+    for name, lines in (
+        ("constants", constants_table(Constants(**_short(known)))),
+        ("errors", summary(found)),
+        ("classes", by_class(found["nothing"])),
+        ("worst", worst(found)),
+    ):
+        text = list(lines)
+        print("\n".join(text), end="\n\n")
+        write(PAGE, name, text)
+    ship(known, found)
+
+
+def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
+    """Write what was fitted and measured into collbench/model: constants, bands, levels."""
+    path = SHIPPED / "constants.py"
+    text = path.read_text()
+    for name, value in _short(known).items():
+        text = re.sub(rf"(?m)^(    {name}: float = )\S+", lambda match, value=value: f"{match[1]}{value!r}", text)
+    path.write_text(text)
+    for module, name, table in (
+        ("bands", "BANDS", bands(found["nothing"])),
+        ("bands", "CALIBRATED", bands(found["five sizes"])),
+        ("doubt", "LEVELS", levels(found["nothing"])),
+        ("doubt", "CALIBRATED", levels(found["five sizes"])),
+    ):
+        path = SHIPPED / f"{module}.py"
+        rows = "".join(f"    {json.dumps(kind)}: {tuple(sizes)!r},\n" for kind, sizes in table.items())
+        start = rf"(?ms)^({name}: Mapping\[str, \w+\] = ).*?(?=^\"\"\")"
+        path.write_text(re.sub(start, lambda match, rows=rows: f"{match[1]}{{\n{rows}}}\n", path.read_text(), count=1))
+
+
+def _short(known: Constants) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in asdict(known).items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""How far the model is off on machines that it has not seen, by kind and size: bands for times, levels for curves.
+
+From constants that were fitted without the machine.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from collbench.model.bands import BANDS, WIDER, beyond
+from collbench.model.equation import Floats
+from tools.model.accuracy import Errors
+
+Table = dict[str, list[tuple[float, float]]]
+
+NINE_OF_TEN = 1.645  # standard deviations of a normal distribution to both sides
+EDGES = (0.02, 0.98)
+"""Quantiles that bound a band; wider than nine of ten, since the next machine is of none of those here.
+
+With POOLED and FEW so chosen that bands made without a machine hold nine of ten of its times, in each class (`unseen`).
+"""
+POOLED = 4
+"""Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
+FEW = 0.4
+"""By how much of itself a band is wider for a kind of no machines; falls with their number."""
+IN_A_NODE = ("one node", "one node, before Hopper", "PCIe", "straight, one node")
+BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
+FAMILIES = {
+    **dict.fromkeys(IN_A_NODE, IN_A_NODE),
+    **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
+    "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
+    "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
+    "one node": ("one node",),
+}
+
+
+def bands(every: Sequence[Errors]) -> Table:
+    """Factors by kind and size between which measured over predicted times lie."""
+    return {name: [_band(every, name, size) for size in range(3)] for name in BANDS}
+
+
+def _band(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
+    """Around 1 on both sides, so that a prediction lies in its own band."""
+    own, machines = _quantiles([found for found in every if found.kind == name], size)
+    pool, _ = _quantiles([found for found in every if found.kind in FAMILIES[name]], size)
+    wider = 1 + FEW / (machines + 1)
+    low, high = np.exp(wider * (machines * own + POOLED * pool) / (machines + POOLED))
+    return round(min(float(low), 0.95), 2), round(max(float(high), 1.05), 2)
+
+
+def _quantiles(found: Sequence[Errors], size: int) -> tuple[Floats, int]:
+    """Of logarithms, half way between those of all rows alike and of all machines alike; and how many machines."""
+    logs, machines = _logs(found, size)
+    if not machines:
+        return np.zeros(2), 0
+    by_machine = np.array([_weighted(logs, _alike(machines), level) for level in EDGES])
+    return (np.quantile(logs, EDGES) + by_machine) / 2, len(set(machines))
+
+
+def _logs(found: Sequence[Errors], size: int, settle: bool = False) -> tuple[Floats, list[str]]:
+    """Logarithms of measured over predicted times of one of the three sizes, and the machine of each."""
+    logs, machines = [np.zeros(0)], []
+    for one in found:
+        there = (one.settled if settle else one.logs)[one.regimes == size]
+        logs.append(there)
+        machines += [one.sweep.machine] * len(there)
+    return np.concatenate(logs), machines
+
+
+def _alike(machines: Sequence[str]) -> Floats:
+    """Weights with which all machines count alike."""
+    counts = Counter(machines)
+    return np.array([1 / counts[machine] for machine in machines])
+
+
+def _weighted(values: Floats, weights: Floats, level: float) -> float:
+    """A quantile."""
+    order = np.argsort(values)
+    places = np.cumsum(weights[order]) - weights[order] / 2
+    return float(np.interp(level * weights.sum(), places, values[order]))
+
+
+def inside(found: Errors, table: Table) -> Floats:
+    """Which rows lie in their bands."""
+    low, high = np.log(np.array(table[found.kind])[found.regimes]).T
+    more = beyond(found.sweep.system) * math.log(1 + WIDER)
+    return np.asarray((low <= found.logs) & (found.logs <= high + more))
+
+
+def unseen(every: Sequence[Errors]) -> Iterator[tuple[Errors, Floats]]:
+    """Which rows lie in bands that were made without their machine."""
+    for machine in dict.fromkeys(found.sweep.machine for found in every):
+        table = bands([found for found in every if found.sweep.machine != machine])
+        yield from ((found, inside(found, table)) for found in every if found.sweep.machine == machine)
+
+
+FLOOR, USUAL = 0.06, 0.25
+"""Of a spread between machines: the least, and what one machine more would have."""
+MOST = 0.1
+"""Of a median, as a logarithm."""
+
+
+def levels(every: Sequence[Errors]) -> Table:
+    """Median error and its spread between machines, as logarithms, by kind and size; sizes as settled."""
+    return {name: [_level(every, name, size) for size in range(3)] for name in BANDS}
+
+
+def _level(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]:
+    """Leaning on the family as bands do."""
+    middle, own, machines = _spread([found for found in every if found.kind == name], size)
+    _, pool, _ = _spread([found for found in every if found.kind in FAMILIES[name]], size)
+    total = machines * own**2 + POOLED * pool**2 + USUAL**2
+    spread = math.sqrt(total / (machines + POOLED + 1))
+    return round(machines * middle / (machines + POOLED), 2), round(max(FLOOR, spread), 2)
+
+
+def _spread(found: Sequence[Errors], size: int) -> tuple[float, float, int]:
+    """Median and standard deviation of logarithms, all machines alike; and how many machines."""
+    logs, machines = _logs(found, size, settle=True)
+    if not machines:
+        return 0.0, USUAL, 0
+    weights = _alike(machines)
+    middle = float(np.clip(_weighted(logs, weights, 0.5), -MOST, MOST))
+    return middle, _weighted(np.abs(logs - middle), weights, 0.9) / NINE_OF_TEN, len(set(machines))

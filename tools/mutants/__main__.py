@@ -1,0 +1,56 @@
+"""`make mutants`: every fault tried; exit status 1 if one is not caught that should be."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tools.mutants import of_gpus, of_implementations, of_kernels, of_wires
+from tools.mutants.trial import BROKEN, CAUGHT, PASSED, Mutant, Outcome, carried_out, copied, tried
+
+MUTANTS = (*of_kernels.MUTANTS, *of_implementations.MUTANTS, *of_gpus.MUTANTS, *of_wires.MUTANTS)
+AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)  # most trials have two ranks, which spin
+
+
+def main() -> int:
+    """All, or those whose names have one of the words given."""
+    chosen = [one for one in MUTANTS if not sys.argv[1:] or any(word in one.name for word in sys.argv[1:])]
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(AT_ONCE) as pool:
+        folder, cache = Path(scratch), Path(scratch, "cache")
+        began = time.monotonic()
+        outcomes = []
+        for mutant, outcome in zip(chosen, pool.map(partial(tried, folder=folder, cache=cache), chosen), strict=True):
+            outcomes.append(outcome)
+            sys.stdout.write(f"{outcome.verdict:8} {mutant.name}: {outcome.said}" + "\n")
+        controls = _controls(chosen, folder, cache, pool)
+    return _summary(chosen, outcomes, controls, time.monotonic() - began)
+
+
+def _controls(chosen: Sequence[Mutant], folder: Path, cache: Path, pool: ThreadPoolExecutor) -> list[Outcome]:
+    """The same trials of the package as it is, which must all pass."""
+    trials = list(dict.fromkeys(mutant.trial for mutant in chosen))
+    with copied(folder) as place:
+        return [carried_out(place, trial, cache) for trial in trials]
+
+
+def _summary(chosen: Sequence[Mutant], outcomes: Sequence[Outcome], controls: Sequence[Outcome], seconds: float) -> int:
+    both = list(zip(chosen, outcomes, strict=True))
+    missed = [mutant.name for mutant, outcome in both if outcome.verdict == PASSED and not mutant.unseen]
+    broken = [mutant.name for mutant, outcome in both if outcome.verdict == BROKEN]
+    false = [outcome.said for outcome in controls if outcome.verdict != PASSED]
+    caught = sum(outcome.verdict == CAUGHT for outcome in outcomes)
+    sys.stdout.write(
+        f"{caught} of {len(both)} caught in {seconds:.0f} s; {len(controls)} controls, {len(false)} false alarms" + "\n"
+    )
+    for words, names in (("not caught", missed), ("did not run", broken), ("false alarm", false)):
+        for name in names:
+            sys.stdout.write(f"{words}: {name}" + "\n")
+    return int(bool(missed or broken or false))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""What pages show of commands: `python -m tools.readme` writes it anew, as the commands print it.
+
+The README's table is of the committed run `results/cpu-2-ranks`, predictions are made again.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
+from collbench.cli._table import heading, row
+from collbench.implementations import libraries
+from collbench.labels import family
+from collbench.runs.file import read
+from tools import ROOT
+
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "docs" / "model.md", ROOT / "docs" / "reading.md")
+BLOCK = re.compile(r"\$ collbench (predict [^\n]*)\n(.*?)```", re.DOTALL)
+TABLE = re.compile(r"```\nallreduce, float, sum, 2 ranks\n.*?```", re.DOTALL)
+SHOWN = {8: ("mpi", "ring-host", "one-shot-ll", "auto"), 2**27: ("mpi", "ring-flags", "two-shot")}
+TOLD = ("ring-host", "one-shot-ll")
+WIDTH = 24  # of a name with its library
+
+
+def printed(arguments: str) -> str:
+    """What such a command prints of its results."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "collbench", *arguments.split(), "--no-plot"],
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return done.stdout.strip().partition("\nrun file:")[0].rstrip() + "\n"
+
+
+def table() -> str:
+    """The README's: some rows of the run, and what is said below them."""
+    return "```\n" + "\n".join(_lines()) + "\n```"
+
+
+def _lines() -> Iterator[str]:
+    results = read(ROOT / "results" / "cpu-2-ranks").results
+    yield from ("allreduce, float, sum, 2 ranks", heading("mpi", width=WIDTH))
+    for size, names in SHOWN.items():
+        for name in names:
+            result = next(one for one in results if (one.case.nbytes, one.implementation) == (size, name))
+            library = None if family(name) == "mpi" else library_of(results, ["mpi"], result)
+            yield row(result, library, width=WIDTH)
+        yield "      ..."
+    own = rivals(results)
+    ((case, ranges),) = winners(own)
+    yield from ("", fastest_in_words(case, ranges, expected=False))
+    yield from (f"  {in_words(contest)}" for contest in contests(own, libraries()) if contest.challenger in TOLD)
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        text = BLOCK.sub(lambda match: f"$ collbench {match[1]}\n{printed(match[1])}```", page.read_text())
+        page.write_text(TABLE.sub(lambda _: table(), text))

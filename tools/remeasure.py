@@ -1,0 +1,109 @@
+"""`make results`: measures the committed CPU runs anew, and says what follows from them.
+
+Each run replaces its folder in results/ once it is whole.  Then the lessons are written anew, and what must be
+copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cpu/hardware.py would
+follow.  Those there are fitted to another machine (results/cpu-2-ranks-epyc); tests/test_cost.py says whether `auto`
+chooses well by them here too.
+Wants a machine on which nothing else runs, for a quarter of an hour; runs of described systems are predicted.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tools import ROOT
+
+RESULTS = ROOT / "results"
+
+
+class Committed(NamedTuple):
+    """A run, and the command that measures it; `{mpi}` stands for the libraries."""
+
+    folder: str
+    arguments: str
+
+
+RUNS = (
+    Committed("cpu-2-ranks", "sweep --op allreduce --on cpu"),
+    Committed("cpu-2-ranks-libraries", "sweep --op allreduce --on cpu --mpi {mpi}"),
+    Committed("cpu-2-ranks-explained", "explain --on cpu -b 8 -e 128M -f 256"),
+    Committed("cpu-4-ranks-yield", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield"),
+    Committed("cpu-4-ranks-busy", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy"),
+    Committed("cpu-4-ranks-scale", "scale --on cpu --ranks 1,2,4 --mode both --budget 4"),
+    Committed("cpu-2-ranks-overlap", "overlap --on cpu"),
+    Committed("cpu-2-ranks-narrow", "sweep --on cpu --impl mpi,auto,narrow -b 4K -e 64M"),
+    Committed("cpu-2-ranks-jitter", "jitter --on cpu"),
+    Committed("cpu-2-ranks-jitter-slow", "jitter --on cpu --slow-rank 1:1.5"),
+    Committed("cpu-2-ranks-styles-even", "styles --on cpu --target 0.28"),
+    Committed("cpu-2-ranks-styles", "styles --on cpu --slow-rank 1 --target 0.28"),
+    Committed("dgx-h100-scale", "scale --on dgx-h100 --ranks 8..4096"),
+    Committed("dgx-h100-overlap", "overlap --on dgx-h100 --ranks 64"),
+    Committed("dgx-h100-narrow", "predict dgx-h100 --impl library,two-shot,narrow -b 4K -e 4G"),
+    Committed(
+        "dgx-a100-train",
+        "train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536 --scale 8..8192 "
+        "--compare-interconnects dgx-h100,ethernet-100g-tcp,gb200-nvl72 --price 2.5 --deadline 30d",
+    ),
+    Committed("pcie4-4090-p2p-narrow", "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G"),
+)
+
+
+def measure(run: Committed, libraries: str) -> None:
+    """Into a folder beside, so that a run that fails leaves the old one."""
+    with tempfile.TemporaryDirectory(dir=RESULTS) as scratch:
+        place = Path(scratch, run.folder)
+        arguments = [word.format(mpi=libraries) for word in run.arguments.split()]
+        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", run.folder]  # which the run file keeps
+        print(f"\n$ collbench {' '.join(arguments)}", flush=True)
+        subprocess.run(command, check=True, cwd=scratch, env=dict(os.environ, PYTHONPATH=str(ROOT)))
+        old = RESULTS / run.folder
+        committed = {path.name for path in old.iterdir()} if old.is_dir() else {path.name for path in place.iterdir()}
+        for path in place.iterdir():
+            if path.name not in committed:  # of a long list of pictures those that a document shows
+                path.unlink()
+        shutil.rmtree(old, ignore_errors=True)
+        place.rename(old)
+
+
+def constants() -> str:
+    """What `FITTED` and `_TURN` in collbench/platforms/cpu/hardware.py would be by these runs."""
+    from collbench.cost import Wait
+    from collbench.implementations import implementations
+    from collbench.measurement import Measurement
+    from collbench.runs.file import read
+    from tests.test_cost import fitted
+
+    def rows(folder: str) -> list[Measurement]:
+        every = (result for result in read(RESULTS / folder).results if isinstance(result, Measurement))
+        return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
+
+    found = fitted(rows("cpu-2-ranks"))
+    (crowded,) = (row for row in rows("cpu-4-ranks-yield") if row.case.nbytes == 8)
+    cost = implementations()[crowded.implementation].cost
+    assert cost
+    turn = crowded.typical / (cost(crowded.case).steps * found.waits[Wait.FLAG])
+    waits = ", ".join(f"{wait}: {seconds:.3g}" for wait, seconds in found.waits.items())
+    return f"waits {{{waits}}}, memory {found.memory:.4g}, packets {found.packets:.4g}; _TURN {turn:.3g}"
+
+
+def main() -> None:
+    """All of them, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", help="default: all")
+    parser.add_argument("--mpi", default="mpich,openmpi", help="libraries, as for `collbench sweep --mpi`")
+    options = parser.parse_args()
+    for run in RUNS:
+        if run.folder in (options.folders or [run.folder]):
+            measure(run, options.mpi)
+    print(f"\ncollbench/platforms/cpu/hardware.py: {constants()}")
+    subprocess.run([sys.executable, "-m", "tools.lesson"], check=True, cwd=ROOT)
+    print("README.md: its table is what the first sweep printed, its factors are in docs/lesson.md")
+
+
+if __name__ == "__main__":
+    main()

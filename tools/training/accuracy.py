@@ -1,0 +1,107 @@
+"""Errors of the planner on published runs: with an anchor, without one, and with a table left out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from collbench.topology.files import load
+from collbench.training.candidates import layouts
+from collbench.training.constants import Constants
+from collbench.training.curves import Modelled
+from collbench.training.job import Job
+from collbench.training.layout import Layout
+from collbench.training.machine import machine_of
+from collbench.training.planner import Planned, reckon_one, search
+from collbench.training.setting import Setting
+from tools.training.tables import Row, Table
+
+
+@dataclass(frozen=True)
+class Miss:
+    """One run: what was published, and what is planned, both in seconds of a step."""
+
+    row: Row
+    layout: Layout
+    published: float
+    planned: float
+
+    @property
+    def relative(self) -> float:
+        """Of the planned time."""
+        return self.planned / self.published - 1
+
+
+def sequence_of(table: Table, row: Row) -> int:
+    """Tokens of a sample."""
+    return row.sequence or table.sequence or row.model.sequence
+
+
+def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> Setting:
+    """The planner's question for a row."""
+    curves = Modelled(load(table.system), row.gpus)
+    job = Job(
+        row.model, row.gpus, row.batch, sequence_of(table, row),
+        precision=row.precision, gradients=table.gradients, stack=table.stack, efficiency=efficiency,
+    )  # fmt: skip
+    machine = machine_of(curves.system)
+    return Setting(job, curves, replace(machine, constants=constants or machine.constants))
+
+
+def chosen(asked: Setting, row: Row) -> Planned:
+    """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
+    found = search(asked, row.said)
+    place = found.fitting[0] if len(found.fitting) else found.smallest
+    return reckon_one(asked, layouts(found.arrays, [place])[0])
+
+
+def regret(table: Table, row: Row) -> float:
+    """A published run over the layout that the planner would choose itself: the ratio of the means."""
+    asked = given(table, row)
+    return float(search(asked, row.said).means[0] / search(asked, {}).means[0])
+
+
+def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:
+    """Of a step, from whatever the table is in."""
+    model, sequence = row.model, sequence_of(table, row)
+    if table.unit == "s":
+        return row.value
+    if table.unit == "tokens/s/GPU":
+        return row.batch * sequence / (row.value * row.gpus)
+    flops = model.flops(sequence) * row.batch * sequence
+    if table.unit == "MFU":
+        return flops / (row.value * peak * row.gpus)
+    if "recomputed" in table.unit:  # the forward pass of all layers once more, the output's not
+        flops += row.batch * sequence * model.layers * (2 * model.worked + 4 * model.queries * sequence)
+    return flops / (row.value * 1e12 * row.gpus)
+
+
+def misses(table: Table, constants: Constants | None = None, anchored: bool = False) -> list[Miss]:
+    """All rows; anchored, computing is scaled so that the first row's step is right."""
+    efficiency = anchor(table, constants) if anchored else 1.0
+    return [miss(table, row, constants, efficiency) for row in table.rows]
+
+
+def miss(table: Table, row: Row, constants: Constants | None, efficiency: float) -> Miss:
+    """One row, with computing that many times as fast as expected."""
+    asked = given(table, row, constants, efficiency)
+    plan = chosen(asked, row)
+    peak = float(plan.values["peak16"])
+    return Miss(row, plan.layout, published_seconds(table, row, peak), plan.step)
+
+
+def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> float:
+    """By what computing is faster than expected, that a row's step is right; by bisection."""
+    row = table.rows[place]
+    low, high = 0.2, 5.0
+    layout = chosen(given(table, row, constants), row).layout
+    for _ in range(40):
+        middle = (low * high) ** 0.5
+        plan = reckon_one(given(table, row, constants, middle), layout)
+        slow = plan.step > published_seconds(table, row, float(plan.values["peak16"]))
+        low, high = (middle, high) if slow else (low, middle)
+    return middle
+
+
+def mean_error(found: Iterable[Miss]) -> float:
+    """Mean of the errors without their sign."""
+    errors = [abs(miss.relative) for miss in found]
+    return sum(errors) / len(errors)

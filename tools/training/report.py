@@ -1,0 +1,162 @@
+"""`make train-report`: fits the planner's constants, leaves tables out, and writes what is left into docs/training.md.
+
+It prints the constants that belong into collbench/training/constants.py, and errors of three kinds side by side: with
+the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as anchor.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from collbench.topology.files import load
+from collbench.training import planner, setting
+from collbench.training.constants import FITTED, Constants
+from collbench.training.layout import Layout
+from collbench.training.machine import machine_of
+from collbench.training.planner import SECTIONS
+from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
+from tools.training.exposed import exposed_rows
+from tools.training.published import FITTED_TO, TABLES
+from tools.training.tables import Table
+
+PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9}
+"""Constants that are fitted to dense models of all generations together, and where the search for them begins."""
+EXPERTS = {"grouped": 0.5}
+"""The same for those of models with experts, fitted afterwards, since their runs differ more than anything else."""
+PRODUCTS = 0.6
+"""Where it begins for matrix products, of which every generation has its own."""
+STEP = 1e-3  # of the search's derivatives
+Fit = Mapping[int, Constants]
+Layouts = Mapping[tuple[str, str], Layout]
+
+
+def fit(tables: Sequence[Table]) -> Fit:
+    """The constants for which the mean square of the steps' logarithmic errors is least, every table counting alike."""
+    layouts = {(table.name, row.label): chosen(given(table, row), row).layout for table in tables for row in table.rows}
+    experts = [table for table in tables if table.rows[0].model.experts]
+    dense = [table for table in tables if table not in experts]
+
+    def with_dense(values: Sequence[float]) -> Fit:
+        products, shared = values[: len(FITTED)], dict(zip(SHARED, values[len(FITTED) :], strict=True))
+        ages = zip(FITTED, products, strict=True)
+        return {age: replace(FITTED[age], products=product, **shared) for age, product in ages}
+
+    known = with_dense(_least(dense, with_dense, [PRODUCTS] * len(FITTED) + list(SHARED.values()), layouts))
+
+    def with_experts(values: Sequence[float]) -> Fit:
+        more = dict(zip(EXPERTS, values, strict=True))
+        return {age: replace(one, **more) for age, one in known.items()}
+
+    return with_experts(_least(experts, with_experts, list(EXPERTS.values()), layouts))
+
+
+def _least(
+    tables: Sequence[Table], constants: Callable[[Sequence[float]], Fit], start: list[float], layouts: Layouts
+) -> list[float]:
+    """The values of which the constants fit best; all are positive."""
+
+    def residuals(logarithms: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Any:
+        known = constants(np.exp(logarithms).tolist())
+        parts = [_errors(table, known[generation(table)], layouts) for table in tables]
+        return np.concatenate([part / len(part) ** 0.5 for part in parts])
+
+    found: list[float] = np.exp(least_squares(residuals, np.log(start), diff_step=STEP).x).tolist()
+    return found
+
+
+def generation(table: Table) -> int:
+    """Whose constants its GPUs have."""
+    return machine_of(load(table.system)).constants.generation
+
+
+def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    found = []
+    for row in table.rows:
+        asked = given(table, row, known)
+        arrays = {name: np.asarray(value) for name, value in planner.coded(layouts[table.name, row.label]).items()}
+        network = {"network": planner.Network(asked.curves)}
+        values = planner.enter(SECTIONS, setting.inputs(asked) | setting.choices(arrays, asked) | network)
+        found.append(np.log(float(values["step"]) / published_seconds(table, row, float(values["peak16"]))))
+    return np.array(found)
+
+
+def every_anchor(table: Table, known: Constants | None = None) -> list[float]:
+    """Mean errors with each row of a table as its anchor, in order."""
+    errors = []
+    for place in range(len(table.rows)):
+        efficiency = anchor(table, known, place)
+        errors.append(mean_error(miss(table, row, known, efficiency) for row in table.rows))
+    return errors
+
+
+def summary() -> Iterator[str]:
+    """A row for every table."""
+    yield "| published | rows | zero-anchor | left out | anchored, first row | worst row as anchor | others publish |"
+    yield "|---|---|---|---|---|---|---|"
+    for table in TABLES:
+        without = fit([other for other in FITTED_TO if other is not table]) if table in FITTED_TO else None
+        known = without[generation(table)] if without else None
+        left_out = f"{mean_error(misses(table, known)):.1%}" if without else "not fitted to"
+        anchored = every_anchor(table)
+        others = "; ".join(table.others) or "-"
+        yield (
+            f"| {table.name} | {len(table.rows)} | {mean_error(misses(table)):.1%} | {left_out} | "
+            f"{anchored[0]:.1%} | {max(anchored):.1%} | {others} |"
+        )
+
+
+def rows() -> Iterator[str]:
+    """A row for every run."""
+    yield "| published | run | layout | published, s | zero-anchor, s | error | anchored |"
+    yield "|---|---|---|---|---|---|---|"
+    for table in TABLES:
+        for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
+            yield (
+                f"| {table.name} | {plain.row.label} | {plain.layout.name} | {plain.published:.3g} | "
+                f"{plain.planned:.3g} | {plain.relative:+.1%} | {anchored.relative:+.1%} |"
+            )
+
+
+def exposed() -> Iterator[str]:
+    """Of Megatron-LM's data parallelism in 2020."""
+    yield "| tensor parallelism | published, ms | planned, ms | error |"
+    yield "|---|---|---|---|"
+    found = list(exposed_rows())
+    for tensor, published, planned in found:
+        yield f"| {tensor} | {published:.0f} | {planned:.0f} | {planned / published - 1:+.0%} |"
+    published, planned = (sum(row[place] for row in found) for place in (1, 2))
+    yield f"| together | {published:.0f} | {planned:.0f} | {planned / published - 1:+.0%} |"
+
+
+def written(text: str, name: str, lines: Iterator[str]) -> str:
+    """The page with the lines between its marks."""
+    block = "\n".join(lines)
+    marks = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1])
+    changed, count = re.subn(pattern, lambda _: marks[0] + block + marks[1], text, flags=re.S)
+    assert count == 1, f"{PAGE} has no marks of {name}"
+    return changed
+
+
+def main() -> None:
+    """Fit, print, and write the page."""
+    fitted = fit(FITTED_TO)
+    for age, known in fitted.items():
+        values = ", ".join(f"{name} {getattr(known, name):.4g}" for name in ("products", *SHARED, *EXPERTS))
+        print(f"sm{age}: {values}; shipped {FITTED[age]}")
+    text = PAGE.read_text(encoding="utf-8")
+    for name, lines in (("summary", summary()), ("exposed", exposed()), ("rows", rows())):
+        text = written(text, name, lines)
+    PAGE.write_text(text, encoding="utf-8")
+    print(text[text.index("<!-- summary -->") : text.index("<!-- end of summary -->")])
+    print(text[text.index("<!-- exposed -->") : text.index("<!-- end of exposed -->")])
+
+
+if __name__ == "__main__":
+    main()
