@@ -181,6 +181,9 @@ class SizeRange:
 SPINS = ("auto", "yield", "busy")
 """A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
 
+BINDS = ("core", "none")
+"""A rank stays on a core of its own, where there are enough of them; or the scheduler moves it as it likes."""
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -197,6 +200,8 @@ class Sweep:
     both_places: bool = False  # every size out of place, and then in place if the collective can be
     sampling: Sampling = Sampling()
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
+    bind: str = "core"  # on a CPU, what ranks are bound to: BINDS
+    starts: int = 1  # how often the ranks are started, to see what a start changes
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
     jobs: tuple[Job | None, ...] = (None,)  # what they train
     asked: SizeRange | None = None  # what the sizes were made of

@@ -9,7 +9,7 @@ from typing import Any, Self
 from collbench import stats
 from collbench.flaws import Flaw
 from collbench.note import NO_NOTE, Note
-from collbench.observed import CaseResult, Observed, Timed
+from collbench.observed import CaseResult, Observed, Timed, joined_scheduling
 from collbench.outcome import Outcome
 from collbench.planned import PlannedStep
 from collbench.step_times import StepPrediction, StepTimes
@@ -54,6 +54,7 @@ class Measurement(Observed):
             seconds=tuple(sample for result in results for sample in result.seconds),
             rounds=tuple(len(result.seconds) for result in results),
             floor=median(floors) if floors else None,
+            scheduling=joined_scheduling(results),
         )
 
 
@@ -184,9 +185,11 @@ Result = (
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
-    """Collectives that have a time: what was measured or reported and is right, and what is predicted; no steps."""
+    """Yield collectives that have a time: measured or reported, right and not disturbed; or predicted.  No steps."""
     for result in results:
-        known = isinstance(result, Prediction) or (isinstance(result, Observed) and result.right)
+        known = isinstance(result, Prediction) or (
+            isinstance(result, Observed) and result.right and not result.disturbed
+        )
         if known and isinstance(result, Timed) and not result.case.step:
             yield result
 

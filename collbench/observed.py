@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from collbench.cases import Case
 from collbench.labels import labelled
 from collbench.note import NO_NOTE, Note
 from collbench.outcome import Outcome
+from collbench.scheduling import Scheduling
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class CaseResult:
 
     case: Case
     implementation: str
+    scheduling: Scheduling | None = field(default=None, kw_only=True)
+    """Whether the ranks had their cores; None where ranks have none, or nobody looked."""
 
     usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
 
@@ -32,9 +36,27 @@ class CaseResult:
         return labelled(self.implementation, getattr(self, "library", ""))
 
     @property
+    def disturbed(self) -> bool:
+        """Whether ranks were off their cores in so many samples that the time is the machine's."""
+        return bool(self.scheduling and self.scheduling.disturbed)
+
+    @property
+    def check(self) -> str:
+        """What a table says of a row with a time: `ok`, or what disturbed it."""
+        return str(self.scheduling) if self.scheduling and self.disturbed else "ok"
+
+    @property
     def outcome(self) -> Outcome:
         """What became of it."""
-        return Outcome.WRONG if self.wrong else self.usual
+        if self.wrong:
+            return Outcome.WRONG
+        return Outcome.DISTURBED if self.disturbed else self.usual
+
+
+def joined_scheduling(results: Sequence["Observed"]) -> Scheduling | None:
+    """Return the scheduling of the rounds of one row; None where nobody looked in any of them."""
+    looked = [(result.scheduling, len(result.times)) for result in results if result.scheduling]
+    return Scheduling.joined([part for part, _ in looked], [samples for _, samples in looked]) if looked else None
 
 
 @dataclass(frozen=True)

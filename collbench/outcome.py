@@ -11,6 +11,12 @@ class Outcome(Enum):
     FAILED = "failed"
     SKIPPED = "skipped"
     PREDICTED = "predicted"
+    DISTURBED = "disturbed"
+
+    @property
+    def alarming(self) -> bool:
+        """Whether a reader must not overlook it: what is broken, and what says more of the machine than of the code."""
+        return self.bad or self is Outcome.DISTURBED
 
     @property
     def bad(self) -> bool:

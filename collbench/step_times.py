@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Self
 
 from collbench.flaws import Flaw
-from collbench.observed import Observed, Timed
+from collbench.observed import Observed, Timed, joined_scheduling
 from collbench.outcome import Outcome
 
 COMPUTED, COMMUNICATED = "computed", "communicated"
@@ -143,7 +143,8 @@ class StepTimes(Observed):
         series = tuple(one for result in results for one in result.series)
         activities = next((result.activities for result in results if result.activities), ())
         rounds = tuple(len(result.series) for result in results)
-        return replace(self, series=series, rounds=rounds, activities=activities)
+        scheduling = joined_scheduling(results)
+        return replace(self, series=series, rounds=rounds, activities=activities, scheduling=scheduling)
 
 
 @dataclass(frozen=True)

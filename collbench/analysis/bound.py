@@ -62,7 +62,13 @@ def measured_bound(results: Iterable[Result], kind: Case) -> MemoryBound | None:
     """The bound of all cases of that kind by what was measured along with them; None where nothing was."""
     floors: dict[int, list[float]] = {}
     for result in results:
-        if isinstance(result, Measurement) and result.right and result.floor and result.case.kind == kind:
+        if (
+            isinstance(result, Measurement)
+            and result.right
+            and not result.disturbed
+            and result.floor
+            and result.case.kind == kind
+        ):
             floors.setdefault(result.case.nbytes, []).append(result.floor)
     return MemoryBound(kind, {nbytes: median(every) for nbytes, every in floors.items()}) if floors else None
 

@@ -106,7 +106,9 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
 
 
 def _timed(result: Result) -> TypeGuard[StepRow]:
-    return isinstance(result, StepPrediction) or (isinstance(result, StepTimes) and result.right)
+    return isinstance(result, StepPrediction) or (
+        isinstance(result, StepTimes) and result.right and not result.disturbed
+    )
 
 
 def _schedule(row: StepRow) -> str:

@@ -156,7 +156,7 @@ def race(results: Sequence[Result]) -> Race | None:
     """
     runs: dict[str, dict[int, Trained]] = {}
     for result in results:
-        if isinstance(result, Trained) and result.right and result.case.job and _sound(result):
+        if isinstance(result, Trained) and result.right and not result.disturbed and result.case.job and _sound(result):
             runs.setdefault(result.implementation, {})[result.case.job.seed] = result
     targets = (run.case.job.target for by_seed in runs.values() for run in by_seed.values() if run.case.job)
     chosen = next(filter(None, targets), None) or _common_loss(runs)

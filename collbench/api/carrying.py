@@ -1,10 +1,13 @@
 """From a session to a run, and from a caller's words to those of the command line."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from collbench.api.patience import started
+from collbench.errors import Notice
+from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Result
 from collbench.runs.file import NAME, Run
@@ -20,6 +23,8 @@ def carried_out(session: Session, each: Callable[[Result], object] | None = None
         for result in session.run():
             if each:
                 each(result)
+    if advice := disturbed_in_words(session.results):
+        warnings.warn(advice, Notice, stacklevel=3)
     path = session.path or Path(NAME)
     return Run(path, session.header, tuple(session.results), True, exit_status(session.results))
 

@@ -60,6 +60,7 @@ def sweep(
     budget: float = 0.5,
     timeout: float = 30.0,
     spin: str = "auto",
+    bind: str = "core",
     mpi: str | Sequence[str] = "",
     out: Path | str | None = None,
     each: Callable[[Result], object] | None = None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collbench.api.patience import DRIVER, leads, said_if_long, say
-from collbench.cases import SPINS, Sampling, SizeRange, Sweep
+from collbench.cases import BINDS, SPINS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
@@ -40,7 +40,7 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
 
     def sweep_to(last: int) -> Sweep:
         sweep = make_cases(options, ranks, names, last)
-        return replace(sweep, sampling=_sampling(options), spin=options["spin"])
+        return replace(sweep, sampling=_sampling(options), spin=options["spin"], bind=options["bind"])
 
     if options["maxbytes"]:
         sweep = sweep_to(parse_size(options["maxbytes"]))
@@ -109,6 +109,8 @@ def _refuse(options: Mapping[str, Any]) -> None:
         raise UsageError("-c 0 is not possible: a number that was not checked is never printed")
     if options["spin"] not in SPINS:
         raise unknown("--spin", options["spin"], SPINS)
+    if options["bind"] not in BINDS:
+        raise unknown("--bind", options["bind"], BINDS)
     for name, least, most in (("iters", 1, MOST_SAMPLES), ("warmup", 0, MOST_SAMPLES), ("ranks", 1, MOST_RANKS)):
         if options[name] is not None and options[name] < least:
             raise UsageError(f"--{name} {options[name]} is too few; give at least {least}")

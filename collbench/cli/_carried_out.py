@@ -8,6 +8,7 @@ import click
 from collbench import interrupts
 from collbench.cli._progress import begun
 from collbench.errors import RunFileError, StorageError
+from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.runs.file import read
 
@@ -37,6 +38,8 @@ def carried_out(
         return interrupts.answered(cause)
     if session.leader:
         close()
+        if advice := disturbed_in_words(session.results):
+            click.echo(advice, err=True)
     return exit_status(session.results)
 
 

@@ -22,7 +22,7 @@ def heading() -> str:
 def row(result: Explanation) -> str:
     """One explanation; a library shows its time alone."""
     parts = dict.fromkeys((*PARTS, "tracing"), "")
-    note = str(result.note)
+    note = "; ".join(filter(None, [result.check if result.disturbed else "", str(result.note)]))
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:

@@ -47,7 +47,7 @@ def row(result: Result) -> str:
         name=result.label,
         step=format_seconds(result.typical),
         interval=_halfwidth(result),
-        note="; ".join(filter(None, ["ok", str(result.note)])),
+        note="; ".join(filter(None, [result.check, str(result.note)])),
         **dict(zip(("p50", "p99", "p999"), tails, strict=True)),
         **parts,
     ).rstrip()

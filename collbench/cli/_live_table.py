@@ -10,7 +10,7 @@ from collbench.measurement import Result, Skipped
 
 
 class LiveTable:
-    """What is wrong or failed is red; on a terminal a line on stderr says how many of `total` cases are done."""
+    """What is wrong, failed or disturbed is red; on a terminal a line on stderr says how many of `total` cases are done."""
 
     def __init__(self, total: int = 0) -> None:
         self._status = Status(total)
@@ -29,7 +29,7 @@ class LiveTable:
             click.echo(f"\n{title}\n{heading}")
         self._title = title
         for result, line in () if self._said([result for result, _ in rows]) else rows:
-            click.echo(click.style(line, fg="red") if result.outcome.bad and coloured() else line)
+            click.echo(click.style(line, fg="red") if result.outcome.alarming and coloured() else line)
         self._done += 1
         self._status.show(self._done, title)
 

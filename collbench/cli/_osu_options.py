@@ -41,7 +41,7 @@ def osu_options(kind: OsuKind, nonblocking: bool) -> list[click.Parameter]:
         ),
         click.Option(["--timeout"], type=float, default=DEFAULTS["timeout"], help="Seconds that fail a case."),
         click.Option(["--out"], type=PATH, metavar="FOLDER", help="Folder to make for a run file; default: none."),
-        *shared("ranks", "budget", "spin", "quiet"),
+        *shared("ranks", "budget", "spin", "bind", "quiet"),
         HERE,
     ]
     if nonblocking:
@@ -59,7 +59,7 @@ def remarks(options: Mapping[str, Any]) -> Iterator[str]:
 
 def as_sweep(kind: OsuKind, options: Mapping[str, Any]) -> dict[str, Any]:
     """The words of a sweep without its sizes, which need the number of ranks."""
-    same = {name: options[name] for name in ("ranks", "budget", "spin", "timeout", "warmup")}
+    same = {name: options[name] for name in ("ranks", "budget", "spin", "bind", "timeout", "warmup")}
     return (
         DEFAULTS
         | same

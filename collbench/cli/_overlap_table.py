@@ -47,7 +47,9 @@ def overlap_row(result: Result, overlap: Overlap | None) -> str:
         hidden=_text(overlap.hidden.times(100), "%") if overlap else "",
         slower=_text(overlap.slowdown, "x") if overlap else "",
         gain=_text(overlap.gain, "x") if overlap else "",
-        check=", ".join(filter(None, ("predicted" if isinstance(result, StepPrediction) else "ok", str(result.note)))),
+        check=", ".join(
+            filter(None, ("predicted" if isinstance(result, StepPrediction) else result.check, str(result.note)))
+        ),
     ).rstrip()
 
 

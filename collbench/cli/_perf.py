@@ -58,7 +58,7 @@ def _command(collective: Collective, name: str) -> click.Command:
     from collbench.cli._sweep_options import HERE, shared
 
     first = ("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root")
-    more = ("impl", "ranks", "cudagraph", "budget", "timeout", "spin", "out", "quiet")
+    more = ("impl", "ranks", "cudagraph", "budget", "timeout", "spin", "bind", "out", "quiet")
     usual = {name: value for name, value in USUAL.items() if name in (*first, *more)}
     params = [*shared(*first, *more, **usual), HERE]
     for option in params:
@@ -191,5 +191,8 @@ class _Table:
             yield row(ExportLine(out, inside)) if out or inside else start(own[0].case) + MISSING * 2
             for result in own:
                 reason = result.reason if isinstance(result, Untimed) else result.wrong
+                if result.disturbed:
+                    place = ", in place" if result.case.in_place else ""
+                    click.echo(f"{name}, {result.case.nbytes} B{place}: {result.check}", err=True)
                 if reason:
                     yield f"# {name}{', in place' if result.case.in_place else ''}: {reason}"

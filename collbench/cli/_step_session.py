@@ -38,7 +38,7 @@ def platform_of(on: str) -> str:
 def of_sweep(options: Mapping[str, Any], gradients: str) -> dict[str, Any]:
     """What a sweep of one size is made of."""
     size = options["gradients"] or gradients
-    given = {name: options[name] for name in ("datatype", "timeout", "spin", "budget")}
+    given = {name: options[name] for name in ("datatype", "timeout", "spin", "bind", "budget")}
     return DEFAULTS | given | {"minbytes": size, "maxbytes": size}
 
 

@@ -78,5 +78,5 @@ def _check(result: StepRow) -> str:
         said = f"predicted, {way}" if way else "predicted"
     else:
         assert isinstance(result, StepTimes)
-        said = "ok"
+        said = result.check
     return ", ".join(filter(None, (said, str(result.note))))

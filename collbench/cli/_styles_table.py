@@ -37,7 +37,7 @@ def row(result: Result) -> str:
         steps=f"{fewest}" if fewest == most else f"{fewest} .. {most}",
         age=f"{result.age:.1f}",
         loss=f"{result.points[-1].loss:.4g}",
-        check=", ".join(filter(None, ["ok", str(result.note)])),
+        check=", ".join(filter(None, [result.check, str(result.note)])),
     )
 
 

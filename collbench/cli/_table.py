@@ -142,7 +142,7 @@ def paired_rows(pair: tuple[Result, Result], labels: tuple[str, str], ratios: Se
         ratio = f"{_factor(percentile(told, 50))}x" if told else ""
         cells = {"size": size, "name": implementation, "ratio": ratio, "label": name, "interval": _halfwidth(result)}
         spread = f"{_factor(min(told))} .. {_factor(max(told))}" if len(told) > 1 else ""
-        yield _PAIRED.line(_cells(result) | cells | {"spread": spread, "check": _joined("ok", result)})
+        yield _PAIRED.line(_cells(result) | cells | {"spread": spread, "check": _joined(result.check, result)})
 
 
 def _factor(ratio: float) -> str:
@@ -223,7 +223,7 @@ def _joined(check: str, result: Timed) -> str:
 
 
 def _check(result: Observed) -> str:
-    return result.standing if isinstance(result, Reported) else "ok"
+    return result.standing if isinstance(result, Reported) else result.check
 
 
 def _way(result: Prediction) -> str:

@@ -19,7 +19,9 @@ _OPTIONS = [
     HERE,
     *shared("ranks", minbytes="64K"),
     click.Option(["-e", "--maxbytes"], metavar="SIZE", help="Largest message; default: the smallest, so one."),
-    *shared("datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", stepfactor=16.0),
+    *shared(
+        "datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", "bind", stepfactor=16.0
+    ),
     *writes("run file, pictures and trace"),
 ]
 

@@ -33,7 +33,7 @@ _OPTIONS = [
         show_default=False,
         help="Have that rank compute FACTOR times as much, by default 2; may be given several times.",
     ),
-    *shared("datatype", "timeout", "spin", budget=20.0),
+    *shared("datatype", "timeout", "spin", "bind", budget=20.0),
     *writes("run file and pictures"),
 ]
 

@@ -27,7 +27,7 @@ _OPTIONS = [
     MATRIX,
     SLOW,
     NOISE,
-    *shared("datatype", "timeout", "spin", budget=10.0),
+    *shared("datatype", "timeout", "spin", "bind", budget=10.0),
     *writes("run file, pictures and trace"),
 ]
 

@@ -34,7 +34,7 @@ _OPTIONS = [
     SLOW,
     click.Option(["--threshold"], type=float, default=75.0, help="Per cent of efficiency from which on it is healthy."),
     NOISE,
-    *shared("datatype", "timeout", "spin", budget=2.0),
+    *shared("datatype", "timeout", "spin", "bind", budget=2.0),
     *writes("run file and plot"),
 ]
 

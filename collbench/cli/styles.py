@@ -34,7 +34,7 @@ _OPTIONS = [
     click.Option(["--group"], type=int, default=2, metavar="G", help="hierarchical: ranks of a group."),
     click.Option(["--rate"], type=float, default=0.4, help="Learning rate, for the mean of all ranks' gradients."),
     click.Option(["--target"], type=float, help="Loss to race to; default: the lowest that all get to."),
-    *shared("timeout", "spin"),
+    *shared("timeout", "spin", "bind"),
     *writes("run file and picture"),
 ]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collbench.cli._outputs import Outputs
 
 MEASURING = (
-    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin"),
+    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "bind"),
     *("ab", "mpi", "percentiles"),
     *NAMES,
 )
@@ -86,6 +86,9 @@ MEASURING = (
 @click.option("--budget", type=float, default=0.5, help="Seconds for a case, all implementations together.")
 @click.option("-T", "--timeout", type=float, default=30.0, help="Seconds without progress that fail a case.")
 @click.option("--spin", default="auto", metavar="auto|yield|busy", help="On a CPU, how a rank waits.")
+@click.option(
+    "--bind", default="core", metavar="core|none", help="On a CPU, bind each rank to a core where there are enough."
+)
 @click.option(
     "--ab",
     multiple=True,

@@ -26,7 +26,7 @@ _OPTIONS = [
     HERE,
     *shared("ranks", datatype="float", redop="sum", timeout=60.0),
     click.Option(["--full"], is_flag=True, help="All types and reductions: thousands of cases, minutes."),
-    *shared("spin", "quiet"),
+    *shared("spin", "bind", "quiet"),
 ]
 
 

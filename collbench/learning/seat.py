@@ -37,6 +37,7 @@ class Seat:
         self.operations: list[Prepared] = []
         self.closing = ExitStack()
         self.begun: list[float] = []  # whenever training went on: seconds on this machine's clock
+        self.spoils: list[bool] = []  # by turn, whether this rank was off its core
         self.computed: list[float] = []  # seconds of every gradient that went into the weights
         self._lessons = lessons(self.job, self.rank)
         self._spare = np.empty(self.job.weights, np.float32)

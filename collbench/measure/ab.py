@@ -61,7 +61,7 @@ class PairedSession:
 
     def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Setting, str, Path]]) -> None:
         named = tuple({name: None for setting, _, _ in settings for name in setting.names})
-        first, second = (Supervisor(platform, sweep, setting, named, pinned=True) for setting, _, _ in settings)
+        first, second = (Supervisor(platform, sweep, setting, named) for setting, _, _ in settings)
         names = settings[0][1], settings[1][1]
         self.sweep = sweep
         self._pair = Turns(platform, (Side(first, sweep, names[0]), Side(second, sweep, names[1])))

@@ -12,7 +12,6 @@ from collbench.errors import PlatformError
 from collbench.implementations import implementations
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Untimed
-from collbench.platforms import find_platform
 from collbench.step_times import StepTimes
 from collbench.steps import COMPUTE, Step, flops_of
 
@@ -47,7 +46,7 @@ def seconds_of_a_product(platform: str, size: int) -> float:
         sampling=_SAMPLING,
         steps=(Step(_TRIED, size, COMPUTE),),
     )
-    with Supervisor(platform, sweep, pinned=find_platform(platform).process_per_rank) as ranks:
+    with Supervisor(platform, sweep) as ranks:
         for result in ranks.run():
             if isinstance(result, StepTimes) and result.right:
                 return result.percentile(50) / _TRIED

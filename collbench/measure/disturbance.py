@@ -8,15 +8,30 @@ threads of a core.  What a kernel or a container does not show is not told.
 import os
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from collbench.measurement import Result
 
 BUSY = 0.25  # of the cores wanted by others before a run: more than a shell and an editor take
 WAITED = 0.10  # of the time in which something that could run had no core
 STOLEN = 0.01  # of all cores' time
 CLOCKS = 1.1  # the fastest clock seen, over the slowest
 STEAL = 7  # the field of /proc/stat's line, counted from 0
+
+
+def disturbed_in_words(results: Sequence[Result]) -> str:
+    """Return what to do about rows whose ranks were off their cores; nothing where there are none."""
+    disturbed = [result for result in results if result.disturbed]
+    if not disturbed:
+        return ""
+    bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
+    helps = "end other programs, or measure on fewer ranks" if bound else "leave out --bind none, or end other programs"
+    return (
+        f"disturbed: in {len(disturbed)} of {len(results)} rows ranks were off their cores, so their times are the "
+        f"machine's and are compared with nothing; {helps}, and run again"
+    )
 
 
 @dataclass(frozen=True)

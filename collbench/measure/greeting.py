@@ -15,7 +15,7 @@ class Greeting:
     versions: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     pids: tuple[int, ...] = ()  # of each rank
-    cores: tuple[int, ...] = ()  # of each rank that is pinned
+    cores: tuple[int, ...] = ()  # of each rank, where they are bound
     interleaved: Interleaved = field(default_factory=Interleaved)  # which half of a pair it is
 
     def moved(self, before: "Greeting") -> str:

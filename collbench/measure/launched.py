@@ -106,6 +106,8 @@ class Joined:
         wanted = needs(self._sweep, self._name)
         if find_platform(self._name).process_per_rank:
             kernels.prove_compiler(self._world)
+        if find_platform(self._name).process_per_rank and self._sweep.bind == "core":
+            self._world.bind(self._world.cores_to_bind(find_platform(self._name).cores))
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
         topology = self._platform.topology()
         with self.agreeing():

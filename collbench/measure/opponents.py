@@ -41,8 +41,7 @@ def suffixes(libraries: Sequence[Library]) -> list[str]:
 
 
 def _supervised(sweep: Sweep, library: Library) -> Measures:
-    """Each rank has a core of its own: launchers place them differently, and times would differ for that alone."""
-    return Supervisor(PLATFORM, sweep, pinned=True, library=library)
+    return Supervisor(PLATFORM, sweep, library=library)
 
 
 class Opponents:

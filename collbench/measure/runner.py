@@ -19,6 +19,7 @@ from collbench.measure.launches import calibrate, disturbed
 from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
+from collbench.scheduling import Scheduling
 from collbench.stats import relative_halfwidth
 
 Progress = Callable[[str], None]
@@ -28,6 +29,7 @@ SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 
 """Each phase has its own, so that nothing left over from one passes for a result of another."""
 
 _STRESS_SEED = 1000  # of the first call back to back; the others follow it
+_LOST = 0.25  # of a case's budget, for samples that are repeated since a rank was off its core
 _COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
 
 
@@ -40,12 +42,32 @@ class _Contestant:
     parts: int = 1  # of an operation: samples are of one
     launches: int = 1
     samples: list[float] = field(default_factory=list)
+    spoiled: int = 0  # samples that were kept although a rank was off its core
+    repeated: int = 0  # samples that were taken again for that reason
+    lost: float = 0.0  # seconds that those lasted
+    switches: int = 0  # involuntary, of this process's rank in all of them
+    cores: set[int] = field(default_factory=set)  # on which it ran
 
-    def sample(self, platform: Timing) -> float:
-        """Seconds of an operation, of which a sample is kept."""
-        seconds = platform.time(self.prepared, self.launches)
+    def sample(self, platform: Timing, most_lost: float) -> float:
+        """*Collective*: take a sample, and again while a rank is off its core; the seconds that all of it lasted.
+
+        No sample is repeated once repeating has cost `most_lost` seconds.
+        """
+        lasted = 0.0
+        platform.scheduled.take()  # what was timed before is not this implementation's
+        while True:
+            seconds = platform.time(self.prepared, self.launches)
+            lasted += seconds * self.launches
+            if not platform.scheduled.spoiled or self.lost + seconds * self.launches > most_lost:
+                break
+            self.repeated += 1
+            self.lost += seconds * self.launches
+        self.spoiled += platform.scheduled.spoiled
+        switches, cores = platform.scheduled.take()
+        self.switches += switches
+        self.cores.update(cores)
         self.samples.append(seconds / self.parts)
-        return seconds
+        return lasted
 
 
 def measure(
@@ -168,12 +190,12 @@ def _sample(
             lasted = platform.time(contestant.prepared, contestant.launches) * contestant.launches
             if disturbed(lasted, platform, sampling):
                 contestant.launches = calibrate(contestant.prepared, platform, sampling, contestant.launches)
-    spent = 0.0
+    spent, most_lost = 0.0, _LOST * sampling.budget / len(order)
     while not enough([contestant.samples for contestant in order], sampling, spent):
         spent += floor.sample()
         for contestant in order:
             progress(contestant.implementation.name)
-            spent += contestant.sample(platform) * contestant.launches
+            spent += contestant.sample(platform, most_lost)
         order.reverse()
 
 
@@ -200,7 +222,7 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
     """
     wire = contestant.prepared.wire
     platform.fill(case, _CLOSING_SEED, wire)
-    contestant.sample(platform)
+    contestant.sample(platform, most_lost=0.0)
     if case.in_place:
         platform.fill(case, _CLOSING_SEED, wire)
         platform.time(contestant.prepared, 1)
@@ -226,4 +248,18 @@ def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw 
         note=platform.note | contestant.prepared.note,
         estimate=contestant.prepared.estimate,
         library=contestant.prepared.library,
+        scheduling=None if flaw else _scheduling(contestant, platform),
+    )
+
+
+def _scheduling(contestant: _Contestant, platform: Platform) -> Scheduling | None:
+    """*Collective*: what the operating system did to the ranks, where they have cores."""
+    ranks = platform.team.exchange((contestant.switches, tuple(sorted(contestant.cores))))
+    if not any(cores for _, cores in ranks):
+        return None
+    return Scheduling(
+        off_core=contestant.spoiled / max(1, len(contestant.samples)),
+        repeated=contestant.repeated,
+        switches=sum(switches for switches, _ in ranks),
+        cores=tuple(cores for _, cores in ranks),
     )

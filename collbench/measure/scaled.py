@@ -13,7 +13,6 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Measures, Side, Turns
 from collbench.measurement import Result
-from collbench.platforms import find_platform
 from collbench.steps import COMPUTE, STRONG, WEAK, Step
 
 MODES = {
@@ -68,9 +67,8 @@ class Scaled:
 
     def __init__(self, platform: str, scaling: Scaling) -> None:
         self._scaling = scaling
-        pinned = find_platform(platform).process_per_rank
         sweeps = [scaling.side(ranks) for ranks in scaling.ranks]
-        self._sides = [Side(_supervised(platform, own, pinned), own, f"{own.ranks} ranks") for own in sweeps]
+        self._sides = [Side(_supervised(platform, own), own, f"{own.ranks} ranks") for own in sweeps]
         self._turns = [Turns(platform, self._sides, scaling.cases(mode)) for mode in scaling.modes]
         self._open = ExitStack()
         self.greeting = Greeting()
@@ -92,5 +90,5 @@ class Scaled:
                     yield from turns.results(number, place)
 
 
-def _supervised(platform: str, sweep: Sweep, pinned: bool) -> Measures:
-    return Supervisor(platform, sweep, pinned=pinned)
+def _supervised(platform: str, sweep: Sweep) -> Measures:
+    return Supervisor(platform, sweep)

@@ -21,6 +21,7 @@ from collbench.measure.runner import SEEDS, Progress
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
 from collbench.platforms.roles import Platform
+from collbench.scheduling import RunQueue, Scheduling
 from collbench.styles import Style, Training, styles
 from collbench.trained import Point, Trained
 
@@ -53,6 +54,7 @@ class _Run:
     computing: tuple[float, ...]
     flaw: Flaw | None
     note: Note
+    scheduling: Scheduling
 
 
 def train(
@@ -118,7 +120,9 @@ def _go(pupil: _Pupil, platform: Platform, until: int, alive: Callable[[], None]
     pupil.seat.begin()
     platform.synchronize()
     with platform.team.agreeing():
-        pupil.training.go(until)
+        with RunQueue() as waited:
+            pupil.training.go(until)
+        pupil.seat.spoils.append(waited.spoiled)
         platform.refuse_given_up()
         for operation in pupil.seat.operations:
             if operation.refuse:
@@ -128,11 +132,12 @@ def _go(pupil: _Pupil, platform: Platform, until: int, alive: Callable[[], None]
 def _finished(pupil: _Pupil, platform: Platform) -> _Run:
     """*Collective*: what became of it, and what is wrong with that."""
     seat = pupil.seat
-    told = platform.team.exchange((pupil.training.trail(), seat.begun, sum(seat.computed)))
-    trails, begun, computing = zip(*told, strict=True)
+    told = platform.team.exchange((pupil.training.trail(), seat.begun, sum(seat.computed), seat.spoils))
+    trails, begun, computing, spoils = zip(*told, strict=True)
     flaw = platform.overrun(pupil.case) or _checked(pupil.case, pupil.style, platform, trails)
     seat.close()
-    return _Run(trails, begun, computing, flaw, Note.of(*(operation.library for operation in seat.operations)))
+    note = Note.of(*(operation.library for operation in seat.operations))
+    return _Run(trails, begun, computing, flaw, note, Scheduling.of_ranks(spoils))
 
 
 def _checked(case: Case, style: Style, platform: Platform, trails: Sequence[Sequence[Kept]]) -> Flaw | None:
@@ -165,6 +170,7 @@ def _trained(case: Case, run: _Run, style: Style, platform: Platform) -> Trained
         age=float(np.mean(ages)) if ages else 0.0,
         mismatch=run.flaw,
         note=platform.note | run.note,
+        scheduling=None if run.flaw else run.scheduling,
     )
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from collbench.measure.clocks import Taken
 from collbench.platforms.products import at
 from collbench.schedules import Moments, Parts, StepOf
+from collbench.scheduling import RunQueue
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Took:
     taken: Taken
     origins: float  # seconds by which moments of devices may be off the clocks of their processes
     paced: bool  # whether devices waited for the host to enqueue
+    spoiled: bool  # whether a rank was off its core
 
 
 def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
@@ -31,7 +33,7 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
         begun = parts.moments()
         for rank in platform.local:
             parts.products.take_over(rank)  # nobody computes before that moment
-        with _uncollected():
+        with _uncollected(), RunQueue() as waited:
             moments, enqueued = _carried_out(step, steps, platform.queued)
     platform.synchronize()
     origins = max(origins, platform.set_clocks())
@@ -44,9 +46,15 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
         (at(begun[place]), [at(had[place]) for had, _ in moments], [at(were[place]) for _, were in moments])
         for place, _ in enumerate(platform.local)
     ]
-    told = platform.team.exchange((origins, own, _paced(enqueued, own)))
-    everyone = list(chain.from_iterable(ranks for _, ranks, _ in told))
-    return Took(everyone, max(error for error, _, _ in told), any(paced for _, _, paced in told))
+    spoiled = waited.spoiled and not platform.queued  # ranks on devices have no cores to lose
+    told = platform.team.exchange((origins, own, _paced(enqueued, own), spoiled))
+    everyone = list(chain.from_iterable(ranks for _, ranks, _, _ in told))
+    return Took(
+        everyone,
+        max(error for error, _, _, _ in told),
+        any(paced for _, _, paced, _ in told),
+        any(spoiled for *_, spoiled in told),
+    )
 
 
 def _carried_out(step: StepOf, steps: Iterable[object], queued: bool) -> tuple[list[Moments], list[float]]:

@@ -23,6 +23,7 @@ from collbench.note import Note
 from collbench.platforms.products import Products
 from collbench.platforms.roles import Launching, Platform, Prepared
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
+from collbench.scheduling import Scheduling
 from collbench.step_times import Activity, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
@@ -68,6 +69,8 @@ class _Contestant:
     activities: tuple[Activity, ...] = ()
     paced: bool = False  # whether devices waited for the host in the last series
     waits: list[bool] = field(default_factory=list)  # the same, by series
+    spoiled: bool = False  # whether a rank was off its core in the last series
+    spoils: list[bool] = field(default_factory=list)  # the same, by series
 
     def heard(self, steps: int) -> Iterator[None]:
         """So many steps, from which a word comes now and then: one that hangs is told from one that takes long."""
@@ -83,6 +86,7 @@ class _Contestant:
         kept = self.clocks.series(taken)
         self.taken.append(taken)
         self.waits.append(self.paced)
+        self.spoils.append(self.spoiled)
         self.samples.append(kept.seconds)
         return kept.seconds * kept.steps
 
@@ -90,7 +94,7 @@ class _Contestant:
         """*Collective*: one more series, of another length where one is given."""
         took = take(self.parts, self.step, self.heard(steps or self.steps))
         self.clocks.origins = max(self.clocks.origins, took.origins)
-        self.paced = took.paced
+        self.paced, self.spoiled = took.paced, took.spoiled
         return took.taken
 
 
@@ -226,4 +230,5 @@ def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
         activities=() if flaw else contestant.activities,
         library=first.library,
         clock=run.clocks.error,
+        scheduling=None if flaw or run.platform.queued else Scheduling.of_ranks([contestant.spoils]),
     )

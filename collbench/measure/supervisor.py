@@ -16,6 +16,7 @@ from collbench.interrupts import held
 from collbench.measure.greeting import Greeting
 from collbench.measure.workers import Lost, Workers
 from collbench.measurement import Failed, Result, Skipped
+from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import Library
 from collbench.runs.environment import UNCHANGED, Setting
 
@@ -26,16 +27,14 @@ _TRIES = 2  # of a library's start, which takes most of --timeout where it hangs
 class Supervisor:
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
-    `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  If
-    `pinned`, they have a core each, the same whenever they are started.  On a CPU they load that MPI `library`, or the
-    one that mpi4py finds.
+    `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  On a CPU
+    they load that MPI `library`, or the one that mpi4py finds.
     """
 
     platform: str
     sweep: Sweep
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
-    pinned: bool = False
     library: Library | None = None
     greeting: Greeting = field(default_factory=Greeting)
     _workers: Workers | None = None
@@ -56,10 +55,14 @@ class Supervisor:
         try:
             with held():
                 self._workers = Workers(self.platform, self.sweep, self.setting, self.library)
-            return self._workers.greet(self.named, self.pinned)
+            return self._workers.greet(self.named, self._cores())
         except BaseException:
             self._kill()
             raise
+
+    def _cores(self) -> tuple[int, ...]:
+        """A core for each rank, the same whenever they are started."""
+        return find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
 
     def _start_again(self, implementation: str) -> None:
         """Fresh ranks where the first ones stood; RanksLost, before that implementation's turn, if there are none."""

@@ -69,9 +69,9 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     wanted = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, Processes):  # whose kernels are compiled
         kernels.prove_compiler(world)
+    world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
-    cores = world.pin() if first["pinned"] else []
-    _send(channel, _greeting(world, platform, first["named"]) | {"cores": cores})
+    _send(channel, _greeting(world, platform, first["named"]))
     while case := _next(world, channel).get("case"):
         _measure(case, platform, channel, page)
     platform.close()

@@ -82,7 +82,7 @@ class Workers:
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
             )
 
-    def greet(self, named: Sequence[str], pinned: bool) -> Greeting:
+    def greet(self, named: Sequence[str], cores: Sequence[int]) -> Greeting:
         """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
         self._server.settimeout(0.05)
         deadline = time.monotonic() + self._patience
@@ -94,7 +94,7 @@ class Workers:
             if time.monotonic() > deadline:
                 raise PlatformError(f"the ranks did not start within {self._patience:g} s{self._printed()}")
         try:
-            wishes = {"sweep": sweep_fields(self._sweep), "named": list(named), "pinned": pinned}
+            wishes = {"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)}
             self._channel.send({"installation": installation(), **wishes})
             message = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except link.Closed:
@@ -106,7 +106,7 @@ class Workers:
             raise PlatformError(message["refused"])
         refuse_other("a rank", Installation(*message.get("installation", UNKNOWN)), "this command", installation())
         facts = {name: message[name] for name in ("topology", "versions", "variables")}
-        return Greeting(**facts, pids=tuple(message["pids"]), cores=tuple(message["cores"]))
+        return Greeting(**facts, pids=tuple(message["pids"]), cores=tuple(cores))
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]

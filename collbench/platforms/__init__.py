@@ -47,6 +47,8 @@ class PlatformKind:
     """Why it cannot be used although its driver is installed, in one line; nothing if it can be, or has no driver."""
     cold_start: float = 0.0  # seconds that a driver, a compiler or a library may take at first, however many processes
     largest: int = 128 * 2**20  # bytes: the largest message of a default sweep
+    cores: Callable[[int], tuple[int, ...]] = lambda ranks: ()
+    """A core of this machine for each of so many ranks; empty where ranks need none, or there are not enough."""
     spins: bool = False  # whether a rank that waits takes a core, so that there is a choice how (--spin)
     steadier: str = ""  # what to do so that times scatter less, in words
     apart: str = ""  # what ranks lack that compute more slowly beside others than alone, in words

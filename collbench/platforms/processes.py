@@ -8,8 +8,9 @@ Orders are apart from that: a process that waits for one sleeps.
 """
 
 import os
+import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
@@ -49,9 +50,8 @@ class Alone:
         """*Collective*: what the leader says."""
         return message
 
-    def pin(self) -> list[int]:
-        """*Collective*: nothing; its ranks live on devices, which no scheduler moves."""
-        return []
+    def bind(self, cores: Sequence[int]) -> None:
+        """Do nothing: the ranks of this process live on devices, which no scheduler moves."""
 
     def abort(self) -> None:
         """End every process of the run at once."""
@@ -154,17 +154,24 @@ class Processes:
             pause = min(2 * pause, _LONGEST_NAP)
         return self._orders.recv(source=0)
 
-    def pin(self) -> list[int]:
-        """Keep the calling thread of each rank on one core, in turn; the cores by rank.
+    def bind(self, cores: Sequence[int]) -> None:
+        """Keep the calling thread on the core that is this rank's; without cores it stays where it may run."""
+        if cores:
+            with suppress(OSError):  # a control group may have taken the core away
+                os.sched_setaffinity(0, {cores[self.rank]})
 
-        Nothing is done, and the list is empty, where ranks may run on different cores: somebody has bound them already.
+    def cores_to_bind(self, choose: Callable[[int], Sequence[int]]) -> list[int]:
+        """*Collective*: a core for each rank of a launcher that has not bound them; empty where one was bound.
+
+        `choose` returns so many cores of a machine, and is asked on every machine for the ranks there.
         """
-        allowed = self.exchange(sorted(os.sched_getaffinity(0)))
-        if any(cores != allowed[0] for cores in allowed):
-            return []
-        cores = [allowed[0][rank % len(allowed[0])] for rank in range(self.size)]
-        os.sched_setaffinity(0, {cores[self.rank]})
-        return cores
+        places = self.exchange((platform.node(), sorted(os.sched_getaffinity(0))))
+        here = [rank for rank, (node, _) in enumerate(places) if node == places[self.rank][0]]
+        alike = all(places[rank] == places[self.rank] for rank in here)
+        # The first rank of a machine chooses for all: each would see another load, and two might choose one core.
+        chosen = self.exchange(choose(len(here)) if alike and here[0] == self.rank else ())[here[0]]
+        cores = self.exchange(chosen[here.index(self.rank)] if chosen else None)
+        return [] if None in cores else cores
 
     def abort(self) -> None:
         """End every process of the run at once."""

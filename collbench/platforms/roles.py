@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+from collbench import scheduling
 from collbench.cases import Case
 from collbench.cost import Hardware
 from collbench.datatypes import Array, Datatype, Reduction
@@ -122,6 +123,7 @@ class Timing(Protocol):
 
     region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
     limits: Limits  # what no operation can be faster than
+    scheduled: scheduling.Watch  # whether the ranks had their cores, in the last region that was timed
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """*Collective*: seconds per operation of the slowest rank, over that many operations back to back.

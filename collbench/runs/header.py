@@ -76,6 +76,8 @@ class SweepPart(Part):
     implementations: tuple[str, ...] = ()
     ranks: int = 0
     spin: str = ""
+    bind: str = ""
+    starts: int = 1  # how often the ranks were started
     sampling: Mapping[str, Any] = field(default_factory=dict)
     asked: Mapping[str, Any] = field(default_factory=dict)  # of which range the sizes were made
 

@@ -40,7 +40,7 @@ def to_planned(common: tuple[Case, str, str], fields: dict[str, Any]) -> Planned
         system=str(fields["system"]),
         parts=_parts(fields, "parts"),
         memory=_parts(fields, "memory"),
-        **{name: duration(fields, name) for name in _NUMBERS},
+        **{name: duration(fields, name) for name in _NUMBERS},  # type: ignore[arg-type]
         pipeline=_pipeline(fields["pipeline"]),
         price=duration({"price": 0.0} | fields, "price"),
         total=duration({"total": 0.0} | fields, "total"),

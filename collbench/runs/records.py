@@ -24,6 +24,7 @@ from collbench.runs.fields import duration, durations, whole
 from collbench.runs.job_records import job_fields, to_job, trained_fields, trained_values
 from collbench.runs.note_records import note_fields, to_note
 from collbench.runs.plan_records import planned_fields, to_planned
+from collbench.runs.scheduling_records import scheduling_fields, to_scheduling
 from collbench.runs.step_records import step_record, to_step
 from collbench.runs.step_rows import predicted_step_fields, step_fields, to_step_prediction, to_step_times
 from collbench.runs.track_records import to_track, track_fields
@@ -78,6 +79,8 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         **({"both_places": True} if sweep.both_places else {}),
         "sampling": asdict(sweep.sampling),
         "spin": sweep.spin,
+        "bind": sweep.bind,
+        **({"starts": sweep.starts} if sweep.starts > 1 else {}),
         **({"steps": [step_record(step) if step else None for step in sweep.steps]} if any(sweep.steps) else {}),
         **({"jobs": [job_fields(job) if job else None for job in sweep.jobs]} if any(sweep.jobs) else {}),
         **({"asked": asdict(sweep.asked)} if sweep.asked else {}),
@@ -123,12 +126,13 @@ def to_line(result: Result) -> dict[str, Any]:
     if isinstance(result, StepTimes):
         return fields | step_fields(result)
     if isinstance(result, Trained):
-        return fields | trained_fields(result)
+        return fields | trained_fields(result) | scheduling_fields(result.scheduling)
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
     fields |= {"library": result.library} if result.library else {}
     fields |= {"errors": asdict(result.errors)} if result.errors else {}
+    fields |= scheduling_fields(result.scheduling)
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -140,7 +144,9 @@ def to_result(fields: dict[str, Any]) -> Result | None:
 
 def _to_trained(common: Common, fields: dict[str, Any]) -> Trained:
     flaw = to_flaw(fields) if fields["check"] == "wrong" else None
-    return Trained(*common, **trained_values(fields), mismatch=flaw, note=to_note(fields))
+    return Trained(
+        *common, **trained_values(fields), mismatch=flaw, note=to_note(fields), scheduling=to_scheduling(fields)
+    )
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
@@ -156,6 +162,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         floor=floor if 0 < floor < math.inf else None,
         library=str(fields.get("library", "")),
         errors=_to_study(fields["errors"]) if fields.get("errors") else None,
+        scheduling=to_scheduling(fields),
     )
 
 
@@ -196,7 +203,8 @@ def _to_reported(common: Common, fields: dict[str, Any]) -> Reported:
 
 def _explanation_fields(result: Explanation) -> dict[str, Any]:
     fields: dict[str, Any] = {"seconds": result.seconds, "traced": result.traced}
-    return fields | note_fields(result.note) | {"tracks": [track_fields(track) for track in result.tracks]}
+    fields |= note_fields(result.note) | scheduling_fields(result.scheduling)
+    return fields | {"tracks": [track_fields(track) for track in result.tracks]}
 
 
 def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
@@ -206,6 +214,7 @@ def _to_explanation(common: Common, fields: dict[str, Any]) -> Explanation:
         traced=duration(fields, "traced"),
         tracks=tuple(to_track(track) for track in fields["tracks"]),
         note=to_note(fields),
+        scheduling=to_scheduling(fields),
     )
 
 

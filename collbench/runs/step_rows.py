@@ -6,6 +6,7 @@ from collbench.cases import Case
 from collbench.flaws import to_flaw
 from collbench.runs.fields import duration, durations
 from collbench.runs.note_records import note_fields, to_note
+from collbench.runs.scheduling_records import scheduling_fields, to_scheduling
 from collbench.runs.step_records import activity_fields, series_fields, to_activity, to_series
 from collbench.step_times import StepPrediction, StepTimes
 
@@ -14,6 +15,7 @@ def step_fields(result: StepTimes) -> dict[str, Any]:
     """Series, what was done in a typical step, and how far the clocks may be off."""
     series = [series_fields(series) for series in result.series]
     fields = {"series": series, "clock": result.clock} | ({"library": result.library} if result.library else {})
+    fields |= scheduling_fields(result.scheduling)
     if result.activities:
         fields["activities"] = [activity_fields(activity) for activity in result.activities]
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
@@ -34,6 +36,7 @@ def to_step_times(common: tuple[Case, str, str], fields: dict[str, Any]) -> Step
         rounds=rounds,
         activities=tuple(to_activity(activity) for activity in fields.get("activities", ())),
         clock=duration(fields, "clock"),
+        scheduling=to_scheduling(fields),
     )
 
 

@@ -67,8 +67,8 @@ def _integer(path: Path) -> int | None:
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 
 
-def _cpu_list(text: str) -> tuple[int, ...]:
-    """The CPUs in the kernel's notation: `0-3,8` is 0, 1, 2, 3 and 8."""
+def cpu_list(text: str) -> tuple[int, ...]:
+    """Return the CPUs of a list in the kernel's notation: `0-3,8` is 0, 1, 2, 3 and 8."""
     spans = re.findall(r"(\d+)(?:-(\d+))?", text)
     return tuple(cpu for first, last in spans for cpu in range(int(first), int(last or first) + 1))
 
@@ -81,7 +81,7 @@ def _cpuinfo(root: Path) -> list[dict[str, str]]:
 
 
 def _online(root: Path, records: list[dict[str, str]]) -> tuple[int, ...]:
-    listed = _cpu_list(_text(root / "sys/devices/system/cpu/online"))
+    listed = cpu_list(_text(root / "sys/devices/system/cpu/online"))
     counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())
     return listed or counted or tuple(range(os.cpu_count() or 1))
 
@@ -152,7 +152,7 @@ def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
             if level and kind is not None and sharers and size:
                 caches.setdefault(f"L{level}{kind}", {})[sharers] = size
     return tuple(
-        Cache(name, max(sizes.values()), len(sizes), max(len(_cpu_list(sharers)) for sharers in sizes))
+        Cache(name, max(sizes.values()), len(sizes), max(len(cpu_list(sharers)) for sharers in sizes))
         for name, sizes in sorted(caches.items())
     )
 
@@ -168,7 +168,7 @@ def _numa(root: Path) -> tuple[NumaNode, ...]:
     nodes = []
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
         memory = _kilobytes(_text(folder / "meminfo"), "MemTotal")
-        nodes.append(NumaNode(int(folder.name[4:]), _cpu_list(_text(folder / "cpulist")), memory))
+        nodes.append(NumaNode(int(folder.name[4:]), cpu_list(_text(folder / "cpulist")), memory))
     return tuple(sorted(nodes, key=lambda node: node.number))
 
 

@@ -2,6 +2,10 @@
 // that neither has an interpreter in its time.  Launched by collbench/platforms/cpu/calls.py.
 #include "../steps.cu"
 
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+
 // A function of C and its arguments.  All are passed as words: that is how x86-64 and AArch64 pass integers of any size
 // and pointers, and a handle of MPI is either, by the library.  What a function does not take, it does not see.
 struct Call {
@@ -28,14 +32,42 @@ extern "C" __global__ void carry_out(PARAMETER(u64) calls, PARAMETER(u64) count,
   }
 }
 
+// What the operating system did to this thread while operations were timed.
+struct Scheduled {
+  double off_core;  // seconds in which it was not running
+  u64 switches;     // involuntary context switches
+  u64 cores[2];     // on which it ran, before and after
+};
+
+// Seconds in which this thread was not running, so far: wall time less CPU time.
+inline double off_core() {
+  timespec wall, cpu;
+  clock_gettime(CLOCK_MONOTONIC, &wall);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  return double(wall.tv_sec - cpu.tv_sec) + 1e-9 * double(wall.tv_nsec - cpu.tv_nsec);
+}
+
+inline u64 switches() {
+  rusage used;
+  getrusage(RUSAGE_THREAD, &used);
+  return u64(used.ru_nivcsw);
+}
+
 // Seconds that so many operations take on this rank, whatever they are, from when all ranks have met: nothing lies
 // between the meeting and the first operation, and nothing between the last one and the clock.
 extern "C" double timed(const Call* meeting, void (*operation)(void**, unsigned, unsigned, unsigned), void** arguments,
-                        unsigned launches) {
+                        unsigned launches, Scheduled* scheduled) {
+  scheduled->switches = switches();
+  scheduled->cores[0] = u64(sched_getcpu());
+  scheduled->off_core = off_core();
   invoke(*meeting);
   const u64 start = shared_clock();
   operation(arguments, 1, 1, launches);
-  return 1e-9 * double(shared_clock() - start);
+  const double seconds = 1e-9 * double(shared_clock() - start);
+  scheduled->off_core = off_core() - scheduled->off_core;
+  scheduled->cores[1] = u64(sched_getcpu());
+  scheduled->switches = switches() - scheduled->switches;
+  return seconds;
 }
 
 // The ladder's addition as an operation of MPI, for types that the library cannot add; and the same for large counts.

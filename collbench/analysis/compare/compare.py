@@ -86,7 +86,8 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Obse
 
 
 def _timed(result: object) -> bool:
-    return isinstance(result, Observed) and result.right and result.case.nbytes > 0 and min(result.times) > 0
+    comparable = isinstance(result, Observed) and result.right and not result.disturbed
+    return comparable and result.case.nbytes > 0 and min(result.times) > 0  # type: ignore[attr-defined]
 
 
 def _interleaved(base: Run, new: Run) -> bool:

@@ -17,6 +17,8 @@ _TOLD = (  # parts of a header, outermost first; what changes from run to run of
     ("topology",),
     ("sweep", "sampling"),
     ("sweep", "spin"),
+    ("sweep", "bind"),
+    ("sweep", "starts"),
     ("sweep", "ranks"),
     ("sweep", "in_place"),
     ("interleaved", "setting"),

@@ -14,6 +14,7 @@ Selected = Callable[[Case, str], bool] | None
 
 RIGHT, MISSING = "right", "missing"
 WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAILED.value
+DISTURBED = Outcome.DISTURBED.value
 CUT_OFF = "missing (the run was cut off)"
 
 
@@ -35,7 +36,7 @@ class Unmatched:
     @property
     def hides(self) -> bool:
         """Whether it was right and was to be measured again, so that nobody knows how it stands."""
-        return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF)
+        return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, DISTURBED)
 
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
@@ -69,4 +70,6 @@ def _state(result: Result | None, run: Run) -> str:
 def _reason(result: Result | None) -> str:
     if isinstance(result, Untimed):
         return result.reason
-    return result.wrong if isinstance(result, Measurement) else ""
+    if not isinstance(result, Measurement):
+        return ""
+    return result.wrong or str(result.scheduling or "")

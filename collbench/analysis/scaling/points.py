@@ -76,7 +76,9 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
             yield rows
             rows = []
         before = result.case.ranks
-        if isinstance(result, StepPrediction) or (isinstance(result, StepTimes) and result.right):
+        if isinstance(result, StepPrediction) or (
+            isinstance(result, StepTimes) and result.right and not result.disturbed
+        ):
             rows.append(result)
     if rows:
         yield rows

@@ -3,6 +3,7 @@
 from collbench.errors import PlatformError
 from collbench.platforms import Open, PlatformKind
 from collbench.platforms.cpu import memory
+from collbench.platforms.cpu.binding import choose
 from collbench.platforms.cpu.hardware import FITTED
 from collbench.topology.discover_cpu import discover
 from collbench.units import format_size
@@ -33,6 +34,7 @@ PLATFORM = PlatformKind(
     discover=lambda ranks: (discover(ranks), ""),
     default_ranks=lambda: 2,  # the same on every machine, so that default sweeps compare; the fewest that communicate
     refuse_too_large=refuse_too_large,
+    cores=choose,
     spins=True,
     steadier="end other programs, fewer ranks than cores",
     apart="cores and memory of their own for all ranks",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from collbench.datatypes import Datatype, Reduction
 from collbench.platforms import kernels
+from collbench.scheduling import Watch
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
 
@@ -74,18 +75,30 @@ def repeated(calls: Sequence[Call]) -> Repeated:
     return Repeated(kernels.host_kernel(_file(), "carry_out").bind(*places), failure, (records, tuple(calls)))
 
 
+_SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
+
+
 class Clock:
     """Times loops in C on this rank, from a meeting of all ranks that is a call itself, of a library."""
 
     def __init__(self, meeting: Call) -> None:
         self._record = _records([meeting])
+        self._scheduled = np.zeros(1, _SCHEDULED)
         self._timed = kernels.host_function(_file(), "timed")
         self._timed.restype = ctypes.c_double
-        self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint
+        self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p
 
     def seconds(self, loop: kernels.Loop, launches: int) -> float:
-        """Of so many operations of a loop of one block."""
-        return float(self._timed(self._record.ctypes.data, address(loop.func), loop.args[0], launches))
+        """Return the seconds of so many operations of a loop of one block."""
+        places = self._record.ctypes.data, address(loop.func), loop.args[0], launches, self._scheduled.ctypes.data
+        return float(self._timed(*places))
+
+    def off_core(self, watch: Watch) -> float:
+        """Return the seconds in which this rank had no core while `seconds` ran, and tell the watch the rest."""
+        (scheduled,) = self._scheduled
+        watch.switches += int(scheduled["switches"])
+        watch.cores.update(map(int, scheduled["cores"]))
+        return float(scheduled["off_core"])
 
 
 def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:

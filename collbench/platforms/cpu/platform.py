@@ -37,6 +37,7 @@ from collbench.platforms.layout import (
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Moment
 from collbench.platforms.roles import Platform, Prepared
+from collbench.scheduling import Watch, run_delay
 from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -58,7 +59,9 @@ class CpuPlatform(CpuComputing, Judge):
         self.team: Team = team
         self.layout = layout
         self._options: tuple[str, ...] = ()  # of every kernel
-        self._seconds = np.zeros(1), np.zeros(1)  # of this rank, and of the slowest
+        # Seconds, and the share of them off its core: of this rank, and the largest over all ranks.
+        self._seconds = np.zeros(2), np.zeros(2)
+        self.scheduled = Watch()
         with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
             self._window = Window(team.comm, layout.nbytes)
             self._clock = calls.Clock(_meeting(team.comm))
@@ -185,8 +188,9 @@ class CpuPlatform(CpuComputing, Judge):
         loop = prepared.loop or prepared.launch
         if isinstance(loop, kernels.Loop):
             mine[0] = self._clock.seconds(loop, launches)
+            mine[1] = self._clock.off_core(self.scheduled) / mine[0]
         else:
-            mine[0] = self._of_python(prepared.launch, launches)
+            mine[0], mine[1] = self._of_python(prepared.launch, launches)
         if prepared.refuse:
             prepared.refuse()
         if self.gave_up():
@@ -194,13 +198,16 @@ class CpuPlatform(CpuComputing, Judge):
         self.comm.Allreduce(mine, slowest, MPI.MAX)
         if np.isinf(slowest[0]):
             raise CaseFailed("a rank waited in vain for another's flag")
+        self.scheduled.off_core = float(slowest[1])
         return float(slowest[0]) / launches
 
-    def _of_python(self, launch: Callable[[int], None], launches: int) -> float:
+    def _of_python(self, launch: Callable[[int], None], launches: int) -> tuple[float, float]:
+        """Seconds from a meeting on, and the share of them in which this rank had no core although it could run."""
         self.comm.Barrier()
-        start = time.perf_counter()
+        delay, start = run_delay(), time.perf_counter()
         launch(launches)
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        return seconds, (run_delay() - delay) / seconds
 
     def gave_up(self) -> bool:
         """Whether a kernel of this rank waited in vain."""

@@ -37,6 +37,7 @@ from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.roles import Limits, Platform, Prepared
 from collbench.platforms.stress import HESITATES, Plan, lost
+from collbench.scheduling import Watch
 from collbench.wires import Wire
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
@@ -71,6 +72,7 @@ class GpuPlatform(GpuComputing, GpuLogging):
         self._stopwatch = Stopwatch(cuda, team, list(queues.values()), self._gate)
         patience = nccl_patience(team, sweep.sampling.timeout)
         self.comm = nccl.Communicators(cuda, team, places, queues, self._stopwatch, patience)
+        self.scheduled = Watch()  # ranks on devices have no cores to lose
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = gpus(sweep.ranks, len(places.gpus))

@@ -1,0 +1,100 @@
+"""Which core each rank is bound to: cores in the order of hwloc, idle ones first, hardware threads of one core last.
+
+The scheduler moves ranks that are not bound, and beside a busy program it puts two of them on one core, where each
+waits for the other's time slice: milliseconds where an operation takes a microsecond.
+"""
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from collbench.topology.discover_cpu import cpu_list
+
+_LOOK = 0.1  # seconds between two readings of /proc/stat, which counts in hundredths of a second
+_BUSY = 0.3  # share of that time from which on a core is in use by another program
+_IDLE = 3, 4  # fields of /proc/stat's line: idle, iowait (proc(5))
+
+
+def choose(ranks: int) -> tuple[int, ...]:
+    """Return a core for each of so many ranks on this machine, by rank; empty where there are not enough cores.
+
+    All ranks that one command starts are bound to the same cores, so the load is looked at once.
+    """
+    cores = _preferred()
+    return cores[:ranks] if ranks <= len(cores) else ()
+
+
+@cache
+def _preferred() -> tuple[int, ...]:
+    usable = os.sched_getaffinity(0)
+    return order(usable, busy_shares(usable)) if len(usable) > 1 else tuple(usable)
+
+
+def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path("/")) -> tuple[int, ...]:
+    """Return the usable cores in the order in which ranks should take them.
+
+    First comes one hardware thread of every physical core, of these the idle ones first; otherwise neighbours in the
+    topology follow each other (packages, then caches from the largest to the smallest), as `hwloc-bind` numbers them.
+
+    Args:
+        usable: Numbers of the cores (hardware threads) that this process may run on.
+        busy: Share of time in which each of them is in use by other programs, between 0 and 1.
+        root: The folder that stands for `/` (tests describe other machines).
+
+    """
+    siblings = {core: _siblings(root, core) & set(usable) for core in usable}
+
+    def rank_of(core: int) -> tuple[object, ...]:
+        thread = sorted(siblings[core]).index(core)
+        in_use = any(busy.get(thread, 0.0) > _BUSY for thread in siblings[core])
+        return thread, in_use, _place(root, core), core
+
+    return tuple(sorted(usable, key=rank_of))
+
+
+def busy_shares(cores: Collection[int], seconds: float = _LOOK, root: Path = Path("/")) -> dict[int, float]:
+    """Return the share of the next so many seconds in which each core is in use; empty where the kernel does not say."""
+    before = _ticks(root)
+    time.sleep(seconds)
+    after = _ticks(root)
+    shares = {}
+    for core in cores:
+        if core in before and core in after:
+            spent = [now - then for now, then in zip(after[core], before[core], strict=True)]
+            total = sum(spent)
+            shares[core] = 1 - sum(spent[place] for place in _IDLE) / total if total > 0 else 0.0
+    return shares
+
+
+def _ticks(root: Path) -> dict[int, list[int]]:
+    """Return what each core has spent in every state, in ticks."""
+    found = {}
+    for line in _text(root / "proc/stat").splitlines():
+        name, *counts = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and len(counts) > max(_IDLE):
+            found[int(name[3:])] = [int(count) for count in counts[:8]]  # guests' time is in the user's already
+    return found
+
+
+def _siblings(root: Path, core: int) -> set[int]:
+    """Return the hardware threads of a core's physical core; itself alone where nothing is known."""
+    folder = root / f"sys/devices/system/cpu/cpu{core}/topology"
+    return {core, *cpu_list(_text(folder / "thread_siblings_list"))}
+
+
+def _place(root: Path, core: int) -> Sequence[int]:
+    """Return where a core is, from the outermost group to the innermost: the lowest core of each group it is in."""
+    folder = root / f"sys/devices/system/cpu/cpu{core}"
+    caches = sorted((folder / "cache").glob("index*"), key=lambda path: _text(path / "level"), reverse=True)
+    groups = [folder / "topology/core_siblings_list", *(path / "shared_cpu_list" for path in caches)]
+    members = [cpu_list(_text(path)) for path in groups]
+    return [min(group, default=core) for group in members] + [min(_siblings(root, core))]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
