@@ -14,6 +14,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     "door",
     "interrupts",
     "units",
+    "scheduling",
     "cache",
     "stats",
     "launcher",

@@ -10,7 +10,7 @@ from collbench.measurement import Result, Skipped
 
 
 class LiveTable:
-    """What is wrong, failed or disturbed is red; on a terminal a line on stderr says how many of `total` cases are done."""
+    """What is wrong, failed or disturbed is red; on a terminal stderr says how many of `total` cases are done."""
 
     def __init__(self, total: int = 0) -> None:
         self._status = Status(total)

@@ -55,7 +55,7 @@ def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path(
 
 
 def busy_shares(cores: Collection[int], seconds: float = _LOOK, root: Path = Path("/")) -> dict[int, float]:
-    """Return the share of the next so many seconds in which each core is in use; empty where the kernel does not say."""
+    """Return the share of the next so many seconds in which each core is in use; empty where /proc does not say."""
     before = _ticks(root)
     time.sleep(seconds)
     after = _ticks(root)
