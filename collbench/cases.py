@@ -181,6 +181,9 @@ class SizeRange:
 SPINS = ("auto", "yield", "busy")
 """A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
 
+USUAL_STARTS = 3
+"""Starts of the ranks in a sweep that does not say how many, where a start is quick and memory has room for all."""
+
 BINDS = ("core", "none")
 """A rank stays on a core of its own, where there are enough of them; or the scheduler moves it as it likes."""
 
@@ -201,7 +204,7 @@ class Sweep:
     sampling: Sampling = Sampling()
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     bind: str = "core"  # on a CPU, what ranks are bound to: BINDS
-    starts: int = 1  # how often the ranks are started, to see what a start changes
+    starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
     jobs: tuple[Job | None, ...] = (None,)  # what they train
     asked: SizeRange | None = None  # what the sizes were made of

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from collbench.note import NO_NOTE, Note
 from collbench.observed import CaseResult, Observed, Timed, joined_scheduling
 from collbench.outcome import Outcome
 from collbench.planned import PlannedStep
+from collbench.stats import Spread
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.tracks import LAUNCH, PARTS, PHASES, Track, mean_spent
 from collbench.trained import Trained
@@ -30,6 +32,7 @@ class Measurement(Observed):
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
     library: str = ""  # whose product carried it out, with its version, where the implementation's name does not say it
     errors: Study | None = None  # of its wire, found in the same run, where it is not exact
+    spread: Spread | None = None  # of the medians of several starts of the ranks, each of which is a round
 
     @property
     def wrong(self) -> str:
@@ -45,6 +48,18 @@ class Measurement(Observed):
     def times(self) -> tuple[float, ...]:
         """The samples."""
         return self.seconds
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the median: of what another start would give too, where ranks were started several times."""
+        if not self.spread:
+            return stats.median_interval(self.times)
+        return self.spread.interval(self.typical, len(self.rounds))
+
+    def by_round(self) -> list[tuple[float, ...]]:
+        """Return the samples of every round; all of them as one where nobody took turns."""
+        ends = list(accumulate(self.rounds or (len(self.seconds),), initial=0))
+        return [self.seconds[first:last] for first, last in pairwise(ends)]
 
     def joined(self, results: Sequence[Self]) -> Self:
         """All rounds of one implementation in one; this is the last."""

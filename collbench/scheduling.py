@@ -6,9 +6,11 @@ CLOCK_THREAD_CPUTIME_ID), involuntary context switches (getrusage(2), RUSAGE_THR
 (sched_getcpu(3)).
 """
 
+import ctypes
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -72,6 +74,10 @@ class Watch:
         """Whether a rank was off its core in the last region for so long that its time means nothing."""
         return self.off_core > OFF_CORE
 
+    def look(self) -> None:
+        """Note on which core this thread runs now."""
+        self.cores.add(_library().sched_getcpu())
+
     def take(self) -> tuple[int, tuple[int, ...]]:
         """Return this rank's switches and cores since this was last called."""
         taken = self.switches, tuple(sorted(self.cores))
@@ -80,16 +86,29 @@ class Watch:
 
 
 class RunQueue:
-    """Whether a thread has its core while it does something that may also sleep: `with` it around that."""
+    """How long a thread waits for a core while it does something that may also sleep: `with` it around that.
+
+    Afterwards `seconds` is how long that lasted, and `off_core` the share of it in which the thread had no core.
+    """
 
     def __enter__(self) -> Self:
         self._delay, self._start = run_delay(), time.perf_counter()
-        self.spoiled = False
+        self.seconds, self.off_core = 0.0, 0.0
         return self
 
     def __exit__(self, *exception: object) -> None:
-        seconds = time.perf_counter() - self._start
-        self.spoiled = run_delay() - self._delay > OFF_CORE * seconds
+        self.seconds = time.perf_counter() - self._start
+        self.off_core = (run_delay() - self._delay) / self.seconds
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether the thread was off its core for so long that the time means nothing."""
+        return self.off_core > OFF_CORE
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def run_delay() -> float:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -61,6 +62,38 @@ def relative_halfwidth(samples: Sequence[float]) -> float:
     """Half the median's 95 % interval over the median: what adaptive sampling drives below its precision."""
     low, high = median_interval(samples)
     return (high - low) / 2 / percentile(samples, 50)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far medians of different starts of the ranks are apart: a standard deviation of logarithms, and how sure."""
+
+    deviation: float
+    freedom: float  # degrees
+
+    def error(self, starts: int) -> float:
+        """Return the standard error of the median of so many starts: 1.253 times a mean's (normal, many starts)."""
+        return 1.253 * self.deviation / math.sqrt(starts)
+
+    def interval(self, middle: float, starts: int) -> tuple[float, float]:
+        """Return the 95 % interval of a median over so many starts."""
+        reach = math.exp(student_95(self.freedom) * self.error(starts))
+        return middle / reach, middle * reach
+
+
+def student_95(freedom: float) -> float:
+    """Return the 97.5 % quantile of Student's t, within 1 % from three degrees of freedom on.
+
+    The expansion of R. Fisher and E. Cornish (1960): SciPy, which has the quantile, takes a tenth of a second to load.
+    """
+    z = NormalDist().inv_cdf(0.975)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))
 
 
 def student(probability: float, freedom: int) -> float:

@@ -19,6 +19,8 @@ def mpi_libraries(options: Mapping[str, Any], launched: tuple[int, int] | None) 
             "--mpi starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
             "start collbench without one, or with the launcher of the library and without --mpi"
         )
+    if words and options["starts"] not in (None, 1):
+        raise UsageError("--mpi starts the ranks once for each library; leave --starts out")
     return [find(word) for word in words]
 
 

@@ -61,6 +61,7 @@ def sweep(
     timeout: float = 30.0,
     spin: str = "auto",
     bind: str = "core",
+    starts: int | None = None,
     mpi: str | Sequence[str] = "",
     out: Path | str | None = None,
     each: Callable[[Result], object] | None = None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from collbench.api.patience import DRIVER, leads, said_if_long, say
-from collbench.cases import BINDS, SPINS, Sampling, SizeRange, Sweep
+from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
@@ -21,6 +21,7 @@ from collbench.units import format_size, parse_size
 
 Named = TypeVar("Named")
 
+MOST_STARTS = 100
 MOST_SAMPLES, MOST_RANKS = 10**7, 2**16  # for ranks of this machine, or of a launcher's
 LONGEST = 1e7  # seconds: four months
 SMALLEST_DEFAULT = 2**20  # bytes: where memory is so short that the default sweep ends below, say so instead
@@ -36,17 +37,28 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
         platform = _platform(options["on"])
         ranks = _ranks(options["ranks"], platform, launched)
     _refuse_spin(options["spin"], platform)
+    starts = _starts(options, launched)
     names = _implementations(options, platform, launched)
 
     def sweep_to(last: int) -> Sweep:
         sweep = make_cases(options, ranks, names, last)
-        return replace(sweep, sampling=_sampling(options), spin=options["spin"], bind=options["bind"])
+        return replace(sweep, sampling=_sampling(options), spin=options["spin"], bind=options["bind"], starts=starts)
 
     if options["maxbytes"]:
         sweep = sweep_to(parse_size(options["maxbytes"]))
-        _refuse_too_large(sweep, platform, copies)
-        return platform, sweep
-    return platform, _largest_that_fits(sweep_to, platform, copies)
+        _refuse_too_large(sweep, platform, copies * max(1, starts))
+    else:
+        sweep = _largest_that_fits(sweep_to, platform, copies * max(1, starts))
+    return platform, sweep if starts else _with_usual_starts(sweep, platform)
+
+
+def _with_usual_starts(sweep: Sweep, platform: str) -> Sweep:
+    """The sweep; with one start of its ranks where memory has no room for as many as are usual."""
+    try:
+        _refuse_too_large(sweep, platform, USUAL_STARTS)
+    except PlatformError:
+        return replace(sweep, starts=1)
+    return sweep
 
 
 def _implementations(options: Mapping[str, Any], platform: str, launched: tuple[int, int] | None) -> tuple[str, ...]:
@@ -119,6 +131,18 @@ def _refuse(options: Mapping[str, Any]) -> None:
     for name in ("budget", "timeout"):
         if not 0 < options[name] <= LONGEST:
             raise UsageError(f"--{name} {options[name]} is no time; give seconds above 0, at most {LONGEST:g}")
+
+
+def _starts(options: Mapping[str, Any], launched: tuple[int, int] | None) -> int:
+    """How often the ranks are started; 0: as often as is usual."""
+    wanted = options["starts"]
+    if wanted is None:
+        return 1 if launched else 0
+    if launched and wanted != 1:
+        raise UsageError(f"--starts {wanted}: the launcher started the ranks, once; leave --starts out")
+    if not 1 <= wanted <= MOST_STARTS:
+        raise UsageError(f"--starts {wanted} is no number of starts; choose from 1 to {MOST_STARTS}")
+    return int(wanted)
 
 
 def _refuse_spin(spin: str, platform: str) -> None:

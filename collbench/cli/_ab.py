@@ -77,6 +77,8 @@ def _texts(options: Mapping[str, Any]) -> list[str]:
         raise UsageError(
             f"{of_described(options)} goes with a described system, on which --ab has nothing to measure; leave it out"
         )
+    if options["starts"] not in (None, 1):
+        raise UsageError("--ab measures two sets of ranks in turn, each started once; leave --starts out")
     if options["mpi"]:
         raise UsageError("--mpi and --ab both measure in turn, but each on its own; leave one out")
     if launched():

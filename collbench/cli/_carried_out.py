@@ -28,7 +28,7 @@ def carried_out(
     try:
         with begun(session, 0 if session.modelled else session.sweep.ranks, quiet):
             if session.leader and not quiet:
-                for line in (session.topology, *_unseen(session), *remarks):
+                for line in (session.topology, *_starts(session), *_unseen(session), *remarks):
                     click.echo(line, err=True)
             show()
     except KeyboardInterrupt as cause:
@@ -41,6 +41,16 @@ def carried_out(
         if advice := disturbed_in_words(session.results):
             click.echo(advice, err=True)
     return exit_status(session.results)
+
+
+def _starts(session: Session) -> Iterator[str]:
+    """How often the ranks were started, and on which cores they are bound; nothing of ranks that have no cores."""
+    cores, starts = session.cores, session.header.sweep.starts
+    words = [f"bound to cores {', '.join(map(str, cores))}"] if cores else []
+    if starts > 1:
+        words = [f"started {starts} times", *words]
+    if words:
+        yield f"ranks: {', '.join(words)}"
 
 
 def _unseen(session: Session) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collbench.cli._paths import FORMATS, PATH
 from collbench.platforms import platforms
 
 _OPTIONS = {str(param.name): param for param in sweep.command.params if isinstance(param, click.Option)}
-DEFAULTS: dict[str, Any] = sweep.command.make_context("sweep", []).params
+DEFAULTS: dict[str, Any] = sweep.command.make_context("sweep", []).params | {"starts": 1}
 """What a sweep is made of where a command has no option for it."""
 
 HERE = click.Option(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collbench.cli._outputs import Outputs
 
 MEASURING = (
-    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "bind"),
+    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "bind", "starts"),
     *("ab", "mpi", "percentiles"),
     *NAMES,
 )
@@ -101,6 +101,13 @@ MEASURING = (
     default="",
     metavar="LIB[,LIB]",
     help="On a CPU, the MPI libraries to measure, in turn: mpich, openmpi, intel, ... or a folder; default: mpi4py's.",
+)
+@click.option(
+    "--starts",
+    type=int,
+    metavar="N",
+    help="Start the ranks so often: ± covers what another start gives; default: 3 where that is quick, else 1.",
+    show_default=False,
 )
 @click.option("-q", "--quiet", is_flag=True, help="Rows and where they are, and no more.")
 @click.option(

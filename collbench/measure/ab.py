@@ -22,14 +22,7 @@ COPIES = 2  # sets of ranks, which hold memory at the same time
 
 def ratios(base: Measurement, other: Measurement) -> list[float]:
     """The time of `other` over that of `base` in each round that both took part in: medians of its samples."""
-    return [median(theirs) / median(ours) for ours, theirs in zip(_rounds(base), _rounds(other), strict=False)]
-
-
-def _rounds(result: Measurement) -> Iterator[tuple[float, ...]]:
-    start = 0
-    for count in result.rounds:
-        yield result.seconds[start : start + count]
-        start += count
+    return [median(theirs) / median(ours) for ours, theirs in zip(base.by_round(), other.by_round(), strict=False)]
 
 
 class _Half:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from collbench.runs.header import Interleaved
 
@@ -16,6 +16,7 @@ class Greeting:
     variables: Mapping[str, str] = field(default_factory=dict)
     pids: tuple[int, ...] = ()  # of each rank
     cores: tuple[int, ...] = ()  # of each rank, where they are bound
+    starts: int = 1  # how often the ranks were started
     interleaved: Interleaved = field(default_factory=Interleaved)  # which half of a pair it is
 
     def moved(self, before: "Greeting") -> str:
@@ -27,6 +28,16 @@ class Greeting:
         if len(now) != len(then):
             return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
+
+
+class Opened(Protocol):
+    """Ranks that are there inside `with`."""
+
+    greeting: Greeting  # known then
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> None: ...
 
 
 def _places(topology: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -106,13 +106,15 @@ class Joined:
         wanted = needs(self._sweep, self._name)
         if find_platform(self._name).process_per_rank:
             kernels.prove_compiler(self._world)
+        cores: list[int] = []
         if find_platform(self._name).process_per_rank and self._sweep.bind == "core":
-            self._world.bind(self._world.cores_to_bind(find_platform(self._name).cores))
+            cores = self._world.cores_to_bind(find_platform(self._name).cores)
+            self._world.bind(cores)
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()
-        self.greeting = Greeting(topology, versions, variables())
+        self.greeting = Greeting(topology, versions, variables(), cores=tuple(cores))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:

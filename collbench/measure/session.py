@@ -3,17 +3,19 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from collbench import __version__
 from collbench.cases import Sweep
 from collbench.implementations import find
 from collbench.interrupts import behind, held, status
 from collbench.labels import labelled
-from collbench.measure.greeting import Greeting
+from collbench.measure.greeting import Opened
 from collbench.measure.launched import Joined
+from collbench.measure.starts import Starts
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.measurement import Result
@@ -22,16 +24,6 @@ from collbench.runs.environment import describe
 from collbench.runs.file import Writer
 from collbench.runs.header import Header, SweepPart, TopologyPart
 from collbench.runs.records import sweep_fields
-
-
-class Opened(Protocol):
-    """Ranks that are there inside `with`."""
-
-    greeting: Greeting  # known then
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *exception: Any) -> None: ...
 
 
 class Ranks(Opened, Protocol):
@@ -115,9 +107,14 @@ class Session:
             processes=self.sweep.ranks if isinstance(self._ranks, Joined) else 0,
             environment=describe(greeting.versions, greeting.variables),
             topology=TopologyPart.from_json(greeting.topology),
-            sweep=SweepPart.from_json(sweep_fields(self.sweep)),
+            sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=greeting.starts))),
             interleaved=greeting.interleaved,
         )
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The core of each rank, where ranks are bound."""
+        return self._ranks.greeting.cores
 
     def run(self) -> Iterator[Result]:
         """Yield each result once it is on disk."""
@@ -137,8 +134,10 @@ class Session:
                 self._writer.end(_now(), exit_status(self.results))
 
 
-def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Joined | Supervisor:
-    return Joined(platform, sweep) if launched else Supervisor(platform, sweep)
+def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Ranks:
+    if launched:
+        return Joined(platform, sweep)
+    return Supervisor(platform, sweep) if sweep.starts == 1 else Starts(platform, sweep)
 
 
 def _label(name: str, versions: Mapping[str, str]) -> str:

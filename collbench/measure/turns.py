@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
-from collbench.measure.session import Opened
+from collbench.measure.greeting import Opened
 from collbench.measurement import Failed, Measurement, Result, Sampled
 from collbench.step_times import StepTimes
 
@@ -34,22 +34,22 @@ def order(rounds: int, sets: int = 2) -> Iterator[tuple[int, ...]]:
         yield forwards[::-1] if backwards else forwards
 
 
-def shares(sampling: Sampling) -> list[Sampling]:
+def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
     """How to sample in each round, so that all of them together are one case's worth for each side.
 
-    As many rounds as there are samples to take, if those are fewer than ROUNDS.
+    As many rounds as there are samples to take, if those are fewer.
     """
     if sampling.iters is not None:
-        rounds = min(ROUNDS, sampling.iters)
+        rounds = min(rounds, sampling.iters)
         counts = [len(range(number, sampling.iters, rounds)) for number in range(rounds)]
         return [replace(sampling, iters=count) for count in counts]
     share = replace(
         sampling,
-        budget=sampling.budget / ROUNDS,
-        minimum=math.ceil(sampling.minimum / ROUNDS),
-        precision=sampling.precision * math.sqrt(ROUNDS),  # what the merged samples then have is as asked
+        budget=sampling.budget / rounds,
+        minimum=math.ceil(sampling.minimum / rounds),
+        precision=sampling.precision * math.sqrt(rounds),  # what the merged samples then have is as asked
     )
-    return [share] * ROUNDS
+    return [share] * rounds
 
 
 class Measures(Opened, Protocol):
@@ -62,26 +62,36 @@ class Measures(Opened, Protocol):
 
 
 @dataclass
-class _Tally:
+class Tally:
     """What one side has of one case so far."""
 
     case: Case
     platform: str
     rounds: dict[str, list[Result]]  # by implementation, in the order of the table: a result for each round
 
-    def round(self, ranks: Measures, sampling: Sampling) -> None:
-        """One more round of all that can still be measured."""
-        names = [name for name, results in self.rounds.items() if not results or _right(results[-1])]
+    @property
+    def waiting(self) -> list[str]:
+        """The implementations that can still be measured."""
+        return [name for name, results in self.rounds.items() if not results or _right(results[-1])]
+
+    def measure(self, ranks: Measures, sampling: Sampling) -> None:
+        """One more round of all that can still be measured; RanksLost if no ranks can be had any more."""
+        names = self.waiting
         last = {name: self.rounds[name][-1:] for name in names}
         launches = {name: row.launches for name, rows in last.items() for row in rows if isinstance(row, Sampled)}
-        waiting = set(names)
+        for result in ranks.measure(self.case, names, sampling, launches) if names else ():
+            self.rounds[result.implementation].append(result)
+
+    def round(self, ranks: Measures, sampling: Sampling) -> None:
+        """The same where the other sides go on if the ranks of one died and cannot be replaced."""
+        before = {name: len(results) for name, results in self.rounds.items()}
+        names = self.waiting
         try:
-            for result in ranks.measure(self.case, names, sampling, launches) if names else ():
-                self.rounds[result.implementation].append(result)
-                waiting.discard(result.implementation)
-        except PlatformError as error:  # ranks that died cannot be replaced; the other sides go on
-            for name in filter(waiting.__contains__, names):
-                self.rounds[name].append(Failed(self.case, name, self.platform, str(error)))
+            self.measure(ranks, sampling)
+        except PlatformError as error:
+            for name in names:
+                if len(self.rounds[name]) == before[name]:
+                    self.rounds[name].append(Failed(self.case, name, self.platform, str(error)))
 
     def spent(self) -> float:
         """Seconds that its samples lasted; infinite once there is nothing left to measure."""
@@ -92,7 +102,7 @@ class _Tally:
 
     def merged(self) -> list[Result]:
         """One result for each implementation: samples of all rounds in order, or what went wrong in the last."""
-        return [_merge(results) for results in self.rounds.values()]
+        return [_merge(results) for results in self.rounds.values() if results]
 
 
 def _right(result: Result) -> bool:
@@ -162,7 +172,7 @@ class Turns:
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
         tallies = [
-            _Tally(case, self.platform, {name: [] for name in side.sweep.implementations})
+            Tally(case, self.platform, {name: [] for name in side.sweep.implementations})
             for case, side in zip(cases, self.sides, strict=True)
         ]
         parts = [shares(side.sweep.sampling) for side in self.sides]
@@ -173,7 +183,7 @@ class Turns:
                 tallies[place].round(self.sides[place].ranks, parts[place][number])
         return [tally.merged() for tally in tallies]
 
-    def _overdue(self, done: int, tallies: Sequence[_Tally]) -> bool:
+    def _overdue(self, done: int, tallies: Sequence[Tally]) -> bool:
         """Whether the budgets are spent after so many rounds; only an even number of them is fair to all sides."""
         samplings = [side.sweep.sampling for side in self.sides]
         if samplings[0].iters is not None or done < LEAST or done % 2:

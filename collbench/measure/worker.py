@@ -40,6 +40,8 @@ def main() -> None:
     folder = Path(os.environ[FOLDER])
     ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
     world: Team = Processes.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
+    if isinstance(world, Processes):
+        world.hang_bells(folder)
     ranks.extend(world.exchange(os.getpid()))
     cleanup.unname()  # MPI's own memory, which every rank has now
     channel = None

@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -79,6 +80,7 @@ class Processes:
         self.leader = self.rank == 0
         self.trouble = ""  # what this one failed of, for as long as the others have not come to hear it
         self._orders = comm.Dup()  # so that nothing else can take an order for its own
+        self._bells: list[int] = []  # of the leader: a pipe to each other rank; of another rank: its end
         self._failed = np.zeros(1, np.int32), np.zeros(1, np.int32)
 
     @classmethod
@@ -138,16 +140,32 @@ class Processes:
         if all_of_them[0]:
             raise _common(self.comm.allgather(_told(error))) from error
 
+    def hang_bells(self, folder: Path) -> None:
+        """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in that folder of one machine."""
+        path = folder / f"bell-{self.rank}"
+        if not self.leader:
+            os.mkfifo(path)
+            self._bells = [os.open(path, os.O_RDWR)]  # a reader that is its own writer never sees an end
+        self.meet()
+        if self.leader:
+            self._bells = [os.open(folder / f"bell-{rank}", os.O_WRONLY) for rank in range(1, self.size)]
+
     def broadcast(self, message: Any) -> Any:
         """What the leader says, on every process; who waits for it sleeps.
 
-        A broadcast of MPI would spin instead, and take its core from ranks of another setting that are measured now.
-        Each rank gets a message of its own, so that the wait is one nap long and not one for each step of a tree.
+        A broadcast of MPI would spin instead, and take its core from other ranks that are measured now: those of
+        another start, or of another setting.  Without bells (under an outside launcher) the wait is made of naps; each
+        rank gets a message of its own, so that it is one nap long and not one for each step of a tree.
         """
         if self.leader:
             for rank in range(1, self.size):
                 self._orders.send(message, rank)
+            for bell in self._bells:
+                os.write(bell, b"!")
             return message
+        if self._bells:
+            os.read(self._bells[0], 1)
+            return self._orders.recv(source=0)
         pause = _SHORTEST_NAP
         while not self._orders.iprobe(0):
             time.sleep(pause)

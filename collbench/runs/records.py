@@ -28,6 +28,7 @@ from collbench.runs.scheduling_records import scheduling_fields, to_scheduling
 from collbench.runs.step_records import step_record, to_step
 from collbench.runs.step_rows import predicted_step_fields, step_fields, to_step_prediction, to_step_times
 from collbench.runs.track_records import to_track, track_fields
+from collbench.stats import Spread
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.trained import Trained
 from collbench.wires import Lost, Study
@@ -133,6 +134,7 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"library": result.library} if result.library else {}
     fields |= {"errors": asdict(result.errors)} if result.errors else {}
     fields |= scheduling_fields(result.scheduling)
+    fields |= {"spread": asdict(result.spread)} if result.spread else {}
     return fields | ({"rounds": list(result.rounds)} if result.rounds else {})
 
 
@@ -163,7 +165,12 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         library=str(fields.get("library", "")),
         errors=_to_study(fields["errors"]) if fields.get("errors") else None,
         scheduling=to_scheduling(fields),
+        spread=_to_spread(fields["spread"]) if fields.get("spread") else None,
     )
+
+
+def _to_spread(fields: dict[str, Any]) -> Spread:
+    return Spread(duration(fields, "deviation"), duration(fields, "freedom"))
 
 
 def _to_study(fields: dict[str, Any]) -> Study:

@@ -37,7 +37,7 @@ from collbench.platforms.layout import (
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Moment
 from collbench.platforms.roles import Platform, Prepared
-from collbench.scheduling import Watch, run_delay
+from collbench.scheduling import RunQueue, Watch
 from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -204,10 +204,10 @@ class CpuPlatform(CpuComputing, Judge):
     def _of_python(self, launch: Callable[[int], None], launches: int) -> tuple[float, float]:
         """Seconds from a meeting on, and the share of them in which this rank had no core although it could run."""
         self.comm.Barrier()
-        delay, start = run_delay(), time.perf_counter()
-        launch(launches)
-        seconds = time.perf_counter() - start
-        return seconds, (run_delay() - delay) / seconds
+        with RunQueue() as waited:
+            launch(launches)
+        self.scheduled.look()
+        return waited.seconds, waited.off_core
 
     def gave_up(self) -> bool:
         """Whether a kernel of this rank waited in vain."""
