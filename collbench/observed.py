@@ -112,6 +112,12 @@ class Observed(Timed):
         return stats.median_interval(self.times)
 
     @property
+    def relative_halfwidth(self) -> float:
+        """Half the 95 % interval of the median, over the median."""
+        low, high = self.interval
+        return (high - low) / 2 / self.typical
+
+    @property
     def typical(self) -> float:
         """The median of all times that are known, which may be one mean."""
         return self.percentile(50)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from collbench.measurement import Measurement, Prediction, Reported
+from collbench.measurement import Prediction, Reported
 from collbench.observed import Timed
 from collbench.units import format_size
 
@@ -16,12 +16,6 @@ LEAST = 1.05
 """Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
 under two names, in one run, was 3 % apart with intervals that were (`make noisy`, 1 of 140 pairs)."""
 ASSUMED = 0.1  # half an interval over the figure, where another tool printed one figure and no interval
-HELD_UP = 3.5e-3
-"""Seconds.  A sample of several operations is made to last a fraction of a millisecond, or 3 ms on a GPU.  One that
-lasts longer was held up, by a rank that had no core until the scheduler's next tick: every 4 ms, or 10."""
-AROUND = 1e-6
-"""Seconds of a sample in which ranks meet and read the clock.  That is nothing of the many operations that a sample is
-made of, and most of a single one whose number was found on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +31,7 @@ class Advantage:
     @classmethod
     def of(cls, own: Timed, other: Timed) -> "Advantage":
         """Of two rows with times above 0, in the same unit."""
-        held = max(_around(own, other), _held_up(own), _held_up(other))
-        (fast, slow), (least, most) = _without(held, own), _without(held, other)
+        (fast, slow), (least, most) = span(own), span(other)
         expected = isinstance(own, Prediction) or isinstance(other, Prediction)
         high = most / fast if fast else math.inf
         return cls(own.case.nbytes, other.typical / own.typical, least / slow, high, expected)
@@ -85,32 +78,3 @@ def span(row: Timed) -> tuple[float, float]:
     if isinstance(row, Prediction):
         return low, high
     return row.typical * (low / row.typical) ** STRETCH, row.typical * (high / row.typical) ** STRETCH
-
-
-def _around(own: Timed, other: Timed) -> float:
-    """Seconds of a sample that are no operation's; those of as many operations have the same share of it."""
-    alike = isinstance(own, Measurement) and isinstance(other, Measurement) and own.launches == other.launches
-    return 0.0 if alike else AROUND
-
-
-def _held_up(row: Timed) -> float:
-    """Seconds for which a sample of that row may have been held up, typically; 0 where nothing speaks for it."""
-    if not isinstance(row, Measurement) or row.launches == 1:
-        return 0.0
-    lasted = row.typical * _parts(row)
-    return lasted if lasted > HELD_UP else 0.0
-
-
-def _parts(row: Measurement) -> int:
-    """What a sample is made of, of which a time is one: operations, or messages of these."""
-    return row.launches * row.case.collective.parts
-
-
-def _without(held: float, row: Timed) -> tuple[float, float]:
-    """The row's span if every sample was held up for as long.
-
-    Rows of a case are sampled in turn, so what held up one held up the other.  Of 256 operations each seems to take 256
-    times less of it than a single one does, though both are the same.
-    """
-    low, high = span(row)
-    return (max(0.0, low - held / _parts(row)), high) if isinstance(row, Measurement) else (low, high)

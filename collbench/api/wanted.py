@@ -49,13 +49,13 @@ def make_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None, cop
         _refuse_too_large(sweep, platform, copies * max(1, starts))
     else:
         sweep = _largest_that_fits(sweep_to, platform, copies * max(1, starts))
-    return platform, sweep if starts else _with_usual_starts(sweep, platform)
+    return platform, sweep if starts else _with_usual_starts(sweep, platform, copies)
 
 
-def _with_usual_starts(sweep: Sweep, platform: str) -> Sweep:
+def _with_usual_starts(sweep: Sweep, platform: str, copies: int) -> Sweep:
     """The sweep; with one start of its ranks where memory has no room for as many as are usual."""
     try:
-        _refuse_too_large(sweep, platform, USUAL_STARTS)
+        _refuse_too_large(sweep, platform, copies * USUAL_STARTS)
     except PlatformError:
         return replace(sweep, starts=1)
     return sweep

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,6 +15,7 @@ from collbench import interrupts
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
 from collbench.api.wanted import cut_short, default_folder, make_sweep, of_described
+from collbench.cases import USUAL_STARTS
 from collbench.cli._carried_out import draw_plots
 from collbench.cli._live_table import LiveTable
 from collbench.cli._progress import awaited, begun
@@ -24,7 +26,7 @@ from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.session import exit_status
 from collbench.measurement import Measurement, Result
-from collbench.platforms import platforms
+from collbench.platforms import find_platform, platforms
 from collbench.runs import file
 from collbench.runs.environment import Setting
 from collbench.runs.file import Run
@@ -42,6 +44,9 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
     texts = _texts(options)
     settings = [to_setting(text) for text in texts]
     platform, sweep = make_sweep(options, None, COPIES)
+    if not sweep.starts:
+        usual = USUAL_STARTS if find_platform(platform).process_per_rank else 1
+        sweep = replace(sweep, starts=usual)
     folder = options["out"] or default_folder(sweep)
     places = [folder / name for name in folders(texts)]
     session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
@@ -77,8 +82,6 @@ def _texts(options: Mapping[str, Any]) -> list[str]:
         raise UsageError(
             f"{of_described(options)} goes with a described system, on which --ab has nothing to measure; leave it out"
         )
-    if options["starts"] not in (None, 1):
-        raise UsageError("--ab measures two sets of ranks in turn, each started once; leave --starts out")
     if options["mpi"]:
         raise UsageError("--mpi and --ab both measure in turn, but each on its own; leave one out")
     if launched():

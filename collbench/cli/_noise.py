@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from collbench import stats
 from collbench.measure.disturbance import Watch
 from collbench.measurement import Measurement, Result
 from collbench.platforms import platforms
@@ -15,18 +14,18 @@ FEWEST = 6  # samples that have an interval
 
 def words(results: Sequence[Result], watch: Watch) -> Iterator[str]:
     """Lines for stderr; none where the rows are as sharp as they should be."""
-    rows = [result for result in results if isinstance(result, Measurement) and result.right]
+    rows = [result for result in results if isinstance(result, Measurement) and result.right and not result.disturbed]
     few = [row for row in rows if len(row.times) < FEWEST]
     if few:
         yield (
             f"{len(few)} of {len(rows)} rows have fewer than {FEWEST} samples, and so no interval; "
             "nothing is said of who is faster there (more: -n, or a larger --budget)"
         )
-    wide = [row for row in rows if WIDE < stats.relative_halfwidth(row.times) < math.inf]
+    wide = [row for row in rows if WIDE < row.relative_halfwidth < math.inf]
     if not wide:
         return
-    worst = max(wide, key=lambda row: stats.relative_halfwidth(row.times))
-    width = stats.relative_halfwidth(worst.times)
+    worst = max(wide, key=lambda row: row.relative_halfwidth)
+    width = worst.relative_halfwidth
     yield (
         f"noise: {len(wide)} of {len(rows)} rows are known to more than ± {WIDE:.0%} only, the worst to ± {width:.0%} "
         f"({worst.implementation} at {format_size(worst.case.nbytes)}); what is not told apart is not called faster"
@@ -36,4 +35,4 @@ def words(results: Sequence[Result], watch: Watch) -> Iterator[str]:
         yield f"  {reason}"
     kinds = [platforms()[name] for name in dict.fromkeys(row.platform for row in wide) if name in platforms()]
     helps = [kind.steadier for kind in kinds if kind.steadier]
-    yield f"  what helps: {', '.join([*helps, '--budget 5 or more samples by -n'])}, and a second run"
+    yield f"  what helps: {', '.join([*helps, '--budget 5 or --starts 5'])}, and a second run"

@@ -11,6 +11,7 @@ from typing import Any, Self
 from collbench.cases import Sweep
 from collbench.measure.greeting import Greeting
 from collbench.measure.session import Session
+from collbench.measure.starts import Rotation
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
 from collbench.measurement import Measurement, Result
@@ -54,7 +55,10 @@ class PairedSession:
 
     def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Setting, str, Path]]) -> None:
         named = tuple({name: None for setting, _, _ in settings for name in setting.names})
-        first, second = (Supervisor(platform, sweep, setting, named) for setting, _, _ in settings)
+        first, second = (
+            Rotation([Supervisor(platform, sweep, setting, named) for _ in range(sweep.starts)])
+            for setting, _, _ in settings
+        )
         names = settings[0][1], settings[1][1]
         self.sweep = sweep
         self._pair = Turns(platform, (Side(first, sweep, names[0]), Side(second, sweep, names[1])))

@@ -5,30 +5,23 @@ process lives.  No number of samples from one start shows that.  So ranks are st
 every case in turn, and a row's interval comes from how far its starts are apart.
 """
 
-import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from statistics import median, variance
-from typing import Any, Self
+from dataclasses import replace
+from statistics import median
+from typing import Any, Self, cast
 
-from collbench.cases import USUAL_STARTS, Case, Sweep
+from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Tally, shares
 from collbench.measurement import Failed, Measurement, Result
 from collbench.platforms import find_platform
-from collbench.stats import Spread
+from collbench.stats import Pool
 
 QUICK = 2.0  # seconds that a start may take for ranks to be started several times unasked
-
-PRIOR = Spread(0.03, 4)
-"""What starts differ by before any was seen, as a standard deviation of logarithms, and how many degrees of freedom
-that is worth: measured on two cores of two machines (docs/log.md)."""
-
-_FADING = 0.5  # weight of a size's own starts against those of the next smaller size
 
 
 class Starts:
@@ -96,22 +89,31 @@ class Starts:
         return replace(result, spread=pool.add([median(samples) for samples in result.by_round()]))
 
 
-@dataclass
-class Pool:
-    """What the starts of a curve's sizes so far say of how far starts are apart.
+class Rotation:
+    """The ranks of one arm of an interleaved run, started several times: each round is measured by the next start."""
 
-    Three starts alone would say so little that an interval is four times as wide as it need be.  Neighbouring sizes
-    meet the same placement of memory, so what their starts say counts too, by half less from size to size; and what is
-    usual of starts anywhere counts as PRIOR (a moderated variance: G. Smyth, 2004).
-    """
+    def __init__(self, starts: Sequence[Supervisor]) -> None:
+        self._starts = starts
+        self._open = ExitStack()
+        self._round = (0, cast(Case | None, None))
+        self.greeting = Greeting()
 
-    squares: float = 0.0  # sum of squared distances of logarithms from the mean of their size
-    freedom: float = 0.0
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for ranks in self._starts:
+                stack.enter_context(ranks)
+            self._open = stack.pop_all()
+        self.greeting = replace(self._starts[0].greeting, starts=len(self._starts))
+        return self
 
-    def add(self, seconds: Sequence[float]) -> Spread:
-        """Add the medians of the starts of the next size, and return how far its starts are apart."""
-        degrees = len(seconds) - 1
-        self.squares = _FADING * self.squares + degrees * variance(map(math.log, seconds))
-        self.freedom = _FADING * self.freedom + degrees
-        freedom = PRIOR.freedom + self.freedom
-        return Spread(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + self.squares) / freedom), freedom)
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
+    ) -> Iterator[Result]:
+        """Yield a result for each of the named implementations, by the start whose round of that case it is."""
+        number, before = self._round
+        number = number + 1 if case == before else 0
+        self._round = number, case
+        return self._starts[number % len(self._starts)].measure(case, names, sampling, launches)

@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,6 +58,12 @@ class Alone:
     def abort(self) -> None:
         """End every process of the run at once."""
         os._exit(1)
+
+
+@cache
+def usable_cores() -> frozenset[int]:
+    """Return the cores that this process may run on, as they were before its rank was bound to one of them."""
+    return frozenset(os.sched_getaffinity(0))
 
 
 def crowded() -> bool:
@@ -141,7 +148,7 @@ class Processes:
             raise _common(self.comm.allgather(_told(error))) from error
 
     def hang_bells(self, folder: Path) -> None:
-        """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in that folder of one machine."""
+        """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in a folder of their machine."""
         path = folder / f"bell-{self.rank}"
         if not self.leader:
             os.mkfifo(path)
@@ -174,7 +181,7 @@ class Processes:
 
     def bind(self, cores: Sequence[int]) -> None:
         """Keep the calling thread on the core that is this rank's; without cores it stays where it may run."""
-        if cores:
+        if cores and usable_cores():
             with suppress(OSError):  # a control group may have taken the core away
                 os.sched_setaffinity(0, {cores[self.rank]})
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 
+from collbench.platforms.processes import usable_cores
 from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf
 
 Task = Callable[[], None]
@@ -22,6 +23,7 @@ def _computing_thread() -> "queue.SimpleQueue[Task]":
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
 
     def work() -> None:
+        os.sched_setaffinity(0, usable_cores())  # not the core to which this rank's first thread is bound
         while True:
             tasks.get()()
 
@@ -63,7 +65,7 @@ def _prepare(parts: Parts) -> StepOf:
 
 def remark(ranks: int) -> str:
     """What a reader must know of threads that have no core of their own; nothing where all have."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(usable_cores())
     return f"{2 * ranks} threads on {cores} cores" if cores < 2 * ranks else ""
 
 

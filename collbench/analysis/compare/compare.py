@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from collbench.analysis.compare.bootstrap import FEWEST
-from collbench.analysis.compare.estimate import Estimate, paired, pooled, separate
+from collbench.analysis.compare.estimate import Estimate, between_starts, paired, pooled, separate, with_starts
 from collbench.analysis.compare.headers import Difference, differences
 from collbench.analysis.compare.scatter import Scatter, scatter
 from collbench.analysis.compare.unmatched import Selected, Unmatched, latest, unmatched
@@ -66,7 +66,7 @@ def compare(
     if copied:
         rows, remarks = _alike(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
     else:
-        rows, wholes, remarks = _rows(pairs, interleaved, margin, confidence)
+        rows, wholes, remarks = _rows(pairs, interleaved, base.header.sweep.starts, margin, confidence)
     return Comparison(
         base=base,
         new=new,
@@ -101,15 +101,19 @@ def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
 
 
 def _rows(
-    pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, margin: float, confidence: float
+    pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, starts: int, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together], list[str]]:
     sampled = [(one, new) for one, new in pairs if min(len(one.times), len(new.times)) >= FEWEST]
     interleaved = interleaved and bool(sampled) and all(_rounds_match(one, new) for one, new in sampled)
     if interleaved:
-        estimates = pooled([paired(one.times, new.times, (one.rounds, new.rounds)) for one, new in sampled])  # type: ignore
+        pairs_of_rounds = [paired(one.times, new.times, (one.rounds, new.rounds), starts) for one, new in sampled]  # type: ignore
+        estimates = pooled(pairs_of_rounds)
+        if starts > 1:
+            curves = [(one.case.kind, one.implementation) for one, _ in sampled]
+            estimates = with_starts(estimates, pairs_of_rounds, curves)
         extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
     else:
-        estimates = [separate(one.times, new.times) for one, new in sampled]
+        estimates = [_apart(one, new) for one, new in sampled]
         extra = _scatter(sampled, estimates)
         remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
     groups = by_curve([one for one, _ in sampled])
@@ -121,8 +125,15 @@ def _rows(
         else _unknown(one, new)
         for one, new in pairs
     ]
-    wholes = [together([(one, known[id(one)].log) for one in group], single, margin) for group in groups]
+    wholes = [together([(one, known[id(one)]) for one in group], single, margin) for group in groups]
     return rows, wholes, remarks
+
+
+def _apart(one: Observed, new: Observed) -> Estimate:
+    """The ratio of two rows that did not take turns."""
+    if isinstance(one, Measurement) and isinstance(new, Measurement):
+        return between_starts(one, new) or separate(one.times, new.times)
+    return separate(one.times, new.times)
 
 
 def _rounds_match(one: Observed, new: Observed) -> bool:

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, combinations, combinations_with_replacement, pairwise
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
 from collbench.analysis.compare.bootstrap import Floats, log_medians
-from collbench.stats import percentile, student
+from collbench.measurement import Measurement
+from collbench.stats import Pool, percentile, student
 
 _QUANTILE = 0.75  # of all rows, so that the few that are far rougher do not speak for the others
 _FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one row of a hundred
@@ -29,6 +30,7 @@ class Estimate:
     below: float
     above: float
     freedom: float  # degrees
+    shared: float = 0.0  # the part of the error that all sizes of a curve may have in common
 
     @property
     def error(self) -> float:
@@ -60,6 +62,23 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     return Estimate(log, below, above, some + others - 2)
 
 
+def between_starts(base: Measurement, new: Measurement) -> Estimate | None:
+    """Return the ratio of two rows whose ranks were started several times, by how far their starts are apart.
+
+    A row of a single start is taken to vary from start to start as the other row does.  None where neither row has
+    several starts: then only `separate` can tell.
+    """
+    known = base.spread or new.spread
+    if not known:
+        return None
+    spreads = [(row.spread or known, len(row.rounds) if row.spread else 1) for row in (base, new)]
+    squares = [spread.error(starts) ** 2 for spread, starts in spreads]
+    error = math.sqrt(sum(squares))
+    parts = sum(square**2 / spread.freedom for square, (spread, _) in zip(squares, spreads, strict=True))
+    freedom = sum(squares) ** 2 / parts if parts else min(spread.freedom for spread, _ in spreads)
+    return Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+
+
 @dataclass(frozen=True)
 class Paired:
     """Rounds of an interleaved run: the logarithms of their ratios, and the variance of their centre by its samples."""
@@ -67,6 +86,7 @@ class Paired:
     logs: tuple[float, ...]
     within: float
     freedom: int
+    starts: int = 1  # of either arm's ranks, which measured the rounds in turn
 
     @property
     def between(self) -> float:
@@ -83,12 +103,14 @@ class Paired:
         return median((one + other) / 2 for one, other in combinations_with_replacement(self.logs, 2))
 
 
-def paired(base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[int], Sequence[int]]) -> Paired:
+def paired(
+    base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[int], Sequence[int]], starts: int = 1
+) -> Paired:
     """Of two halves, given the number of samples of each of their rounds; as many rounds in both, two or more."""
     halves = [_rounds(base, sizes[0]), _rounds(new, sizes[1])]
     logs = [math.log(after / before) for before, after in zip(*(map(median, half) for half in halves), strict=True)]
     (one, some), (other, others) = (_variance(half, stream) for stream, half in enumerate(halves))
-    return Paired(tuple(logs), one + other, some + others - 2)
+    return Paired(tuple(logs), one + other, some + others - 2, min(starts, len(logs)))
 
 
 def _rounds(samples: Sequence[float], sizes: Sequence[int]) -> list[Sequence[float]]:
@@ -110,6 +132,24 @@ def _ends(drawn: Floats) -> tuple[float, float]:
     """Between which 95 % lie."""
     ordered = np.sort(drawn).tolist()
     return percentile(ordered, 2.5), percentile(ordered, 97.5)
+
+
+def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: Sequence[object]) -> list[Estimate]:
+    """Return the estimates with the error that starts of the ranks add, which no round of one start shows.
+
+    The arms of an interleaved run have ranks of their own: what their starts do to a ratio does not cancel.  Rows of
+    one curve are in the order of their sizes.
+    """
+    pools: dict[object, Pool] = {}
+    wider = []
+    for estimate, row, curve in zip(estimates, rows, curves, strict=True):
+        by_start = [row.logs[start :: row.starts] for start in range(row.starts)]
+        spread = pools.setdefault(curve, Pool()).add([math.exp(fmean(logs)) for logs in by_start])
+        error = spread.error(row.starts)
+        both = math.hypot(estimate.error, error)
+        freedom = both**4 / (estimate.error**4 / estimate.freedom + error**4 / spread.freedom)
+        wider.append(Estimate(estimate.log, both, both, freedom, shared=error))
+    return wider
 
 
 def pooled(rows: Sequence[Paired]) -> list[Estimate]:

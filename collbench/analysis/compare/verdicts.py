@@ -7,6 +7,7 @@ from enum import Enum
 from itertools import pairwise
 from statistics import fmean, stdev
 
+from collbench.analysis.compare.estimate import Estimate
 from collbench.cases import Case
 from collbench.observed import Observed
 from collbench.stats import student
@@ -103,16 +104,18 @@ def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
 
 
-def together(curve: Sequence[tuple[Observed, float]], confidence: float, margin: float) -> Together:
-    """Of a result by each size and the logarithm of its ratio: sizes are so many looks at one change.
+def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
+    """Of a result by each size and the estimate of its ratio: sizes are so many looks at one change.
 
     Student's interval of the mean logarithm, with as many looks as the sizes are worth.  Their spread holds their own
-    errors and what the machine did to each; a change that is larger at some sizes than at others widens it, too.
+    errors and what the machine did to each; a change that is larger at some sizes than at others widens it, too.  What
+    the start of a run's ranks did to all sizes alike does not show in that spread, and is added.
     """
-    logs = [log for _, log in curve]
+    logs = [estimate.log for _, estimate in curve]
     looks, centre = _looks(logs), fmean(logs)
     freedom = int((looks + len(logs)) / 2) - 1  # simulated: so many of the spread, which likeness spoils less
-    reach = student(0.5 + confidence / 2, freedom) * stdev(logs) / math.sqrt(looks)
+    shared = math.sqrt(fmean(estimate.shared**2 for _, estimate in curve))
+    reach = student(0.5 + confidence / 2, freedom) * math.hypot(stdev(logs) / math.sqrt(looks), shared)
     interval = math.exp(centre - reach), math.exp(centre + reach)
     first = curve[0][0]
     ratio = math.exp(centre)

@@ -33,7 +33,7 @@ def remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator
 
 
 def _halfwidth(row: Observed) -> float:
-    halfwidth = stats.relative_halfwidth(row.times)
+    halfwidth = row.relative_halfwidth
     return halfwidth if math.isfinite(halfwidth) else 0.0  # with few samples nothing is known of their noise
 
 
