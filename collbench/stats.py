@@ -81,11 +81,11 @@ class Spread:
         return middle / reach, middle * reach
 
 
-PRIOR = Spread(0.03, 4)
+PRIOR = Spread(0.015, 1)
 """What starts differ by before any was seen, as a standard deviation of logarithms, and how many degrees of freedom
 that is worth: measured on two cores of two machines (docs/log.md)."""
 
-_FADING = 0.5  # weight of a size's own starts against those of the next smaller size
+_FADING = 0.8  # weight of a size's own starts against those of the next smaller size
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Pool:
     """What the starts of a curve's sizes so far say of how far starts are apart.
 
     Three starts alone would say so little that an interval is four times as wide as it need be.  Neighbouring sizes
-    meet the same placement of memory, so what their starts say counts too, by half less from size to size; and what is
+    meet the same placement of memory, so what their starts say counts too, by a fifth less from size to size; and what is
     usual of starts anywhere counts as PRIOR (a moderated variance: G. Smyth, 2004).
     """
 

@@ -1,0 +1,223 @@
+"""Several starts of the ranks: who measures what, what is left when one is lost, and what their intervals cover."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collbench.analysis.compare.compare import compare
+from collbench.analysis.compare.estimate import between_starts
+from collbench.analysis.compare.verdicts import Verdict
+from collbench.cases import Case, Sampling, Sweep
+from collbench.errors import PlatformError, RanksLost
+from collbench.measure import starts
+from collbench.measure.greeting import Greeting
+from collbench.measurement import Failed, Measurement, Result
+from collbench.runs.file import Run
+from collbench.runs.header import Header, Interleaved, SweepPart
+from collbench.stats import PRIOR, Pool, Spread, student, student_95
+from tests.conftest import measurement
+from tests.test_cases import sweep
+
+SIZES = tuple(2**power for power in range(3, 27, 2))
+
+
+@dataclass
+class MadeUpRanks:
+    """Ranks whose operations take made-up times, which differ from start to start; they are lost at some cases."""
+
+    platform: str
+    sweep: Sweep
+    factor: float = 1.0
+    lost: Sequence[int] = ()
+    refused: bool = False
+    measured: list[tuple[int, int]] = field(default_factory=list)
+    greeting: Greeting = field(default_factory=Greeting)
+
+    def __enter__(self) -> "MadeUpRanks":
+        if self.refused:
+            raise PlatformError("no memory")
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        """There is nothing to end."""
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
+    ) -> Iterator[Result]:
+        if case.nbytes in self.lost:
+            raise RanksLost("the ranks are gone", names[0])
+        self.measured.append((case.nbytes, sampling.minimum))
+        for name in names:
+            yield Measurement(case, name, self.platform, 4, (self.factor * 1e-6,) * sampling.minimum)
+
+    def run(self) -> Iterator[Result]:
+        for case in self.sweep.cases():
+            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, count: int, *changes: dict[str, Any]
+) -> tuple[starts.Starts, list[MadeUpRanks]]:
+    made: list[MadeUpRanks] = []
+
+    def make(platform: str, wanted: Sweep) -> MadeUpRanks:
+        made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
+        return made[-1]
+
+    monkeypatch.setattr(starts, "Supervisor", make)
+    asked = replace(sweep(8, 1024), starts=count)
+    return starts.Starts("cpu", asked), made
+
+
+def test_all_starts_measure_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, made = started(monkeypatch, 3, {"factor": 1.0}, {"factor": 1.1}, {"factor": 1.3})
+    with ranks:
+        results = list(ranks.run())
+    assert ranks.greeting.starts == 3
+    assert [[nbytes for nbytes, _ in one.measured] for one in made] == [[8, 1024]] * 3
+    for result in results:
+        assert isinstance(result, Measurement)
+        assert result.rounds == (3, 3, 3)
+        assert [median(samples) for samples in result.by_round()] == pytest.approx([1e-6, 1.1e-6, 1.3e-6])
+        assert result.spread
+        low, high = result.interval
+        assert low < 1.1e-6 < high
+
+
+def test_one_start_is_measured_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, made = started(monkeypatch, 1)
+    with ranks:
+        results = list(ranks.run())
+    assert len(made) == 1
+    assert all(isinstance(result, Measurement) and not result.spread and not result.rounds for result in results)
+
+
+def test_as_many_starts_as_are_usual_are_quick_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, made = started(monkeypatch, 0)
+    with ranks:
+        assert ranks.greeting.starts == len(made) == 3
+    ranks, _ = started(monkeypatch, 0, {}, {"refused": True})
+    with ranks:
+        assert ranks.greeting.starts == 1
+    ranks, _ = started(monkeypatch, 2, {}, {"refused": True})
+    with pytest.raises(PlatformError, match="no memory"), ranks:
+        pass
+
+
+def test_a_start_that_is_lost_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, made = started(monkeypatch, 3, {}, {"lost": (8,)})
+    with ranks:
+        results = list(ranks.run())
+    assert [len(result.rounds) for result in results if isinstance(result, Measurement)] == [2, 2]
+    assert made[1].measured == []
+
+
+def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, _ = started(monkeypatch, 2, {"lost": (1024,)}, {"lost": (8,)})
+    with ranks:
+        *measured, last = ranks.run()
+    assert {result.case.nbytes for result in measured} == {8}
+    assert isinstance(last, Failed)
+    assert "the run ends here" in last.reason
+
+
+def test_rounds_of_an_interleaved_run_are_measured_by_its_starts_in_turn() -> None:
+    made = [MadeUpRanks("cpu", sweep(8)) for _ in range(2)]
+    rotation = starts.Rotation(made)  # type: ignore[arg-type]
+    first, second = sweep(8, 1024).cases()
+    with rotation:
+        assert rotation.greeting.starts == 2
+        for one in (first, first, first, second):
+            list(rotation.measure(one, ["mpi"], Sampling()))
+    assert [len(one.measured) for one in made] == [3, 1]
+    assert made[0].measured[-1][0] == 1024
+
+
+def test_students_quantile_is_scipys_within_one_per_cent() -> None:
+    for freedom in (3, 4, 6, 7.5, 20, 1000):
+        assert student_95(freedom) == pytest.approx(student(0.975, freedom), rel=0.01), freedom
+
+
+def test_a_pool_starts_with_what_is_usual_and_fades() -> None:
+    pool = Pool()
+    spread = pool.add([1.0, 1.0, 1.0])
+    assert spread.freedom == PRIOR.freedom + 2
+    assert spread.deviation == pytest.approx(PRIOR.deviation * math.sqrt(PRIOR.freedom / spread.freedom))
+    again = pool.add([1.0, math.e, 1 / math.e])  # sum of squares 2
+    assert again.freedom == PRIOR.freedom + 3
+    assert again.deviation == pytest.approx(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + 2) / again.freedom))
+
+
+def test_an_interval_is_as_wide_as_the_median_of_the_starts_is_uncertain() -> None:
+    spread = Spread(0.04, 10)
+    assert spread.error(4) == pytest.approx(1.253 * 0.04 / 2)
+    low, high = spread.interval(2.0, 4)
+    assert high / 2.0 == pytest.approx(2.0 / low) == pytest.approx(math.exp(student_95(10) * spread.error(4)))
+
+
+def curve(generator: np.random.Generator, deviation: float, implementation: str = "two-shot") -> list[Measurement]:
+    """A run of three starts: each is off by a little of its own, and by as much again at every size."""
+    common = generator.normal(0, deviation / 2, 3)
+    pool, rows = Pool(), []
+    for nbytes in SIZES:
+        factors = np.exp(common + generator.normal(0, deviation, 3))
+        seconds = [1e-6 * factor * math.exp(generator.normal(0, 0.01)) for factor in factors for _ in range(9)]
+        row = replace(measurement(implementation, tuple(seconds), nbytes=nbytes), rounds=(9, 9, 9))
+        rows.append(replace(row, spread=pool.add([median(samples) for samples in row.by_round()])))
+    return rows
+
+
+def test_intervals_cover_what_other_starts_would_give() -> None:
+    """Of 95 in 100, between 91 and 99, whether starts differ little or much."""
+    for deviation in (0.01, 0.03, 0.08):
+        generator = np.random.default_rng(7)
+        rows = [row for _ in range(60) for row in curve(generator, deviation)]
+        covered = [row.interval[0] < 1e-6 < row.interval[1] for row in rows]
+        assert 0.91 < sum(covered) / len(covered) < 0.995, deviation
+
+
+def test_two_runs_of_one_thing_are_never_faster_or_slower() -> None:
+    generator = np.random.default_rng(8)
+    for _ in range(20):
+        base, new = (Run(Path(name), Header(), tuple(curve(generator, 0.05)), True) for name in ("base", "new"))
+        found = compare(base, new)
+        assert {row.verdict for row in (*found.rows, *found.together)} <= {Verdict.SAME, Verdict.INCONCLUSIVE}
+
+
+def test_a_change_that_starts_do_not_explain_is_seen() -> None:
+    generator = np.random.default_rng(9)
+    base = curve(generator, 0.02)
+    twice = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.02)]
+    found = compare(
+        *(Run(Path("r"), Header(started=name), tuple(rows), True) for name, rows in (("a", base), ("b", twice)))
+    )
+    assert {row.verdict for row in (*found.rows, *found.together)} == {Verdict.SLOWER}
+
+
+def test_a_single_start_varies_as_those_of_the_other_run() -> None:
+    several = replace(measurement(seconds=(1e-6,) * 9), rounds=(3, 3, 3), spread=Spread(0.04, 8))
+    single = measurement(seconds=(1.1e-6,) * 9)
+    estimate = between_starts(several, single)
+    assert estimate
+    assert estimate.log == pytest.approx(math.log(1.1))
+    assert estimate.error == pytest.approx(1.253 * 0.04 * math.sqrt(1 + 1 / 3))
+    assert between_starts(single, single) is None
+
+
+def test_starts_of_the_arms_of_an_interleaved_run_do_not_cancel() -> None:
+    """Rounds agree within a start and differ between starts: by rounds alone, the ratio would seem well known."""
+
+    def arm(name: str, factors: Sequence[float]) -> Run:
+        seconds = [1e-6 * factors[number % 3] * (1 + 0.001 * (number % 2)) for number in range(9) for _ in range(6)]
+        row = replace(measurement(seconds=tuple(seconds)), rounds=(6,) * 9)
+        header = Header(interleaved=Interleaved(id="one", setting=name), sweep=SweepPart(starts=3))
+        return Run(Path(name), header, (row,), True)
+
+    (row,) = compare(arm("a", (1.0, 1.0, 1.0)), arm("b", (1.15, 1.05, 1.01))).rows
+    assert row.verdict is Verdict.INCONCLUSIVE

@@ -1,0 +1,111 @@
+"""Whether ranks had their cores: what a row keeps of it, and what a disturbed row is left out of."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collbench.analysis.bound import measured_bound
+from collbench.analysis.compare.compare import compare
+from collbench.analysis.crossover import contests, library_of, rivals, winners
+from collbench.cli._table import row
+from collbench.measure.disturbance import disturbed_in_words
+from collbench.measurement import Explanation, Measurement, timed
+from collbench.outcome import Outcome
+from collbench.runs.file import Run
+from collbench.runs.header import Header
+from collbench.runs.records import to_line, to_result
+from collbench.scheduling import RULE, RunQueue, Scheduling, Watch
+from tests.conftest import case, measurement
+
+DISTURBED = Scheduling(off_core=0.5, repeated=3, switches=17, cores=((0,), (0, 1)))
+
+
+def slow(implementation: str = "mpi", nbytes: int = 1024) -> Measurement:
+    return replace(measurement(implementation, (8e-3,) * 7, nbytes=nbytes), scheduling=DISTURBED)
+
+
+def run_of(result: Measurement) -> Run:
+    return Run(Path("run.jsonl"), Header(), (result,), True)
+
+
+def test_a_row_is_disturbed_where_spoiled_samples_are_the_rule() -> None:
+    for off_core, outcome in ((0.0, Outcome.OK), (RULE, Outcome.OK), (RULE + 0.01, Outcome.DISTURBED)):
+        result = replace(measurement(), scheduling=Scheduling(off_core=off_core))
+        assert result.outcome is outcome, off_core
+        assert not result.outcome.bad
+    assert measurement().outcome is Outcome.OK
+
+
+def test_a_sample_is_spoiled_where_one_rank_was_off_its_core_for_two_per_cent_of_it() -> None:
+    watch = Watch()
+    for share, spoiled in ((0.0, False), (0.02, False), (0.021, True), (1.0, True)):
+        watch.off_core = share
+        assert watch.spoiled is spoiled, share
+
+
+def test_switches_and_cores_are_handed_over_once() -> None:
+    watch = Watch()
+    watch.switches, watch.cores = 3, {1, 0}
+    assert watch.take() == (3, (0, 1))
+    assert watch.take() == (0, ())
+
+
+def test_samples_of_steps_are_spoiled_by_any_rank() -> None:
+    assert Scheduling.of_ranks([[True, False, False, False], [False, True, False, False]]).off_core == 0.5
+
+
+def test_rounds_are_joined_by_their_samples() -> None:
+    parts = [Scheduling(1.0, 2, 5, ((0,), (1,))), Scheduling(0.0, 1, 1, ((0,), (1, 3)))]
+    assert Scheduling.joined(parts, [10, 30]) == Scheduling(0.25, 3, 6, ((0,), (1, 3)))
+    first, second = (replace(measurement(), scheduling=part) for part in parts)
+    joined = second.joined([first, second])
+    assert joined.scheduling == Scheduling(0.5, 3, 6, ((0,), (1, 3)))
+    assert measurement().joined([measurement()]).scheduling is None
+
+
+def test_a_thread_that_has_its_core_waits_for_none() -> None:
+    with RunQueue() as waited:
+        sum(range(1000))
+    assert waited.seconds > 0
+    assert waited.off_core >= 0
+
+
+def test_a_row_keeps_what_was_seen() -> None:
+    explanation = Explanation(case(), "mpi", "cpu", 1e-6, 1e-6, (), scheduling=DISTURBED)
+    for result in (slow(), measurement(), explanation):
+        assert to_result(json.loads(json.dumps(to_line(result)))) == result
+
+
+def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
+    assert "disturbed: ranks were off their cores in 50% of the samples" in row(slow(), None)
+    advice = disturbed_in_words([slow(), measurement()])
+    assert advice.startswith("disturbed: in 1 of 2 rows")
+    assert disturbed_in_words([measurement()]) == ""
+
+
+def test_a_disturbed_row_is_in_no_contest() -> None:
+    sizes = (8, 1024)
+    good = [measurement("two-shot", (1e-6,) * 7, nbytes=nbytes) for nbytes in sizes]
+    results = [*good, *(slow(nbytes=nbytes) for nbytes in sizes)]
+    assert list(timed(results)) == good
+    assert rivals(results) == good
+    assert contests(rivals(results), ["mpi"]) == []
+    assert [names for _, ranges in winners(results) for _, _, names in ranges] == [("two-shot",)]
+    assert library_of(results, ["mpi"], good[0]) is None
+
+
+def test_a_disturbed_row_sets_no_bound() -> None:
+    floor = replace(slow(), floor=1e-3)
+    assert measured_bound([floor], floor.case.kind) is None
+    assert measured_bound([replace(floor, scheduling=None)], floor.case.kind)
+
+
+@pytest.mark.parametrize("disturbed", ["base", "new"])
+def test_a_disturbed_row_is_compared_with_nothing(disturbed: str) -> None:
+    good, bad = run_of(measurement()), run_of(slow())
+    found = compare(bad, good) if disturbed == "base" else compare(good, bad)
+    assert not found.rows
+    assert [getattr(one, disturbed) for one in found.unmatched] == ["disturbed"]
+    assert not found.regressions
