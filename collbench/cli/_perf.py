@@ -191,8 +191,11 @@ class _Table:
             yield row(ExportLine(out, inside)) if out or inside else start(own[0].case) + MISSING * 2
             for result in own:
                 reason = result.reason if isinstance(result, Untimed) else result.wrong
-                if result.disturbed:
+                if result.scheduling and result.scheduling.off_core:
                     place = ", in place" if result.case.in_place else ""
-                    click.echo(f"{name}, {result.case.nbytes} B{place}: {result.check}", err=True)
+                    share = f"{result.scheduling.off_core:.0%} of the samples, which the mean is made of too"
+                    click.echo(
+                        f"{name}, {result.case.nbytes} B{place}: ranks were off their cores in {share}", err=True
+                    )
                 if reason:
                     yield f"# {name}{', in place' if result.case.in_place else ''}: {reason}"

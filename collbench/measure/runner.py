@@ -29,7 +29,7 @@ SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 
 """Each phase has its own, so that nothing left over from one passes for a result of another."""
 
 _STRESS_SEED = 1000  # of the first call back to back; the others follow it
-_LOST = 0.25  # of a case's budget, for samples that are repeated since a rank was off its core
+_LOST = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
 _COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
 
 
@@ -48,14 +48,15 @@ class _Contestant:
     switches: int = 0  # involuntary, of this process's rank in all of them
     cores: set[int] = field(default_factory=set)  # on which it ran
 
-    def sample(self, platform: Timing, most_lost: float) -> float:
+    def sample(self, platform: Timing, most_lost: float, refill: Callable[[], None] = lambda: None) -> float:
         """*Collective*: take a sample, and again while a rank is off its core; the seconds that all of it lasted.
 
-        No sample is repeated once repeating has cost `most_lost` seconds.
+        No sample is repeated once repeating has cost `most_lost` seconds.  `refill` is called before each try.
         """
         lasted = 0.0
         platform.scheduled.take()  # what was timed before is not this implementation's
         while True:
+            refill()
             seconds = platform.time(self.prepared, self.launches)
             lasted += seconds * self.launches
             if not platform.scheduled.spoiled or self.lost + seconds * self.launches > most_lost:
@@ -101,10 +102,11 @@ def measure(
             yield _result(case, contestant, platform, flaw)
     platform.fill(case, _SAMPLES_SEED)
     floor = Floor.of(case, platform)
-    _sample(contestants, platform, sampling, progress, floor)
+    most_lost = _LOST * sampling.budget / len(contestants)
+    _sample(contestants, platform, sampling, progress, floor, most_lost)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        yield replace(_studied(case, contestant, platform), floor=floor.seconds)
+        yield replace(_studied(case, contestant, platform, most_lost), floor=floor.seconds)
 
 
 def _checked(
@@ -180,7 +182,12 @@ def _calibrated(
 
 
 def _sample(
-    contestants: Sequence[_Contestant], platform: Timing, sampling: Sampling, progress: Progress, floor: Floor
+    contestants: Sequence[_Contestant],
+    platform: Timing,
+    sampling: Sampling,
+    progress: Progress,
+    floor: Floor,
+    most_lost: float,
 ) -> None:
     """Take samples A B B A A B ..., so that drift of the machine cancels in the ratios."""
     order = list(contestants)
@@ -190,7 +197,7 @@ def _sample(
             lasted = platform.time(contestant.prepared, contestant.launches) * contestant.launches
             if disturbed(lasted, platform, sampling):
                 contestant.launches = calibrate(contestant.prepared, platform, sampling, contestant.launches)
-    spent, most_lost = 0.0, _LOST * sampling.budget / len(order)
+    spent = 0.0
     while not enough([contestant.samples for contestant in order], sampling, spent):
         spent += floor.sample()
         for contestant in order:
@@ -215,14 +222,13 @@ def enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float)
     return all(relative_halfwidth(own) <= sampling.precision for own in samples)
 
 
-def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measurement:
+def _closing(case: Case, contestant: _Contestant, platform: Platform, most_lost: float) -> Measurement:
     """The last sample is taken with fresh buffers and its outcome checked, and whether the samples can be.
 
     In place, a launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
     """
     wire = contestant.prepared.wire
-    platform.fill(case, _CLOSING_SEED, wire)
-    contestant.sample(platform, most_lost=0.0)
+    contestant.sample(platform, most_lost, lambda: platform.fill(case, _CLOSING_SEED, wire))
     if case.in_place:
         platform.fill(case, _CLOSING_SEED, wire)
         platform.time(contestant.prepared, 1)
@@ -231,9 +237,9 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform) -> Measure
     return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
 
 
-def _studied(case: Case, contestant: _Contestant, platform: Platform) -> Measurement:
+def _studied(case: Case, contestant: _Contestant, platform: Platform, most_lost: float) -> Measurement:
     """As it is closed, with what its wire is wrong by, if it has one."""
-    closed, wire = _closing(case, contestant, platform), contestant.prepared.wire
+    closed, wire = _closing(case, contestant, platform, most_lost), contestant.prepared.wire
     return replace(closed, errors=study(platform, wire)) if wire and closed.right else closed
 
 

@@ -122,7 +122,7 @@ def _go(pupil: _Pupil, platform: Platform, until: int, alive: Callable[[], None]
     with platform.team.agreeing():
         with RunQueue() as waited:
             pupil.training.go(until)
-        pupil.seat.spoils.append(waited.spoiled)
+        pupil.seat.spoils.append(waited.spoiled and not platform.note.oversubscribed)
         platform.refuse_given_up()
         for operation in pupil.seat.operations:
             if operation.refuse:

@@ -46,7 +46,7 @@ def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
         (at(begun[place]), [at(had[place]) for had, _ in moments], [at(were[place]) for _, were in moments])
         for place, _ in enumerate(platform.local)
     ]
-    spoiled = waited.spoiled and not platform.queued  # ranks on devices have no cores to lose
+    spoiled = waited.spoiled and not platform.queued and not platform.note.oversubscribed
     told = platform.team.exchange((origins, own, _paced(enqueued, own), spoiled))
     everyone = list(chain.from_iterable(ranks for _, ranks, _, _ in told))
     return Took(
