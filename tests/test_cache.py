@@ -39,7 +39,6 @@ def left(text: bytes = b"code") -> Path:
 
 
 def test_folders_and_files_are_ours_alone_whatever_the_umask(own: Path) -> None:
-    """Also the index of runs, also where the folder was open to all before."""
     (own / "kernels").mkdir(parents=True)
     assert mode(own / "kernels") == 0o777
     left()
@@ -97,7 +96,6 @@ SPOILT: dict[str, Callable[[Path], object]] = {
 
 
 def test_what_is_no_longer_what_was_kept_is_not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """However it came about; nothing waits for a writer, and the place is free for a new one."""
     for how, spoil in SPOILT.items():
         monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / how))
         path = left()
@@ -113,8 +111,6 @@ def test_what_is_no_longer_what_was_kept_is_not_loaded(monkeypatch: pytest.Monke
 def test_a_real_kernel_is_compiled_anew_when_its_file_was_exchanged_and_a_linked_lock_empties_nothing(
     own: Path, tmp_path: Path
 ) -> None:
-    """A second time it comes from the cache."""
-
     def compiled() -> Path:
         kernels.host_library.cache_clear()
         kernels.host_kernel("check.cu", kernels.entries("check.cu")[0], ("-DELEMENT=float", "-DREDOP=0"))
@@ -141,7 +137,6 @@ def test_a_real_kernel_is_compiled_anew_when_its_file_was_exchanged_and_a_linked
 def test_a_removed_folder_is_made_again_and_an_exchanged_one_is_not_the_one_that_was_looked_at(
     own: Path, tmp_path: Path
 ) -> None:
-    """Its path goes through the handle, so who can rename a parent changes nothing."""
     first = cache.private("kernels")
     (own / "kernels").rmdir()  # as by `rm -r ~/.cache` beside a long run
     second = cache.private("kernels")

@@ -40,7 +40,6 @@ def test_a_collective_that_reduces_nothing_has_one_case_for_all_reductions() -> 
 
 
 def test_a_case_computed_by_hand_is_what_it_expects() -> None:
-    """Carrying the moves out on its own inputs gives what `expected` says, element by element."""
     for name, ranks in ((name, ranks) for name in COLLECTIVES for ranks in (1, 3)):
         one = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
         sent = [one.input(rank, seed=9) for rank in range(ranks)]
@@ -56,14 +55,12 @@ def test_a_case_computed_by_hand_is_what_it_expects() -> None:
 
 
 def test_in_place_buffers_start_where_nccl_puts_them_and_equal_cases_are_one_key() -> None:
-    """An all-gather sends from the rank's own block of what it receives into."""
     one = case("allgather", nbytes=96, ranks=3, in_place=True)
     assert [one.places(rank) for rank in range(3)] == [(0, 0), (8, 0), (16, 0)]
     assert len({case(), case(), case(nbytes=8)}) == 2
 
 
 def test_the_fewest_bytes_that_all_ranks_must_read_and_write() -> None:
-    """By hand, in arrays: every input that somebody needs, and every result, once; nothing that is there already."""
     size = 2**20
     for collective, ranks, out_of_place, in_place in (
         ("allreduce", 4, (4, 4), (4, 4)),

@@ -26,7 +26,6 @@ def test_a_sign_stands_for_each_control_breaks_are_blanks_and_a_cut_is_marked() 
 
 
 def test_of_a_message_only_its_long_words_are_cut() -> None:
-    """Head and tail of a path stay, and the advice behind it."""
     said = clean.message(f"cannot read /head/{'n' * 100_000}/tail.jsonl: no such file; give another")
     assert said.startswith("cannot read /head/nnn")
     assert said.endswith("nnn/tail.jsonl: no such file; give another")
@@ -35,7 +34,6 @@ def test_of_a_message_only_its_long_words_are_cut() -> None:
 
 
 def test_records_are_cleaned_in_names_too_and_their_depth_is_bounded() -> None:
-    """Lines of other tools keep their tabs and blanks, as an export writes them."""
     assert clean.verbatim("a\tb   c\x1b[0m") == "a\tb   c\ufffd[0m"
     fields = clean.record({"printed": {"line": "a\tb  c"}, "note": "a\tb  c"})
     assert fields == {"printed": {"line": "a\tb  c"}, "note": "a b c"}
@@ -48,7 +46,6 @@ def test_records_are_cleaned_in_names_too_and_their_depth_is_bounded() -> None:
 
 
 def test_a_formula_gets_a_quote_and_a_number_or_a_name_none() -> None:
-    """Also behind blanks, which spreadsheets take away."""
     for word in ("=1+1", "+cmd|x", "-2+3", "@SUM(A1)", "\t=1", "  =1", "-"):
         assert clean.cell(word) == f"'{word}"
     for plain in ("-1.5e-06", "+3", "name", "", 5, -5.0, None, "a=b"):
@@ -56,7 +53,6 @@ def test_a_formula_gets_a_quote_and_a_number_or_a_name_none() -> None:
 
 
 def test_a_million_signs_of_any_kind_take_time_in_proportion() -> None:
-    """Alone or before one that ends them; were it to their square, this would end at the time limit of a test."""
     for sign in (" ", "\t", "\x1b", "a", "\u200b", "\ud800"):
         for word in (sign * 10**6, sign * 10**6 + "b", ("a" + sign) * 5 * 10**5):
             assert len(clean.text(word)) <= clean.NAME

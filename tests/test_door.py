@@ -11,7 +11,6 @@ from tests.hostile_files import THINGS, TOML
 
 
 def test_what_is_no_regular_file_of_a_bounded_size_is_refused_at_once(tmp_path: Path) -> None:
-    """Nothing waits for a writer, and nothing is read."""
     for number, thing in enumerate(THINGS[:7]):
         thing.make(path := tmp_path / f"{number}")
         with pytest.raises(RunFileError, match=r"^cannot read .*/\d: ") as refused, door.opened(path):
@@ -25,7 +24,6 @@ def test_what_is_no_regular_file_of_a_bounded_size_is_refused_at_once(tmp_path: 
 
 
 def test_a_line_that_is_too_long_costs_itself(tmp_path: Path) -> None:
-    """The lines behind it keep their numbers."""
     (tmp_path / "it").write_bytes(b"a\n" + b"x" * (2 * door.LONGEST + 5) + b"\nb\n")
     read = list(door.lines(tmp_path / "it"))
     assert [number for number, _ in read] == [1, 2, 3]
@@ -52,7 +50,6 @@ def test_what_json_may_not_hold_is_named() -> None:
 
 
 def test_texts_are_clean_however_they_were_written() -> None:
-    """As escapes of JSON, as they are, as a delete, in keys; numbers and honest texts stay."""
     assert door.record(b'{"a": "\\u001b[31m", "b\x7f": "\x7f", "c": 1.5}') == {
         "a": "\ufffd[31m",
         "b\ufffd": "\ufffd",
@@ -64,7 +61,6 @@ def test_texts_are_clean_however_they_were_written() -> None:
 
 
 def test_what_toml_may_not_hold_is_named_in_a_moment(tmp_path: Path) -> None:
-    """Though the parser, or a search that goes back, would take minutes for some of it."""
     path = tmp_path / "it.toml"
     for text, complaint in {
         "x = " + "[" * 10_000: "nested too deeply",

@@ -84,7 +84,6 @@ def test_a_second_signal_does_not_disturb_what_the_first_one_began_until_later(m
 
 
 def test_what_the_caller_ignores_stays_ignored() -> None:
-    """`nohup` says so of SIGHUP; afterwards the others end the process as if nobody had asked for them."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with raised():
         send(signal.SIGHUP)
@@ -110,7 +109,6 @@ def swallow(number: int) -> None:
 
 
 def test_a_signal_that_was_swallowed_is_raised_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """And nobody is told of the first time."""
     for number in ENDING:
         with raised(), pytest.raises(Interrupted) as caught:
             swallow(number)
@@ -131,8 +129,6 @@ def test_an_alarm_looks_whether_the_signal_was_swallowed(monkeypatch: pytest.Mon
 
 
 def test_what_the_first_signal_began_is_not_disturbed_by_a_look() -> None:
-    """However long it takes, in a handler, in a context's end, or while another error is on its way."""
-
     def work() -> None:
         try:
             send(signal.SIGTERM)
@@ -170,7 +166,6 @@ def test_a_command_that_has_answered_is_left_alone() -> None:
 
 
 def test_the_alarm_of_the_caller_goes_on() -> None:
-    """As the limit of a test."""
     before = signal.setitimer(signal.ITIMER_REAL, 1000, 5)
     with raised():
         pass

@@ -48,7 +48,6 @@ def carried_out(folder: Path, environment: dict[str, str], *command: str) -> sub
 
 
 def test_a_sweep_runs_nothing_from_the_working_folder(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Modules, compilers, launchers and settings lie there and PATH leads there; the rows are right as elsewhere."""
     plant(tmp_path, *MODULES, "collbench")
     shutil.copytree(tmp_path, tmp_path / "bin")
     path = f":.:bin:../{tmp_path.name}:{os.environ['PATH']}:."
@@ -62,7 +61,6 @@ def test_a_sweep_runs_nothing_from_the_working_folder(tmp_path: Path, environmen
 
 
 def test_ranks_and_python_m_run_nothing_from_it_either(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Python puts the folder first on its path for -m, and for relative entries of PYTHONPATH: both are taken out."""
     plant(tmp_path, "mpi4py", "random", "socket", "numpy", "click")
     (tmp_path / "later").mkdir()
     plant(tmp_path / "later", "mpi4py", "numpy", "matplotlib", "jinja2", "sitecustomize")
@@ -74,7 +72,6 @@ def test_ranks_and_python_m_run_nothing_from_it_either(tmp_path: Path, environme
 
 
 def test_search_paths_keep_what_was_decided_and_lose_what_depends_on_the_folder() -> None:
-    """Absolute entries stay, in their order; empty and relative ones go, and so do relative folders of settings."""
     given = {"PATH": ":/a:.:b:/c:", "PYTHONPATH": "/p::q", "XDG_CACHE_HOME": "x", "XDG_CONFIG_HOME": "/y", "HOME": "/h"}
     left = {"PATH": "/a:/c", "PYTHONPATH": "/p", "XDG_CONFIG_HOME": "/y", "HOME": "/h", "PYTHONSAFEPATH": "1"}
     assert isolated(given) == left
@@ -84,7 +81,6 @@ def test_search_paths_keep_what_was_decided_and_lose_what_depends_on_the_folder(
 def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Also where a part of collbench is used without its command."""
     from collbench.measure import start
 
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
@@ -96,7 +92,6 @@ def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
 
 
 def test_the_working_folder_comes_back_also_after_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A library that cannot be imported must not move the command elsewhere."""
     monkeypatch.chdir(tmp_path)
 
     def fail() -> None:

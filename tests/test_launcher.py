@@ -41,13 +41,11 @@ NEIGHBOURS: tuple[tuple[dict[str, str], int], ...] = (
 
 
 def test_a_run_is_launched_by_who_started_several_processes() -> None:
-    """A shell of one task, an allocation without a step and half of a pair are none."""
     for environment, place in PLACES:
         assert launched(environment) == place, environment
 
 
 def test_launchers_say_how_many_processes_are_here() -> None:
-    """Each in its own words; of many machines, the most that one has."""
     for environment, here in NEIGHBOURS:
         assert neighbours(environment) == here, environment
 

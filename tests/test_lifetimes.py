@@ -34,7 +34,6 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def test_the_end_of_a_process_is_noticed_and_not_before_it_comes() -> None:
-    """Also of one whose parent has not asked for its status yet; one that is gone already is an error."""
     for refusal in REFUSALS:
         with pytest.MonkeyPatch.context() as patch, sleeper() as process:
             without_handles(refusal, patch)
@@ -51,7 +50,6 @@ def test_the_end_of_a_process_is_noticed_and_not_before_it_comes() -> None:
 
 
 def test_another_process_with_the_same_number_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers are used again; times of birth are not."""
     monkeypatch.delattr(os, "pidfd_open")
     births = iter(["1", "1", "2"])
     monkeypatch.setattr(lifetimes, "life", lambda pid: lifetimes.Life(next(births), 1))

@@ -37,7 +37,6 @@ def explanation(*seconds: float, traced: float = 4e-6) -> Explanation:
 
 
 def test_shares_of_an_operation_are_of_its_whole_time() -> None:
-    """What no track accounts for is the launch; a library, which cannot be looked into, has no shares."""
     result = explanation(1e-6, 1e-6, 0.0, 1e-6)
     shares = {LAUNCH: 0.25, WAITED: 0.25, MOVED: 0.25, ADDED: 0, PUBLISHED: 0.25}
     assert {part: result.share(part) for part in PARTS} == pytest.approx(shares)

@@ -22,7 +22,6 @@ def steps(*series: Series, **changes: object) -> StepTimes:
 
 
 def test_a_step_lasts_until_the_last_rank_is_done_and_its_time_is_of_three_parts() -> None:
-    """A rank begins when it is done with the step before; who has computed waits for others, then all is exposed."""
     assert LATE.seconds == (9.5 - 0.0) / 2
     assert (LATE.begins(0), LATE.begins(1)) == ((0.0, 4.0), (0.5, 5.0))
     for rank, parts in {0: ((2 + 2) / 2, (1 + 2) / 2, (1 + 1) / 2), 1: ((2.5 + 3) / 2, 0.0, (2 + 1.5) / 2)}.items():
@@ -88,7 +87,6 @@ def test_buckets_are_the_whole_array_piece_by_piece(elements: int, bucket: int) 
 
 
 def test_what_is_one_block_for_every_rank_is_not_cut() -> None:
-    """An all-gather's buffers start at other places than its pieces would."""
     whole = case("allgather", 4096, step=replace(STEP, bucket=128))
     assert whole.buckets() == [(0, replace(whole, step=None))]
 
@@ -109,6 +107,5 @@ def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_
 
 
 def test_cases_of_different_steps_are_of_different_kinds() -> None:
-    """Or they would be drawn as one curve."""
     assert len({one.kind for one in (case(), case(step=STEP), case(step=replace(STEP, products=11)))}) == 3
     assert len({case(step=replace(STEP, schedule=name)).kind_of_step for name in ("compute", "sequential")}) == 1

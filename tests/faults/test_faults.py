@@ -22,7 +22,6 @@ def place() -> Iterator[Ground]:
 
 @pytest.mark.parametrize("name", ["INT while sampling", "TERM while sampling", "a disk of 8 KiB"])
 def test_the_commonest_faults_are_survived(place: Ground, name: str) -> None:
-    """Right status, one line, a run file that can be read, and nothing left: no process, memory or temporary file."""
     (trial,) = [trial for trial in every() if trial.name == name]
     assert not place.carry_out(trial).complaints
 
@@ -30,7 +29,6 @@ def test_the_commonest_faults_are_survived(place: Ground, name: str) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_share_of_all_faults_is_survived() -> None:
-    """Another one after each commit, the same until then: COLLBENCH_FAULTS, or what the commit's name comes to."""
     said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     part = int(os.environ.get("COLLBENCH_FAULTS") or int(said[:8] or "0", 16))
     verdicts = run(share(every(), part, PARTS), lambda verdict: None)
@@ -39,7 +37,6 @@ def test_a_share_of_all_faults_is_survived() -> None:
 
 @pytest.mark.full
 def test_what_is_not_survived_is_seen(place: Ground) -> None:
-    """The judge of all trials is tried too, by programs in the command's place."""
     for shell, complaint in {
         "exit 3": "status 3, not 0",
         "sleep 100": "did not end within",

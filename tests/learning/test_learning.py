@@ -43,7 +43,6 @@ def test_the_gradient_is_what_differences_of_the_loss_say() -> None:
 
 
 def test_the_gradient_in_float64_is_the_one_that_bounds_come_with() -> None:
-    """Computed in another order of operations."""
     weights = Data(SMALL).first
     inputs, wanted = lessons(SMALL, 1).batch(3)
     told = np.empty(SMALL.weights)
@@ -53,7 +52,6 @@ def test_the_gradient_in_float64_is_the_one_that_bounds_come_with() -> None:
 
 
 def test_float32_stays_within_the_bound_also_when_its_products_come_in_another_order() -> None:
-    """With weights as they are at first, and a hundred times as large; a reversed batch adds in another order."""
     for job, seed in ((SMALL, 1), (SMALL, 2), (Job(), 3), (Job(hidden=33, batch=100), 4)):
         for scale in (1, 100):
             weights = (scale * Data(replace(job, seed=seed)).first).astype(np.float32)
@@ -77,7 +75,6 @@ def test_the_bound_is_far_below_what_a_lost_contribution_changes() -> None:
 
 
 def test_layers_are_views_of_the_flat_weights() -> None:
-    """In order, all of them."""
     weights = np.arange(SMALL.weights, dtype=np.float32)
     assert [part.shape for part in parts(SMALL, weights)] == list(SMALL.shapes)
     assert np.array_equal(np.concatenate([part.ravel() for part in parts(SMALL, weights)]), weights)
@@ -87,7 +84,6 @@ def test_layers_are_views_of_the_flat_weights() -> None:
 
 
 def test_data_are_the_same_everywhere_and_only_weights_and_order_are_of_the_seed() -> None:
-    """Ranks learn from samples of their own, none of which is held out."""
     one, other = Data(SMALL), Data(replace(SMALL, seed=2))
     assert not np.array_equal(one.first, other.first)
     assert np.array_equal(one.held_out[0], other.held_out[0])
@@ -177,7 +173,6 @@ def test_a_wrong_average_is_found_and_one_of_weights_that_nobody_has() -> None:
 
 
 def test_updates_that_are_missing_twice_or_out_of_order_are_found() -> None:
-    """Although each of those that are there is right by itself."""
     whole = shared(synchronous())
     assert "instead of 8" in str(miscounted(JOB, RANKS, whole[:3], 0))
     assert "step 3 of rank 0 after 1 steps of it" in str(miscounted(JOB, RANKS, [whole[0], *whole[2:]], 0))

@@ -45,25 +45,7 @@ def test_a_mark_finds_children_and_orphans_too_and_nobody_else_s() -> None:
                     cleanup.end_marked("MARK_OF_A_TEST", value)
 
 
-def test_all_are_stopped_before_one_is_killed_and_then_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may just have started another one when it was stopped."""
-    looks = iter([{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}, set()])
-    lives = iter([True, True, False, True, False, False, False])
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(cleanup, "marked", lambda name, value: next(looks))
-    monkeypatch.setattr(cleanup, "_signal", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr(cleanup, "life", lambda pid: Life(f"born {pid}", 0))
-    monkeypatch.setattr(cleanup, "lives", lambda pid, birth: birth == f"born {pid}" and next(lives))
-    monkeypatch.setattr(cleanup, "shared_files", lambda pid: set())
-    cleanup.end_marked("A", "b")
-    assert [pid for pid, _ in sent[:3]] == [1, 2, 3]
-    assert {number for _, number in sent[:-3]} == {signal.SIGSTOP}
-    assert sent[-3:] == [(pid, signal.SIGKILL) for pid in (1, 2, 3)]
-    assert next(lives, None) is None
-
-
 def test_a_process_between_two_programs_counts_as_its_parent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """While it starts one it shows no environment, as kernel threads and the dead never do."""
     for pid, said in {7: b"A=b\0C=d\0", 8: b"A=c\0", 9: b""}.items():
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "environ").write_bytes(said)
@@ -135,7 +117,6 @@ LINE = "collbench: error: rank {}: no progress for {} s (--timeout); the run end
 def test_the_watchdog_rings_when_nothing_begins_in_time_and_on_rank_0_first(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Although the first deadline was a later one; the last words, which may write a file, are part of the line."""
     for rank in (0, 1):
         clock.rung.clear()
         dog = Watchdog()
@@ -164,7 +145,6 @@ def test_a_stopped_watchdog_is_silent(clock: Clock, capsys: pytest.CaptureFixtur
 def test_a_rank_that_failed_says_of_what_before_the_first_rank_ends_all(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """That one may wait on its device for this one; what the others came to hear meanwhile is not said again."""
     dog = Watchdog()
     dog.trouble = lambda: "GPU 1: it broke" if clock.now < 9.5 else ""
     dog.start(1)

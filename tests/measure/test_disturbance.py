@@ -36,7 +36,6 @@ def test_a_quiet_machine_gives_no_reason(tmp_path: Path) -> None:
 
 
 def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:
-    """Of what was before the run or grew during it."""
     frequency, governor = (
         f"sys__devices__system__cpu__cpu0__cpufreq__scaling_{word}" for word in ("cur_freq", "governor")
     )
@@ -55,7 +54,6 @@ def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:
 
 
 def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
-    """Two hardware threads of one core are two cores to a scheduler, and one to the ranks."""
     siblings = {f"sys__devices__system__cpu__cpu{core}__topology__thread_siblings_list": "0-1\n" for core in (0, 1)}
     watch = Watch(machine(tmp_path, **siblings))
     assert list(watch.reasons(1)) == []
@@ -65,7 +63,6 @@ def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
 
 
 def test_noise_is_named_with_its_worst_row_and_what_helps_where_that_ran(tmp_path: Path) -> None:
-    """Rows with an interval of more than a tenth; sharp rows and those without a time need no word."""
     watch = Watch(machine(tmp_path))
     sharp, blurred = measurement("mpi", (1.0,) * 9), measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2), nbytes=64)
     assert list(_noise.words([sharp, measurement("ring", ())], watch)) == []

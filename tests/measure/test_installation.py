@@ -48,7 +48,6 @@ def told(root: Path, *edited: str, **variables: str) -> list[list[str]]:
 def test_code_is_the_same_wherever_it_lies_and_another_after_an_edit_of_what_ranks_run(
     other: Path, tmp_path: Path
 ) -> None:
-    """Kernels tried in place of its own (COLLBENCH_KERNELS) are a setting; an edited page of the report is no code."""
     ranks_run = (
         "collbench/measure/runner.py",
         "collbench/errors.py",
@@ -85,7 +84,6 @@ def test_ranks_import_nothing_that_is_left_out_of_what_tells_copies_apart() -> N
 def test_ranks_of_a_launcher_with_different_copies_are_refused(
     other: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """In one line, by the first of them; it names both folders, and nothing is stored."""
     with (other / "collbench" / "measure" / "runner.py").open("a") as edited:
         edited.write("\n")
     sweep = ("-P", "-m", "collbench", "sweep", "--on", "cpu", "-e", "8", "--no-plot", "--out", "out")
@@ -125,12 +123,6 @@ QUICK = ("Slurm's allocation", "PBS", "HYDRA_HOST_FILE")
 
 def test_hydra_starts_ranks_on_this_machine_within_a_batch_system(tmp_path: Path) -> None:
     for system in QUICK:
-        started_here(system, tmp_path / system)
-
-
-@pytest.mark.full
-def test_hydra_starts_ranks_on_this_machine_within_every_batch_system(tmp_path: Path) -> None:
-    for system in BATCH:
         started_here(system, tmp_path / system)
 
 

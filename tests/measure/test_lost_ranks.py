@@ -116,7 +116,6 @@ def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
 def test_ranks_go_home_in_order_unless_something_broke(
     ranks: Ranks, folders: Callable[[], list[Path]], tmp_path: Path
 ) -> None:
-    """Who has gone in order removes what it shared; the names of who has not are removed for it."""
     left, shared = tmp_path / "left", tmp_path / "shared"
     greet = f"greeting['files'] = [{str(shared)!r}]"
     for error, stop in ((None, f"time.sleep(0.2); open({str(left)!r}, 'w')"), (KeyboardInterrupt, "time.sleep(60)")):
@@ -267,7 +266,6 @@ def test_ranks_that_refuse_are_ended_with_what_they_shared(ranks: Ranks, tmp_pat
 
 
 def test_ranks_of_another_copy_of_the_code_are_refused(ranks: Ranks) -> None:
-    """A copy of a time before ranks said which they are is the most different of all."""
     others = [installation()._replace(code="0" * 64), installation()._replace(version="0.0.1")]
     steps = {f"greeting['installation'] = {list(other)!r}": other for other in others}
     for greet, theirs in {"del greeting['installation']": UNKNOWN, **steps}.items():
@@ -277,7 +275,6 @@ def test_ranks_of_another_copy_of_the_code_are_refused(ranks: Ranks) -> None:
 
 
 def test_after_a_rank_that_does_not_even_die_no_more_are_started(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that waits in its driver for a device: the row says what happened, and nobody waits for that process."""
     one = ranks(a="send(failed='it broke'); time.sleep(60)").__enter__()
     left: list[subprocess.Popen[bytes]] = []
     with monkeypatch.context() as deathless:
@@ -302,7 +299,6 @@ STAND = (
 
 
 def test_a_run_goes_on_only_where_fresh_ranks_are_on_the_gpus_that_it_began_on(ranks: Ranks, tmp_path: Path) -> None:
-    """A GPU that is lost is not dealt anew: what the header says would be true of the first rows only."""
     slower = [gpu | {"pcie": {"generation": 1}} for gpu in GPUS[:2]]  # which changes by itself
     for then, words in (
         (slower, ""),
@@ -320,7 +316,6 @@ def test_a_run_goes_on_only_where_fresh_ranks_are_on_the_gpus_that_it_began_on(r
 
 
 def test_a_library_that_does_not_start_is_tried_twice_and_what_fails_otherwise_with_every_case(ranks: Ranks) -> None:
-    """Its start depends on no case, and takes most of the time-out whenever it hangs; others go on."""
     with ranks(a="send(failed='NCCL did not start', start=True); time.sleep(60)") as one:
         rows = [measure(one, "a", "b") for _ in range(3)]
         assert rows[0] == rows[1] == [("a", "NCCL did not start"), ("b", "right")]

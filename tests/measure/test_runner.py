@@ -217,7 +217,6 @@ def test_what_is_wrong_at_any_check_has_no_time_and_what_is_wrong_at_first_is_no
 
 
 def test_times_are_of_a_part_where_an_operation_has_several() -> None:
-    """A message of a window, half a round trip, one barrier of two; how long to sample goes by whole operations."""
     whole = ToyPlatform({"a": constant(64e-6)})
     run(whole, nbytes=4, iters=3)
     for name, collective in COLLECTIVES.items():

@@ -51,7 +51,6 @@ def now(recorder: Recorder | None) -> Moments:
 
 
 def test_no_garbage_is_collected_while_a_series_runs_and_afterwards_all_is_as_before() -> None:
-    """The collector looks through all that is kept of the steps, the longer the more there are."""
     seen = []
 
     def step(recorder: Recorder | None) -> Moments:
@@ -85,7 +84,6 @@ def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
 
 
 def test_steps_that_take_long_are_looked_at_less_often() -> None:
-    """Nobody says a word meanwhile, and whoever hears none for long calls the ranks hung."""
     for seconds, steps in ((1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)):
         made = []
 
@@ -98,7 +96,6 @@ def test_steps_that_take_long_are_looked_at_less_often() -> None:
 
 
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It enqueues a step in so many seconds, and the device carries one out in so many, once it has it."""
     wanted = parts()
     wanted.platform.queued = True  # type: ignore[misc]
     clock, through = [0.0], [0.0]
@@ -183,7 +180,6 @@ def test_ranks_of_one_process_have_its_clock_and_the_two_known_worst_decide_the_
 
 
 def test_matrices_are_as_large_as_leaves_room_for_enough_products() -> None:
-    """So that a rank which is to compute a fifth more can; a step of less has the smallest, and one at least."""
     seconds_of = {32: 5e-6, 64: 10e-6, 128: 80e-6, 256: 600e-6}
     wanted = {1e-3: (100, 64), 2e-3: (25, 128), 20e-3: (33, 256), 20e-6: (4, 32), 1e-6: (1, 32)}
     for seconds, products in wanted.items():

@@ -33,7 +33,6 @@ def measured(wanted: Sweep) -> list[Result]:
 
 
 def test_every_schedule_is_right_and_what_ranks_did_is_kept_bucket_by_bucket() -> None:
-    """Of one step; what is computed comes before what is communicated of it, and the last bucket is smaller."""
     names = [name for name, one in schedules().items() if "cpu" in one.platforms]
     results = measured(stepped(*(replace(STEP, schedule=name) for name in names)))
     assert len(results) == len(names)
@@ -53,7 +52,6 @@ def test_every_schedule_is_right_and_what_ranks_did_is_kept_bucket_by_bucket() -
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_step_is_right_whoever_communicates_and_however() -> None:
-    """Or it is skipped with the reason."""
     names = choose("all,narrow", "cpu")
     for schedule in (name for name, one in schedules().items() if "cpu" in one.platforms):
         results = measured(stepped(replace(STEP, schedule=schedule), implementations=names))
@@ -133,7 +131,6 @@ def test_a_product_left_out_or_a_bucket_that_lies_elsewhere_is_wrong_and_has_no_
 
 
 def test_a_rank_that_is_killed_costs_a_row_which_names_the_signal(faulty: Callable[[str], None]) -> None:
-    """The next step is measured by fresh ranks."""
     faulty(DIES)
     results = measured(stepped(STEP, replace(STEP, products=4)))
     assert [type(result) for result in results] == [Failed, StepTimes]

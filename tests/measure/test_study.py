@@ -25,7 +25,6 @@ def test_errors_are_relative_to_the_exact_sums() -> None:
 def test_fewer_bits_are_worse_and_feedback_takes_the_bias_away_but_not_the_errors(
     here: Command, tmp_path: Path
 ) -> None:
-    """However many rounds there was time for; rows keep what was found."""
     options = ("--impl", "narrow,two-shot", "-b", "4004", "-e", "4004", "-n", "3", "--no-plot", "--out", "out")
     done = here("sweep", "--on", "cpu", "--ranks", "2", *options)
     assert done.returncode == 0, done.stderr

@@ -81,7 +81,6 @@ def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
 
 
 def test_every_order_is_balanced_so_that_drift_shifts_all_alike() -> None:
-    """A B, B A, B A, A B and so on: once in each round, and ever another pattern."""
     _, ranks = carried_out()
     assert "".join(step for step in ranks[0].log if step in "ab") == "abbabaabbaababba"
     firsts = [first for first, _ in order(64)]
@@ -95,7 +94,6 @@ def test_every_order_is_balanced_so_that_drift_shifts_all_alike() -> None:
 
 
 def test_each_side_has_its_own_budget_and_its_own_implementations() -> None:
-    """A side with few of them must not measure longer than the other, nor be asked for what it does not have."""
     log: list[str] = []
     ranks = [Acted("a", log), Acted("b", log)]
     whole = asked_for()
@@ -171,7 +169,6 @@ def test_rounds_together_cost_one_case_and_have_the_wanted_samples() -> None:
 
 
 def test_a_case_ends_once_its_budget_is_spent() -> None:
-    """After an even number of rounds, and not before the ratios have an interval; `share` of it goes in a round."""
     budget = asked_for().sampling.budget
     for share, rounds in ((1 / 8, ROUNDS), (1 / 7, ROUNDS), (1 / 6, LEAST), (10.0, LEAST)):
 
@@ -195,7 +192,6 @@ def raises(asked: Case, name: str, round_: int) -> Result:
 
 
 def test_what_goes_wrong_in_one_setting_costs_its_implementation_and_the_other_nothing() -> None:
-    """A row says what and in which round; what failed is asked no more, and no number that failed a check is shown."""
     wrong = Measurement(case(), "two", "cpu", 1, (), MISMATCH)
     for answer, at, wanted in (
         (lambda asked, name, _: Skipped(asked, name, "cpu", "no way"), 1, Skipped(case(), "two", "cpu", "no way")),
@@ -252,7 +248,6 @@ def against(*libraries: Library, log: list[str], **ranks: Acted) -> Opponents:
 
 
 def test_rows_are_called_after_their_library_unless_it_is_the_usual_one() -> None:
-    """So a row called mpi is of the same library as in a sweep that names none, in whatever order they are given."""
     assert suffixes([MPICH, OPEN, INTEL]) == ["", "@openmpi", "@intel"]
     assert suffixes([OPEN, MPICH]) == ["@openmpi", ""]
     second = library("openmpi", Path("/other"))
@@ -304,7 +299,6 @@ def test_a_library_whose_ranks_fail_costs_its_own_rows_only() -> None:
 
 
 def test_libraries_that_nothing_calls_are_refused() -> None:
-    """Of one the ranks may still be wanted: another launcher places them differently."""
     ladder = replace(against_each_other(), implementations=("two-shot",))
     with pytest.raises(UsageError, match=r"--impl two-shot calls no MPI library.*; add mpi"):
         Opponents(ladder, [MPICH, OPEN])
@@ -312,7 +306,6 @@ def test_libraries_that_nothing_calls_are_refused() -> None:
 
 
 def test_an_implementation_has_as_much_time_with_one_library_as_with_another() -> None:
-    """The first shares its budget with the rungs, so the others have as much less as they have fewer to measure."""
     budgets = []
 
     def start(own: Sweep, chosen: Library) -> Acted:

@@ -19,7 +19,7 @@ from collbench.jobs import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient, loss
 from collbench.measure.session import Session
-from collbench.measurement import Failed, Result
+from collbench.measurement import Result
 from collbench.runs.file import read
 from collbench.styles import choose, styles
 from collbench.trained import Trained
@@ -68,7 +68,6 @@ def learns(results: dict[str, Trained], ranks: int) -> None:
 
 
 def test_every_style_trains_and_those_that_add_all_gradients_learn_what_one_rank_would() -> None:
-    """Two ranks with two batches are one with a batch of both; averages after every step and no staleness too."""
     results = right(trained(2, jobs=(JOB, replace(JOB, every=1, staleness=0))))
     half = len(results) // 2
     usual, strict = ({result.implementation: result for result in part} for part in (results[:half], results[half:]))
@@ -90,7 +89,6 @@ def test_every_style_trains_and_those_that_add_all_gradients_learn_what_one_rank
 
 
 def test_groups_of_any_size_are_the_same_sum() -> None:
-    """Also one that is no divisor of the ranks, and one larger than all of them."""
     runs = right(trained(3, "hierarchical", jobs=tuple(replace(JOB, group=group, steps=4) for group in (1, 2, 9))))
     for run in runs:
         assert losses(run) == pytest.approx(losses(runs[0]), rel=1e-4), run.case
@@ -106,7 +104,6 @@ def test_every_style_trains_on_any_number_of_ranks_and_a_check_alone_trains_a_fe
 
 @pytest.mark.machine
 def test_a_slow_rank_makes_fewer_steps_where_nobody_waits_and_as_many_where_all_do() -> None:
-    """And computes longer; the bound on staleness holds it near the others; a gradient too late does not count."""
     job = replace(JOB, hidden=64, batch=64, steps=40, staleness=1000, slow=((1, 60.0),))
     results = {result.implementation: result for result in right(trained(2, "ring", "asynchronous", jobs=(job,)))}
     quick, slow = results["asynchronous"].steps
@@ -164,17 +161,6 @@ WRONG_AVERAGE = """
     import numpy as np
     trail.share_of = lambda ranks: np.float32(1.0001 / ranks)
 """
-DIES = """
-    import signal
-    from collbench.learning import seat
-    learn = seat.Seat.learn
-    def changed(self, weights, step, result):
-        if step == 1 and self.job.seed == 2 and os.environ.get("PMI_RANK") == "1" and not os.path.exists(died):
-            open(died, "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-        learn(self, weights, step, result)
-    seat.Seat.learn = changed
-"""
 
 
 @pytest.fixture
@@ -224,21 +210,11 @@ def test_an_average_wrong_by_a_part_in_ten_thousand_is_wrong(broken: Broken) -> 
 
 @pytest.mark.full
 def test_asynchronous_training_without_its_lock_or_its_bound_is_wrong(broken: Broken) -> None:
-    """Where two change the weights at once, and where a rank runs away from a slow one."""
     options = ("--seeds", "1", "--steps", "40", "--staleness", "2", "--slow-rank", "1:5")
     for code, words in ((NO_LOCK, "rank"), (NO_BOUND, "too old")):
         (result,), done = broken(code, "asynchronous", *options)
         assert words in result.wrong, done.stdout
         assert done.returncode == 1
-
-
-@pytest.mark.full
-def test_a_killed_rank_costs_one_row(broken: Broken, tmp_path: Path) -> None:
-    """The others are measured by fresh ranks; a style that waits without MPI notices too."""
-    for style in ("ring", "asynchronous"):
-        code = DIES.replace("died", repr(str(tmp_path / f"died in {style}")))
-        results, _ = broken(code, style, "--seeds", "3", "--steps", "20", "--slow-rank", "0:3")
-        assert [isinstance(result, Failed) for result in results] == [False, True, False], style
 
 
 def test_on_gpus_every_style_is_skipped_with_the_reason() -> None:
