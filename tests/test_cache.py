@@ -132,18 +132,3 @@ def test_a_real_kernel_is_compiled_anew_when_its_file_was_exchanged_and_a_linked
     before = library.stat().st_ino
     assert compiled().stat().st_ino == before
     assert max(mode(path) for path in (own / "kernels").iterdir()) == 0o600
-
-
-def test_a_removed_folder_is_made_again_and_an_exchanged_one_is_not_the_one_that_was_looked_at(
-    own: Path, tmp_path: Path
-) -> None:
-    first = cache.private("kernels")
-    (own / "kernels").rmdir()  # as by `rm -r ~/.cache` beside a long run
-    second = cache.private("kernels")
-    assert second != first
-    assert second.is_dir()
-    path = left()
-    own.rename(tmp_path / "moved")
-    (own / "kernels").mkdir(parents=True)
-    assert path.read_bytes() == b"code"
-    assert (tmp_path / "moved" / "kernels" / path.name).exists()

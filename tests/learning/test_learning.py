@@ -9,7 +9,7 @@ import pytest
 from collbench.flaws import Unlearned
 from collbench.jobs import Job
 from collbench.learning.data import Data, lessons
-from collbench.learning.network import gradient, loss, outputs, parts
+from collbench.learning.network import gradient, loss
 from collbench.learning.rounding import bounded_gradient
 from collbench.learning.trail import (
     Averaged,
@@ -42,15 +42,6 @@ def test_the_gradient_is_what_differences_of_the_loss_say() -> None:
         assert told[index] == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
-def test_the_gradient_in_float64_is_the_one_that_bounds_come_with() -> None:
-    weights = Data(SMALL).first
-    inputs, wanted = lessons(SMALL, 1).batch(3)
-    told = np.empty(SMALL.weights)
-    gradient(SMALL, weights.astype(float), inputs.astype(float), wanted.astype(float), told)
-    exact, _ = bounded_gradient(SMALL, weights, (inputs, wanted))
-    assert np.allclose(told, exact, rtol=1e-6, atol=1e-9)  # 1 / 12 is rounded to float32 in one of them
-
-
 def test_float32_stays_within_the_bound_also_when_its_products_come_in_another_order() -> None:
     for job, seed in ((SMALL, 1), (SMALL, 2), (Job(), 3), (Job(hidden=33, batch=100), 4)):
         for scale in (1, 100):
@@ -72,15 +63,6 @@ def test_the_bound_is_far_below_what_a_lost_contribution_changes() -> None:
     gradient(job, weights, inputs[1:], wanted[1:], without)
     assert (np.abs(without - exact) > bound).mean() > 0.9
     assert np.median(np.abs(exact) / bound) > 100
-
-
-def test_layers_are_views_of_the_flat_weights() -> None:
-    weights = np.arange(SMALL.weights, dtype=np.float32)
-    assert [part.shape for part in parts(SMALL, weights)] == list(SMALL.shapes)
-    assert np.array_equal(np.concatenate([part.ravel() for part in parts(SMALL, weights)]), weights)
-    parts(SMALL, weights)[3][:] = -1
-    assert (weights[-3:] == -1).all()
-    assert outputs(SMALL, weights, np.zeros((2, 5), np.float32)).shape == (2, 3)
 
 
 def test_data_are_the_same_everywhere_and_only_weights_and_order_are_of_the_seed() -> None:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from collbench.lifetimes import Life
 from collbench.measure import cleanup, watchdog
 from collbench.measure.watchdog import Watchdog
 from tests.cli.test_sweep import alive, wait_for
@@ -43,16 +42,6 @@ def test_a_mark_finds_children_and_orphans_too_and_nobody_else_s() -> None:
             finally:
                 for value in ("mine", "other"):
                     cleanup.end_marked("MARK_OF_A_TEST", value)
-
-
-def test_a_process_between_two_programs_counts_as_its_parent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for pid, said in {7: b"A=b\0C=d\0", 8: b"A=c\0", 9: b""}.items():
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "environ").write_bytes(said)
-    monkeypatch.setattr(cleanup, "_PROCESSES", tmp_path)
-    for life, counts in ((Life("1", 7), True), (Life("1", 8), False), (None, False)):
-        monkeypatch.setattr(cleanup, "life", lambda pid, life=life: life)
-        assert cleanup.marked("A", "b") == ({7, 9} if counts else {7}), life
 
 
 def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from collbench.cases import Sampling
-from collbench.errors import PlatformError, RanksLost
-from collbench.measure import cleanup, link, start, workers
+from collbench.errors import PlatformError
+from collbench.measure import link, start, workers
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
@@ -272,24 +271,6 @@ def test_ranks_of_another_copy_of_the_code_are_refused(ranks: Ranks) -> None:
         with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
             ranks(greet=greet).__enter__()
         assert str(error.value).startswith(f"a rank runs {theirs}, but this command runs {installation()}: "), greet
-
-
-def test_after_a_rank_that_does_not_even_die_no_more_are_started(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = ranks(a="send(failed='it broke'); time.sleep(60)").__enter__()
-    left: list[subprocess.Popen[bytes]] = []
-    with monkeypatch.context() as deathless:
-        deathless.setattr(cleanup, "end_marked", lambda *marked: None)
-        deathless.setattr(workers, "_DYING", 0.1)
-        deathless.setattr(subprocess.Popen, "kill", lambda process: left.append(process))
-        results = one.measure(case(), ["a", "b"], Sampling(iters=5))
-        assert told([next(results)]) == [("a", "it broke")]
-        with pytest.raises(RanksLost, match=r"process \d+ was killed and does not end.*no more ranks start"):
-            next(results)
-        one.__exit__(None)
-    process = left[0]
-    assert process.poll() is None
-    process.kill()
-    process.wait()
 
 
 GPUS = [{"host": "", "bus_id": f"0000:0{number}:00.0"} for number in range(3)]

@@ -297,14 +297,6 @@ class Busy:
         return 0.3e-3 if self._calls == self._lucky else self._share * wait
 
 
-class InStep(Busy):
-    """A core that is another's in every second sample."""
-
-    def time(self, prepared: Prepared, launches: int) -> float:
-        self._calls += 1
-        return 1e-6 + (2e-3 if self._calls % 2 == self._lucky else 0.0)
-
-
 def test_waits_for_a_core_prove_nothing_and_operations_left_out_are_found_in_spite_of_them() -> None:
     prepared = Prepared(lambda launches: None)
 
@@ -316,8 +308,6 @@ def test_waits_for_a_core_prove_nothing_and_operations_left_out_are_found_in_spi
         assert doubts(1.0, lucky) == [], lucky
     assert len(found := doubts(1 / 3)) >= 48
     assert all("some are left out" in str(doubt) for doubt in found)
-    for cut_off in (0, 1):
-        assert left_out(prepared, InStep(0, 1.0, cut_off), 4) is None, cut_off  # type: ignore[arg-type]
 
 
 def test_samples_are_taken_in_turn_and_back_after_a_warm_up_that_does_not_count() -> None:

@@ -4,14 +4,12 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from collbench.cases import Sampling
 from collbench.errors import PlatformError
 from collbench.measure import calibrated_together, series
 from collbench.measure.calibrated_together import LEAST, calibrated, products_for
@@ -205,12 +203,3 @@ def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(calibrated_together, "Session", Broken)
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
         calibrated(Work(seconds=1e-3), "cpu", sweep(1024), None)
-
-
-@pytest.mark.machine
-def test_real_ranks_take_about_as_long_as_was_asked_for() -> None:
-    wanted = replace(sweep(1024), implementations=("mpi",), sampling=Sampling())
-    seconds = calibrated_together.seconds_of_products(Work(seconds=5e-3), "cpu", wanted, None)
-    assert seconds[32] < seconds[128]
-    step = products_for(Work(seconds=5e-3), seconds)
-    assert seconds[step.size] * step.products == pytest.approx(5e-3, rel=0.05)

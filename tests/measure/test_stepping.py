@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from collbench.cases import Sampling, Sweep
-from collbench.errors import UsageError
 from collbench.implementations import choose
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Failed, Result, Skipped
-from collbench.schedules import find_schedule, overlapping, schedules
+from collbench.schedules import overlapping, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
 from collbench.steps import Step
 from tests.test_cases import sweep
@@ -135,8 +134,3 @@ def test_a_rank_that_is_killed_costs_a_row_which_names_the_signal(faulty: Callab
     results = measured(stepped(STEP, replace(STEP, products=4)))
     assert [type(result) for result in results] == [Failed, StepTimes]
     assert "signal 9" in str(results[0].reason)  # type: ignore[union-attr]
-
-
-def test_a_schedule_that_does_not_exist_is_named_with_the_choices() -> None:
-    with pytest.raises(UsageError, match=r"unknown schedule 'backwards'; choose from: .*sequential"):
-        find_schedule("backwards")

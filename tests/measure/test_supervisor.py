@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -60,20 +59,6 @@ def test_ranks_without_an_order_sleep() -> None:
             spent = [cpu_seconds(pid) - start for pid, start in zip(ranks.greeting.pids, before, strict=True)]
             assert max(spent) <= 0.08
             list(ranks.measure(case(), ["mpi"], Sampling(iters=3)))
-
-
-def test_launchers_are_asked_before_there_is_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    there = []
-
-    def ask(*asked: object) -> list[str]:
-        there.extend(tmp_path.iterdir())
-        return [str(tmp_path / "no launcher")]
-
-    monkeypatch.setattr(start, "command", ask)
-    with pytest.raises(PlatformError, match="no launcher"), Supervisor("cpu", sweep(1024)):
-        pass
-    assert [*there, *tmp_path.iterdir()] == []
 
 
 def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
