@@ -129,6 +129,8 @@ def test_an_alarm_looks_whether_the_signal_was_swallowed(monkeypatch: pytest.Mon
 
 
 def test_what_the_first_signal_began_is_not_disturbed_by_a_look() -> None:
+    done = []
+
     def work() -> None:
         try:
             send(signal.SIGTERM)
@@ -138,9 +140,11 @@ def test_what_the_first_signal_began_is_not_disturbed_by_a_look() -> None:
                 raise OSError("in between")
             except OSError:
                 look()
+            done.append("all of it")
 
     with raised(), pytest.raises(Interrupted):
         work()
+    assert done == ["all of it"]
 
 
 def test_a_look_waits_for_the_end_of_held() -> None:
