@@ -235,10 +235,8 @@ def _run_files() -> Iterator[tuple[str, str]]:
     yield "twice", run_text().replace('"nbytes": 8,', '"nbytes": 8, "nbytes": 16,')
     yield "a header alone", run_text().partition("\n")[0]
     yield "an object alone", "{}"
-    yield (
-        "ranks in great number",
-        run_text({}, *(ROW | {"ranks": 2**30, "nbytes": 2**62 >> place} for place in range(9))),
-    )
+    many = (ROW | {"ranks": 2**30, "nbytes": 2**62 >> place} for place in range(9))
+    yield "ranks in great number", run_text({}, *many)
     yield from _plans()
     yield "5,000 bad rows", run_text() + '{"kind": "measurement"}\n' * 5000
 
@@ -285,10 +283,8 @@ def _logs() -> Iterator[tuple[str, str]]:
     row = f"{8:12} {2:12} {'float':>8} {'sum':>6} {-1:6}" + "    5.00    0.00    0.00      0" * 2 + "\n"
     for name, face in FACES.items():
         yield f"nccl-tests, {name}", face + "\n" + table + row + face + row.replace("float", face)
-        yield (
-            f"OSU, {name}",
-            f"# OSU MPI Allreduce Latency Test v7.4 {face}\n# Size Avg Latency(us)\n8 1.23\n16 {face}\n",
-        )
+        osu = f"# OSU MPI Allreduce Latency Test v7.4 {face}\n# Size Avg Latency(us)\n8 1.23\n16 {face}\n"
+        yield f"OSU, {name}", osu
         columns = "topology,implementation,platform,collective,ranks,nbytes,dtype,redop,root,in_place,seconds,note\n"
         yield f"csv, {name}", columns + f'"{face}","{face}",cpu,allreduce,2,8,float,sum,0,0,1e-6,"{face}"\n'
     for name, number in {**{key: str(value) for key, value in NUMBERS.items()}, **LITERALS}.items():
@@ -313,87 +309,73 @@ HOSTILE: Mapping[str, tuple[Hostile, ...]] = {
 
 RUN, SYSTEM, LOG = HOSTILE
 FILE, GOOD = "{file}", "{good}"  # in a command: the hostile file, and the folder of a good run
-COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
+_WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     RUN: {
-        "plot": ((FILE, "-o", "figures", "--view", "all", "--format", "svg"),),
-        "report": ((FILE, "-o", "report.html"),),
+        "plot": ("{file} -o figures --view all --format svg",),
+        "report": ("{file} -o report.html",),
         "compare": (
-            (GOOD, FILE, "--gate", "--junit", "junit.xml", "--summary", "summary.md", "-o", "ratios.svg"),
-            (FILE, GOOD, "--format", "csv"),
-            (FILE, FILE, "--format", "json"),
+            "{good} {file} --gate --junit junit.xml --summary summary.md -o ratios.svg",
+            "{file} {good} --format csv",
+            "{file} {file} --format json",
         ),
-        "fit": ((FILE,), (FILE, "-o", "fit.toml")),
-        "diagnose": ((FILE,), (FILE, "--as", "dgx-h100")),
-        "export": tuple((FILE, "--to", name) for name, known in formats().items() if known.write),
-        "import": ((FILE, "-o", "imported"),),
-        "train": (("--on", FILE, "--batch", "8", "--model", "gpt2-small", "--out", "planned"),),
-        "runs": (("{folder}",), ("{folder}", "--json"), ("{folder}", "--baseline", "best", GOOD)),
+        "fit": ("{file}", "{file} -o fit.toml"),
+        "diagnose": ("{file}", "{file} --as dgx-h100"),
+        "export": tuple(f"{{file}} --to {name}" for name, known in formats().items() if known.write),
+        "import": ("{file} -o imported",),
+        "train": ("--on {file} --batch 8 --model gpt2-small --out planned",),
+        "runs": ("{folder}", "{folder} --json", "{folder} --baseline best {good}"),
     },
     SYSTEM: {
-        "topo": ((FILE,), (FILE, "--json"), (FILE, "-o", "system.svg")),
-        "predict": ((FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
-        "sweep": (("--on", FILE, "-b", "8", "-e", "64", "--no-plot", "--out", "predicted"),),
-        "scale": (("--on", FILE, "--ranks", "1,2", "--out", "predicted"),),
-        "overlap": (("--on", FILE, "--ranks", "2", "--out", "predicted"),),
+        "topo": ("{file}", "{file} --json", "{file} -o system.svg"),
+        "predict": ("{file} -b 8 -e 64 --no-plot --out predicted",),
+        "sweep": ("--on {file} -b 8 -e 64 --no-plot --out predicted",),
+        "scale": ("--on {file} --ranks 1,2 --out predicted",),
+        "overlap": ("--on {file} --ranks 2 --out predicted",),
         "train": (
-            ("--on", FILE, "--gpus", "2", "--batch", "8", "--model", "gpt2-small", "--out", "planned"),
-            ("--model", FILE, "--gpus", "2", "--batch", "8", "--out", "planned"),
+            "--on {file} --gpus 2 --batch 8 --model gpt2-small --out planned",
+            "--model {file} --gpus 2 --batch 8 --out planned",
         ),
-        "diagnose": ((GOOD, "--as", FILE),),
-        "plot": ((GOOD, "--view", "bound", "--as", FILE, "-o", "figures"),),
-        "report": ((GOOD, "--as", FILE, "-o", "report.html"),),
-        "fit": ((GOOD, "--as", FILE, "-o", "fit.toml"),),
+        "diagnose": ("{good} --as {file}",),
+        "plot": ("{good} --view bound --as {file} -o figures",),
+        "report": ("{good} --as {file} -o report.html",),
+        "fit": ("{good} --as {file} -o fit.toml",),
     },
-    LOG: {
-        "import": ((FILE, "-o", "imported"), (FILE, "-o", "imported", "--ranks", "2", "--op", "allreduce")),
-    },
+    LOG: {"import": ("{file} -o imported", "{file} -o imported --ranks 2 --op allreduce")},
+}
+COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    kind: {command: tuple(tuple(way.split()) for way in ways) for command, ways in commands.items()}
+    for kind, commands in _WAYS.items()
 }
 """By the kind of file, the commands that read one, and with what arguments."""
 
-_SIZES = (
-    "2**80",
-    "10**400",
-    "9" * 400,
-    "9" * 5000,
-    "1e999",
-    "nan",
-    "inf",
-    "-8",
-    "0.0001",
-    "1e308",
-    str(2**70),
-    "1" + "0" * 12,
-)
+_ODD = "2**80 10**400 1e999 nan inf -8 0.0001 1e308"
+_SIZES = (*_ODD.split(), "9" * 400, "9" * 5000, str(2**70), "1" + "0" * 12)
 _SPOKEN = [face.replace("\ud800", "\udcff") for face in FACES.values() if "\0" not in face]  # as the system hands on
 _MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-n", "1")
-_TAKING = (
-    *(
-        ("sweep", option)
-        for option in ("--op", "--impl", "--on", "-d", "-o", "-b", "-e", "-i", "--spin", "--ab", "--out")
-    ),
-    *(("predict", option) for option in ("--op", "-d", "-b", "--what-if")),
-    *(("runs", option) for option in ("--host", "--op", "--on", "--topology", "--since", "--until", "--tag-is")),
-    *(("compare", option) for option in ("--margin", "--confidence", "--only", "--format", "--baseline")),
-    *(("plot", option) for option in ("-o", "--view", "--style", "--impl", "--format", "--as")),
-    *(
-        ("verify", "--op"),
-        ("explain", "--op"),
-        ("topo", "--on"),
-        ("topo", "-o"),
-        ("list", "--nothing"),
-        ("report", "--as"),
-    ),
-    *(("fit", "--held-back"), ("export", "--to"), ("import", "--as"), ("import", "--op"), ("diagnose", "--as")),
-)
+_OPTIONS = {
+    "sweep": "--op --impl --on -d -o -b -e -i --spin --ab --out",
+    "predict": "--op -d -b --what-if",
+    "runs": "--host --op --on --topology --since --until --tag-is",
+    "compare": "--margin --confidence --only --format --baseline",
+    "plot": "-o --view --style --impl --format --as",
+    "verify": "--op",
+    "explain": "--op",
+    "topo": "--on -o",
+    "list": "--nothing",
+    "report": "--as",
+    "fit": "--held-back",
+    "export": "--to",
+    "import": "--as --op",
+    "diagnose": "--as",
+}
+_TAKING = [(command, option) for command, options in _OPTIONS.items() for option in options.split()]
 
 
 def _arguments() -> Iterator[tuple[str, ...]]:
+    predict = ("predict", "dgx-h100", "--no-plot")
     for number in _SIZES:
-        yield from (("predict", "dgx-h100", "--no-plot", option, number) for option in ("-b", "-e", "-f", "-i"))
-        yield from (
-            ("predict", "dgx-h100", "--no-plot", option, number)
-            for option in ("--nodes", "--ranks", "--ranks-per-node")
-        )
+        for option in ("-b", "-e", "-f", "-i", "--nodes", "--ranks", "--ranks-per-node"):
+            yield (*predict, option, number)
         yield from (("topo", "dgx-h100", option, number) for option in ("--nodes", "--ranks"))
         yield from ((*_MEASURED, option, number) for option in ("-b", "-e", "--ranks", "-n", "-w", "--root"))
         yield from ((*_MEASURED, option, number) for option in ("--budget", "--timeout") if "." not in number)

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from collbench.cases import Case, Sampling, Sweep, geometric, linear
+from collbench.cases import Sampling, Sweep, geometric, linear
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from tests.conftest import case
@@ -16,15 +15,11 @@ def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", rank
     return Sweep((COLLECTIVES[collective],), sizes, (DATATYPES[dtype],), (REDUCTIONS["sum"],), ranks, ("mpi",))
 
 
-def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
-    """Also by factors that are not whole, and never by less than a byte."""
+def test_sizes_grow_by_the_factor_up_to_the_last_and_are_whole_elements_once_each() -> None:
+    """Also by factors that are not whole, and never by less than a byte; 1, 4 and 7 bytes of float are one element."""
     assert geometric(8, 128, 4) == (8, 32, 128)
     assert geometric(1, 6, 1.5) == (1, 2, 3, 4)
     assert linear(8, 20, 4) == (8, 12, 16, 20)
-
-
-def test_sizes_are_whole_elements_and_appear_once() -> None:
-    """1, 4 and 7 bytes of float are all one element."""
     assert [one.nbytes for one in sweep(1, 4, 7, 49).cases()] == [4, 48]
 
 
@@ -35,55 +30,39 @@ def test_blocks_of_ranks_are_whole_packs_unless_they_are_only_checked() -> None:
     assert [one.nbytes for one in sweep(1000, ranks=3).cases()] == [1000]
     checked = replace(odd, sampling=Sampling(check_only=True))
     assert [one.nbytes for one in checked.cases()] == [3 * 12, 3 * 332, 3 * 1364]
-
-
-def test_a_sharded_size_is_whole_elements_for_every_rank() -> None:
-    """Three ranks gather 100 bytes as 8 floats each."""
     (gathered,) = sweep(100, collective="allgather", ranks=3).cases()
     assert (gathered.nbytes, gathered.block) == (96, 8)
 
 
 def test_a_collective_that_reduces_nothing_has_one_case_for_all_reductions() -> None:
-    """The reduction of a broadcast is none."""
     both = Sweep((COLLECTIVES["broadcast"],), (8,), (DATATYPES["float"],), tuple(REDUCTIONS.values()), 2, ("mpi",))
     assert [one.redop for one in both.cases()] == [NONE]
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_a_case_computed_by_hand_is_what_it_expects(name: str, ranks: int) -> None:
-    """Carrying the moves out on its own inputs gives what `expected` says, element by element."""
-    one = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
-    sent = [one.input(rank, seed=9) for rank in range(ranks)]
-    for rank in range(ranks):
-        for first, wanted in one.expected(rank, seed=9):
-            block, source, origin = next(
-                move for move in one.collective.moves(rank, ranks, one.root) if move[0] * one.block == first
-            )
-            assert block * one.block == first
-            part = slice(origin * one.block, (origin + 1) * one.block)
-            got = sent[source][part] if source >= 0 else np.sum([buffer[part] for buffer in sent], axis=0)
-            assert np.array_equal(got.astype(wanted.dtype), wanted)
+def test_a_case_computed_by_hand_is_what_it_expects() -> None:
+    for name, ranks in ((name, ranks) for name in COLLECTIVES for ranks in (1, 3)):
+        one = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
+        sent = [one.input(rank, seed=9) for rank in range(ranks)]
+        for rank in range(ranks):
+            origins = {
+                move[0] * one.block: move[1:] for move in reversed(list(one.collective.moves(rank, ranks, one.root)))
+            }
+            for first, wanted in one.expected(rank, seed=9):
+                source, origin = origins[first]
+                part = slice(origin * one.block, (origin + 1) * one.block)
+                got = sent[source][part] if source >= 0 else np.sum([buffer[part] for buffer in sent], axis=0)
+                assert np.array_equal(got.astype(wanted.dtype), wanted), (name, ranks, rank, first)
 
 
-def test_in_place_buffers_start_where_nccl_puts_them() -> None:
-    """An all-gather sends from the rank's own block of what it receives into."""
+def test_in_place_buffers_start_where_nccl_puts_them_and_equal_cases_are_one_key() -> None:
     one = case("allgather", nbytes=96, ranks=3, in_place=True)
     assert [one.places(rank) for rank in range(3)] == [(0, 0), (8, 0), (16, 0)]
-
-
-def test_a_case_is_a_value() -> None:
-    """Equal cases are one key, so results of the same case are found again."""
     assert len({case(), case(), case(nbytes=8)}) == 2
-    assert isinstance(case(), Case)
 
 
-S = 2**20
-
-
-@pytest.mark.parametrize(
-    ("collective", "ranks", "out_of_place", "in_place"),
-    [
+def test_the_fewest_bytes_that_all_ranks_must_read_and_write() -> None:
+    size = 2**20
+    for collective, ranks, out_of_place, in_place in (
         ("allreduce", 4, (4, 4), (4, 4)),
         ("allreduce", 1, (1, 1), (0, 0)),
         ("broadcast", 4, (1, 4), (1, 3)),
@@ -94,13 +73,11 @@ S = 2**20
         ("gather", 4, (1, 1), (0.75, 0.75)),
         ("scatter", 4, (1, 1), (0.75, 0.75)),
         ("sendrecv", 4, (4, 4), None),
-    ],
-)
-def test_the_fewest_bytes_that_all_ranks_must_read_and_write(
-    collective: str, ranks: int, out_of_place: tuple[float, float], in_place: tuple[float, float] | None
-) -> None:
-    """By hand, in arrays: every input that somebody needs, and every result, once; nothing that is there already."""
-    one = case(collective, S, ranks=ranks)
-    assert one.traffic == tuple(arrays * S for arrays in out_of_place)
-    if in_place:
-        assert replace(one, in_place=True).traffic == tuple(arrays * S for arrays in in_place)
+    ):
+        one = case(collective, size, ranks=ranks)
+        assert one.traffic == tuple(arrays * size for arrays in out_of_place), (collective, ranks)
+        if in_place:
+            assert replace(one, in_place=True).traffic == tuple(arrays * size for arrays in in_place), (
+                collective,
+                ranks,
+            )

@@ -1,8 +1,10 @@
 """Signals that end a command: raised once, later where something must be whole, with the status that shells expect."""
 
+import contextlib
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,24 +19,30 @@ def send(number: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> object:
-    """What these tests change of the process."""
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> object:
+    """What these tests change of the process; looks come when a test says so."""
+    monkeypatch.setattr(interrupts, "_LOOK", 1000.0)
     before = {number: signal.getsignal(number) for number in ENDING}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_is_an_exception_with_its_status(number: int) -> None:
-    with raised(), pytest.raises(Interrupted) as caught:
-        send(number)
-    assert interrupts.status(caught.value) == 128 + number
+def look() -> None:
+    """The alarm that comes every fifth of a second after a signal was raised."""
+    os.kill(os.getpid(), signal.SIGALRM)
+    time.sleep(0)
+
+
+def test_a_signal_is_an_exception_with_its_status() -> None:
+    for number in ENDING:
+        with raised(), pytest.raises(Interrupted) as caught:
+            send(number)
+        assert interrupts.status(caught.value) == 128 + number
     assert interrupts.status(KeyboardInterrupt()) == 130
 
 
-def test_inside_held_it_waits_for_the_end() -> None:
-    """Also of the outer of two."""
+def test_inside_held_a_signal_waits_for_the_end_of_the_outermost() -> None:
     done = []
 
     def work() -> None:
@@ -62,25 +70,20 @@ def test_an_exception_on_its_way_is_not_replaced() -> None:
         work()
 
 
-def test_a_second_signal_does_not_disturb_what_the_first_one_began() -> None:
+def test_a_second_signal_does_not_disturb_what_the_first_one_began_until_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(interrupts, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with raised():
         with pytest.raises(Interrupted):
             send(signal.SIGINT)
         send(signal.SIGINT)
         send(signal.SIGTERM)
-
-
-def test_a_signal_that_was_swallowed_can_be_sent_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a destructor, in which exceptions are lost."""
-    monkeypatch.setattr(interrupts, "_AGAIN", 0.0)
-    with raised():
-        for _ in range(2):
-            with pytest.raises(Interrupted):
-                send(signal.SIGINT)
+        now[0] += 10
+        with pytest.raises(Interrupted):
+            send(signal.SIGTERM)
 
 
 def test_what_the_caller_ignores_stays_ignored() -> None:
-    """`nohup` says so of SIGHUP; afterwards the others end the process as if nobody had asked for them."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with raised():
         send(signal.SIGHUP)
@@ -89,7 +92,7 @@ def test_what_the_caller_ignores_stays_ignored() -> None:
 
 
 class Swallows:
-    """Its destructor takes so long that a signal comes meanwhile, and what a destructor raises is lost."""
+    """A signal comes into its destructor, and what a destructor raises is lost."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -99,43 +102,49 @@ class Swallows:
 
 
 def swallow(number: int) -> None:
-    """Have a signal come into a destructor, and go on."""
+    """Have a signal come into a destructor, and go on until the next look."""
     del (swallows := [Swallows(number)])[0]
     assert not swallows
-    wait_for_it()
+    look()
 
 
-def wait_for_it() -> None:
-    """Long enough for several looks."""
-    deadline = time.monotonic() + 10 * interrupts._LOOK
-    while time.monotonic() < deadline:
-        time.sleep(interrupts._LOOK / 20)
+def test_a_signal_that_was_swallowed_is_raised_again(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in ENDING:
+        with raised(), pytest.raises(Interrupted) as caught:
+            swallow(number)
+        assert caught.value.number == number
+        assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_that_was_swallowed_is_raised_again(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """And nobody is told of the first time."""
-    with raised(), pytest.raises(Interrupted) as caught:
-        swallow(number)
-    assert caught.value.number == number
-    assert not capsys.readouterr().err
+def test_an_alarm_looks_whether_the_signal_was_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_LOOK", 0.05)
+
+    def deaf() -> None:
+        with contextlib.suppress(Interrupted):
+            send(signal.SIGINT)
+        time.sleep(100)
+
+    with raised(), pytest.raises(Interrupted):
+        deaf()
 
 
 def test_what_the_first_signal_began_is_not_disturbed_by_a_look() -> None:
-    """However long it takes, in a handler, in a context's end, or while another error is on its way."""
+    done = []
 
     def work() -> None:
         try:
             send(signal.SIGTERM)
         finally:
-            wait_for_it()
+            look()
             try:
                 raise OSError("in between")
             except OSError:
-                wait_for_it()
+                look()
+            done.append("all of it")
 
     with raised(), pytest.raises(Interrupted):
         work()
+    assert done == ["all of it"]
 
 
 def test_a_look_waits_for_the_end_of_held() -> None:
@@ -157,19 +166,13 @@ def test_a_command_that_has_answered_is_left_alone() -> None:
         with pytest.raises(Interrupted) as caught:
             send(signal.SIGHUP)
         assert interrupts.answered(caught.value) == 129
-        wait_for_it()
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_the_alarm_of_the_caller_goes_on() -> None:
-    """As the limit of a test."""
-    came = []
-    before = signal.signal(signal.SIGALRM, lambda *_: came.append(1))
-    timer = signal.setitimer(signal.ITIMER_REAL, 0.3)
+    before = signal.setitimer(signal.ITIMER_REAL, 1000, 5)
     with raised():
         pass
-    deadline = time.monotonic() + 5
-    while not came and time.monotonic() < deadline:
-        time.sleep(0.01)
-    signal.signal(signal.SIGALRM, before)
-    signal.setitimer(signal.ITIMER_REAL, *timer)
-    assert came
+    left, again = signal.setitimer(signal.ITIMER_REAL, *before)
+    assert 0 < left <= 1000
+    assert again == 5

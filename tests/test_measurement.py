@@ -15,7 +15,6 @@ def reported(**fields: object) -> Reported:
 
 
 def test_what_another_tool_reported_has_a_time_unless_it_found_it_wrong() -> None:
-    """Not checked is not wrong; a row that was found wrong, or has no time, is no result."""
     good = [reported(), reported(wrong_elements=0), measurement(), Prediction(case(), "nccl", 1e-6, 1e-6, 1e-6)]
     bad = [reported(wrong_elements=3), reported(seconds=0.0), measurement(seconds=())]
     assert list(timed([*good, *bad])) == good
@@ -23,7 +22,6 @@ def test_what_another_tool_reported_has_a_time_unless_it_found_it_wrong() -> Non
 
 
 def test_a_figure_without_samples_has_no_interval() -> None:
-    """One printed mean says nothing of its spread; the samples, where there are some, do."""
     alone, many = reported(), reported(samples=(1e-6,) * 4 + (3e-6,) * 5)
     assert alone.typical == 4e-6
     assert all(map(math.isnan, alone.band))
@@ -39,29 +37,17 @@ def explanation(*seconds: float, traced: float = 4e-6) -> Explanation:
 
 
 def test_shares_of_an_operation_are_of_its_whole_time() -> None:
-    """What no track accounts for is the launch."""
     result = explanation(1e-6, 1e-6, 0.0, 1e-6)
     shares = {LAUNCH: 0.25, WAITED: 0.25, MOVED: 0.25, ADDED: 0, PUBLISHED: 0.25}
     assert {part: result.share(part) for part in PARTS} == pytest.approx(shares)
-
-
-def test_a_library_has_no_shares() -> None:
-    """It cannot be looked into: 0 % waited and 100 % launch would be made up."""
     assert all(math.isnan(explanation().share(part)) for part in PARTS)
-
-
-def test_no_time_has_no_shares() -> None:
-    """Where the clock is too coarse to see any pass."""
-    assert {explanation(0.0, 0.0, 0.0, 0.0, traced=0.0).share(part) for part in PARTS} == {0.0}
+    unseen = explanation(0.0, 0.0, 0.0, 0.0, traced=0.0)  # where the clock is too coarse to see any pass
+    assert {unseen.share(part) for part in PARTS} == {0.0}
 
 
 def test_a_row_is_shown_with_the_library_that_it_calls() -> None:
-    """The word behind the @ tells libraries apart where they must be; people are told name and version."""
-    usual, other = (
-        replace(measurement(), library="MPICH 5.0.2"),
-        replace(measurement("mpi@intel"), library="Intel MPI 7"),
-    )
-    assert (usual.label, other.label) == ("mpi: MPICH 5.0.2", "mpi: Intel MPI 7")
+    assert replace(measurement(), library="MPICH 5.0.2").label == "mpi: MPICH 5.0.2"
+    assert replace(measurement("mpi@intel"), library="Intel MPI 7").label == "mpi: Intel MPI 7"
     assert measurement("mpi@intel").label == "mpi@intel"
     assert measurement("ring-flags").label == "ring-flags"
     assert replace(measurement("nccl"), library="NCCL 2.30.4").label == "nccl: 2.30.4"

@@ -1,13 +1,17 @@
-"""What follows from the moments of steps: lengths, and where their time goes."""
+"""What a step is, work by rank and by bucket, and what follows from its moments: lengths, and where time goes."""
+
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collbench.cases import BUCKET_UNIT
 from collbench.step_times import Series, StepTimes
-from collbench.steps import Step
+from collbench.steps import Step, flops_of
 from tests.conftest import case
 
+STEP = Step(products=10, size=64)
 LATE = Series(begun=(0.0, 0.5), computed=((2.0, 6.0), (3.0, 8.0)), done=((4.0, 9.0), (5.0, 9.5)))
 """Rank 1 computes last in both steps, a second and two after rank 0."""
 
@@ -17,33 +21,19 @@ def steps(*series: Series, **changes: object) -> StepTimes:
     return StepTimes(case(step=Step(1, 8)), "mpi", "cpu", series=series, **changes)  # type: ignore[arg-type]
 
 
-def test_a_step_lasts_until_the_last_rank_is_done() -> None:
-    """From the first moment of the first rank, over the number of steps."""
+def test_a_step_lasts_until_the_last_rank_is_done_and_its_time_is_of_three_parts() -> None:
     assert LATE.seconds == (9.5 - 0.0) / 2
-
-
-def test_a_rank_begins_a_step_when_it_is_done_with_the_one_before() -> None:
-    """And the first when the series begins."""
-    assert LATE.begins(0) == (0.0, 4.0)
-    assert LATE.begins(1) == (0.5, 5.0)
-
-
-def test_who_has_computed_waits_for_whoever_has_not() -> None:
-    """What is communicated after that is exposed."""
-    assert LATE.computing(0) == pytest.approx((2 + 2) / 2)
-    assert LATE.waiting(0) == pytest.approx((1 + 2) / 2)
-    assert LATE.exposed(0) == pytest.approx((1 + 1) / 2)
-    assert LATE.computing(1) == pytest.approx((2.5 + 3) / 2)
-    assert LATE.waiting(1) == pytest.approx(0.0)
-    assert LATE.exposed(1) == pytest.approx((2 + 1.5) / 2)
+    assert (LATE.begins(0), LATE.begins(1)) == ((0.0, 4.0), (0.5, 5.0))
+    for rank, parts in {0: ((2 + 2) / 2, (1 + 2) / 2, (1 + 1) / 2), 1: ((2.5 + 3) / 2, 0.0, (2 + 1.5) / 2)}.items():
+        assert (LATE.computing(rank), LATE.waiting(rank), LATE.exposed(rank)) == pytest.approx(parts), rank
 
 
 MOMENTS = st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=1, max_size=20)
 
 
+@settings(derandomize=True, max_examples=40)
 @given(MOMENTS)
 def test_the_parts_of_a_ranks_steps_are_all_of_its_time(lengths: list[tuple[float, ...]]) -> None:
-    """However ranks come and go."""
     computed: list[list[float]] = [[], []]
     done: list[list[float]] = [[], []]
     for step in lengths:
@@ -58,18 +48,64 @@ def test_the_parts_of_a_ranks_steps_are_all_of_its_time(lengths: list[tuple[floa
         assert series.waiting(rank) >= -1e-12
 
 
-def test_a_row_has_a_sample_for_every_series() -> None:
-    """And as many launches as a series has steps."""
+def test_a_row_has_a_sample_for_every_series_and_rounds_are_joined_in_order() -> None:
     row = steps(LATE, LATE)
     assert row.times == (4.75, 4.75)
     assert row.launches == 2
     assert row.right
     assert not steps(mismatch=None).right
-
-
-def test_rounds_are_joined_in_order() -> None:
-    """With how many series each had."""
     short = Series((0.0, 0.0), ((1.0,), (1.0,)), ((2.0,), (2.0,)))
-    joined = steps(short).joined([steps(LATE, LATE), steps(short)])
+    joined = steps(short).joined([row, steps(short)])
     assert joined.series == (LATE, LATE, short)
     assert joined.rounds == (2, 1)
+
+
+@settings(derandomize=True, max_examples=40)
+@given(st.integers(0, 1000), st.integers(1, 50), st.floats(1, 8))
+def test_the_parts_of_a_step_are_all_of_its_products(products: int, parts: int, factor: float) -> None:
+    step = Step(products, 64, slow=((1, factor),))
+    for rank in (0, 1):
+        shares = list(step.shares(parts, rank))
+        assert len(shares) == parts
+        assert sum(shares) == step.products_of(rank)
+        assert max(shares) - min(shares) <= 1
+    assert step.products_of(1) == round(products * factor)
+
+
+@settings(derandomize=True, max_examples=40)
+@given(st.integers(1, 40_000), st.integers(0, 50_000))
+def test_buckets_are_the_whole_array_piece_by_piece(elements: int, bucket: int) -> None:
+    whole = case(nbytes=4 * elements, step=replace(STEP, bucket=bucket))
+    end = 0
+    for start, part in whole.buckets():
+        assert start == end
+        assert start % BUCKET_UNIT == 0
+        assert part.nbytes > 0
+        assert part == replace(whole, step=None, nbytes=part.nbytes)
+        end = start + part.nbytes
+    assert end == whole.nbytes
+
+
+def test_what_is_one_block_for_every_rank_is_not_cut() -> None:
+    whole = case("allgather", 4096, step=replace(STEP, bucket=128))
+    assert whole.buckets() == [(0, replace(whole, step=None))]
+
+
+def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_for_each_term() -> None:
+    titles: dict[str, Step | None] = {
+        "2 ranks": None,
+        "10 products of 64 x 64, sequential": STEP,
+        "1 product of 64 x 64, sequential": Step(1, 64),
+        "thread, buckets of 4 KiB": replace(STEP, bucket=4096, schedule="thread"),
+        "rank 1 1.5 times as slow": replace(STEP, slow=((1, 1.5),)),
+        "100 ms of computing, sequential": Step(0, 0, seconds=0.1),
+    }
+    for end, step in titles.items():
+        assert case(step=step).title.endswith(end)
+    assert flops_of(3, 100) == 6e6
+    assert STEP.flops == 10 * 2 * 64**3
+
+
+def test_cases_of_different_steps_are_of_different_kinds() -> None:
+    assert len({one.kind for one in (case(), case(step=STEP), case(step=replace(STEP, products=11)))}) == 3
+    assert len({case(step=replace(STEP, schedule=name)).kind_of_step for name in ("compute", "sequential")}) == 1

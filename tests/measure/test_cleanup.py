@@ -1,17 +1,20 @@
-"""Processes of a run are found by what they were started with, and ended together."""
+"""How a run ends: its processes and memory are found and removed, and a watchdog ends one in which nothing begins."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from collbench.lifetimes import Life
-from collbench.measure import cleanup, link
+from collbench.measure import cleanup, watchdog
+from collbench.measure.watchdog import Watchdog
 from tests.cli.test_sweep import alive, wait_for
+from tests.conftest import ROOT
 
 CHAIN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep({seconds})"
 SLEEP = "import time; time.sleep(60)"
@@ -24,59 +27,24 @@ def begun(value: str, seconds: float) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, env=environment, start_new_session=True)
 
 
-@pytest.mark.parametrize("seconds", [60, 0])
-def test_a_mark_finds_children_too_and_orphans(seconds: float) -> None:
-    """And nobody else's."""
-    with begun("mine", seconds) as process, begun("other", 60):
-        try:
-            wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "mine") - {process.pid}) == 1)
-            wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2)
-            if not seconds:
-                process.wait()
-            pids = list(cleanup.marked("MARK_OF_A_TEST", "mine"))
-            cleanup.end_marked("MARK_OF_A_TEST", "mine")
-            assert not alive(pids)
-            assert len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2
-        finally:
-            for value in ("mine", "other"):
-                cleanup.end_marked("MARK_OF_A_TEST", value)
-
-
-def test_it_looks_again_until_nobody_new_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may just have started another one when it was stopped; all are stopped before one is killed.
-
-    And it waits until all are dead, which they are some time after their memory is gone.
-    """
-    looks = iter([{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}, set()])
-    lives = iter([True, True, False, True, False, False, False])
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(cleanup, "marked", lambda name, value: next(looks))
-    monkeypatch.setattr(cleanup, "_signal", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr(cleanup, "life", lambda pid: Life(f"born {pid}", 0))
-    monkeypatch.setattr(cleanup, "lives", lambda pid, birth: birth == f"born {pid}" and next(lives))
-    monkeypatch.setattr(cleanup, "shared_files", lambda pid: set())
-    cleanup.end_marked("A", "b")
-    assert [pid for pid, _ in sent[:3]] == [1, 2, 3]
-    assert {number for _, number in sent[:-3]} == {signal.SIGSTOP}
-    assert sent[-3:] == [(pid, signal.SIGKILL) for pid in (1, 2, 3)]
-    assert next(lives, None) is None
-
-
-@pytest.mark.parametrize(("life", "counts"), [(Life("1", 7), True), (Life("1", 8), False), (None, False)])
-def test_a_process_between_two_programs_counts_as_its_parent(
-    life: Life | None, counts: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """While it starts one it shows no environment, as kernel threads and the dead never do."""
-    for pid, said in {7: b"A=b\0C=d\0", 8: b"A=c\0", 9: b""}.items():
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "environ").write_bytes(said)
-    monkeypatch.setattr(cleanup, "_PROCESSES", tmp_path)
-    monkeypatch.setattr(cleanup, "life", lambda pid: life)
-    assert cleanup.marked("A", "b") == ({7, 9} if counts else {7})
+def test_a_mark_finds_children_and_orphans_too_and_nobody_else_s() -> None:
+    for seconds in (60, 0):
+        with begun("mine", seconds) as process, begun("other", 60):
+            try:
+                wait_for(lambda process=process: len(cleanup.marked("MARK_OF_A_TEST", "mine") - {process.pid}) == 1)  # type: ignore[misc]
+                wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2)
+                if not seconds:
+                    process.wait()
+                pids = list(cleanup.marked("MARK_OF_A_TEST", "mine"))
+                cleanup.end_marked("MARK_OF_A_TEST", "mine")
+                assert not alive(pids)
+                assert len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2
+            finally:
+                for value in ("mine", "other"):
+                    cleanup.end_marked("MARK_OF_A_TEST", value)
 
 
 def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whether mapped, or only open yet; and what was known of before."""
     name = Path(f"/dev/shm/collbench-test-{os.getpid()}")
     held = f"import mmap, time; f = open({str(name)!r}, 'w+b'); f.truncate(4096); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", held])
@@ -91,7 +59,6 @@ def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_memory_that_mpi_left_is_removed_if_nobody_has_it() -> None:
-    """Not what is older, somebody's, or another's name."""
     names = {word: Path(f"/dev/shm/{word}-{os.getpid()}") for word in ("mpich_shm_left", "mpich_shm_used", "mine")}
     for name in names.values():
         name.touch()
@@ -106,13 +73,95 @@ def test_memory_that_mpi_left_is_removed_if_nobody_has_it() -> None:
             name.unlink(missing_ok=True)
 
 
-def test_a_folder_may_have_a_longer_name_than_a_socket(tmp_path: Path) -> None:
-    folder = tmp_path / "/".join(["x" * 60] * 3)
-    folder.mkdir(parents=True)
-    with link.listen(folder) as server:
-        channel = link.connect(folder)
-        ours = link.Channel(server.accept()[0])
-        ours.send({"a": 1})
-        assert channel.receive(5) == {"a": 1}
-        channel.close()
-        ours.close()
+class Clock:
+    """Time that passes when a test says so; the watchdog has looked at it when `passes` returns, or has rung."""
+
+    def __init__(self) -> None:
+        self.now, self.looks, self.rung = 0.0, 0, threading.Event()
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return self.now
+
+    def passes(self, seconds: float) -> bool:
+        """Whether the watchdog has rung by then."""
+        self.now += seconds
+        before = self.looks
+        wait_for(lambda: self.rung.is_set() or self.looks > before + 2)
+        return self.rung.is_set()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made_up = Clock()
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=made_up.monotonic))
+    monkeypatch.setattr(watchdog, "_LOOK", 0.005)
+    monkeypatch.setattr(watchdog, "end_all", made_up.rung.set)
+    return made_up
+
+
+LINE = "collbench: error: rank {}: no progress for {} s (--timeout); the run ends here{}\n"
+
+
+def test_the_watchdog_rings_when_nothing_begins_in_time_and_on_rank_0_first(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in (0, 1):
+        clock.rung.clear()
+        dog = Watchdog()
+        dog.start(rank)
+        dog.last_words = lambda reason: f"; noted: {reason[:11]}"
+        for _ in range(3):
+            dog.feed(10)
+            assert not clock.passes(9)
+        assert clock.passes(2) is (rank == 0)
+        assert clock.passes(20)
+        assert capsys.readouterr().err == LINE.format(rank, 10, "; noted: no progress")
+
+
+def test_a_stopped_watchdog_is_silent(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    before = set(threading.enumerate())
+    dog = Watchdog()
+    dog.start(0)
+    (thread,) = set(threading.enumerate()) - before
+    dog.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not clock.rung.is_set()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_rank_that_failed_says_of_what_before_the_first_rank_ends_all(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dog = Watchdog()
+    dog.trouble = lambda: "GPU 1: it broke" if clock.now < 9.5 else ""
+    dog.start(1)
+    dog.feed(10)
+    assert not clock.passes(8)
+    assert capsys.readouterr().err == ""
+    assert not clock.passes(1)
+    assert capsys.readouterr().err == "collbench: error: rank 1: GPU 1: it broke\n"
+    assert not clock.passes(2)
+    assert clock.passes(20)
+    assert capsys.readouterr().err == LINE.format(1, 10, "")
+
+
+def ended(steps: str) -> tuple[int, str]:
+    """Status and errors of a process that does that and would then sleep."""
+    script = (
+        "import sys, time\nsys.modules['mpi4py.MPI'] = None  # as if it had started\n"
+        f"from collbench.measure import watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
+    )
+    command, surroundings = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_process_is_ended_although_mpi_hangs_or_keeps_python_s_lock() -> None:
+    hangs = "watchdog._abort = lambda: time.sleep(100)\nwatchdog.WATCHDOG.start(0)\nwatchdog.WATCHDOG.feed(0.1)"
+    assert ended(hangs) == (1, LINE.format(0, 0, ""))
+    lock = "with watchdog.guarded(0, 1):\n    import ctypes\n    ctypes.PyDLL(None).sleep(100)"
+    line = "collbench: error: rank 0: MPI did not start within 1 s: not all processes came to it\n"
+    assert ended(lock) == (-signal.SIGKILL, line)
+    assert ended("with watchdog.guarded(0, 1): pass\ntime.sleep(1.5)\nraise SystemExit(7)") == (7, "")

@@ -17,7 +17,7 @@ QUIET = {
 
 
 def machine(root: Path, **files: str) -> Path:
-    """A root with these files, and the others quiet; `_` stands for `/` in names."""
+    """A root with these files, and the others quiet; `__` stands for `/` in names."""
     for name, text in (QUIET | {name.replace("__", "/"): text for name, text in files.items()}).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,75 +27,54 @@ def machine(root: Path, **files: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever this test itself may run on."""
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1}, raising=False)
 
 
 def test_a_quiet_machine_gives_no_reason(tmp_path: Path) -> None:
-    """And neither does one that shows nothing."""
     assert list(Watch(machine(tmp_path)).reasons()) == []
     assert list(Watch(tmp_path / "nothing").reasons()) == []
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "reason"),
-    [
-        (
-            {"sys__devices__system__cpu__cpu0__cpufreq__scaling_cur_freq": "2000000\n"},
-            {"sys__devices__system__cpu__cpu0__cpufreq__scaling_cur_freq": "3500000\n"},
-            "clocks were from 2.0 to 3.5 GHz",
-        ),
-        ({"proc__loadavg": "64.0 64.0 64.0 9/200 12\n"}, {}, "a load of 64.0"),
-        ({}, {"proc__pressure__cpu": "some avg10=9 avg60=9 avg300=9 total=900000000\n"}, "100% of the time"),
-        ({}, {"proc__stat": "cpu  150 0 60 1100 0 0 0 40 0 0\n"}, "gave 20% of the cores' time to others"),
-        ({"sys__devices__system__cpu__cpu0__cpufreq__scaling_governor": "powersave\n"}, {}, "`powersave`"),
-    ],
-)  # fmt: skip
-def test_what_is_seen_is_said(before: dict[str, str], after: dict[str, str], reason: str, tmp_path: Path) -> None:
-    """One clause each, of what was before the run or grew during it."""
-    watch = Watch(machine(tmp_path, **before))
-    machine(tmp_path, **(before | after))
-    (told,) = watch.reasons()
-    assert reason in told
+def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:
+    frequency, governor = (
+        f"sys__devices__system__cpu__cpu0__cpufreq__scaling_{word}" for word in ("cur_freq", "governor")
+    )
+    seen: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+        "clocks were from 2.0 to 3.5 GHz": ({frequency: "2000000\n"}, {frequency: "3500000\n"}),
+        "a load of 64.0": ({"proc__loadavg": "64.0 64.0 64.0 9/200 12\n"}, {}),
+        "100% of the time": ({}, {"proc__pressure__cpu": "some avg10=9 avg60=9 avg300=9 total=900000000\n"}),
+        "gave 20% of the cores' time to others": ({}, {"proc__stat": "cpu  150 0 60 1100 0 0 0 40 0 0\n"}),
+        "`powersave`": ({governor: "powersave\n"}, {}),
+    }
+    for number, (reason, (before, after)) in enumerate(seen.items()):
+        watch = Watch(machine(tmp_path / str(number), **before))
+        machine(tmp_path / str(number), **(before | after))
+        (told,) = watch.reasons()
+        assert reason in told
 
 
-@pytest.mark.parametrize(
-    ("ranks", "reason"), [(1, ""), (2, "2 ranks on 1 cores: some share one as"), (3, "3 ranks on 2 cores take turns")]
-)
-def test_ranks_that_share_a_core_are_named(ranks: int, reason: str, tmp_path: Path) -> None:
-    """Two hardware threads of one core are two cores to a scheduler, and one to the ranks."""
+def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
     siblings = {f"sys__devices__system__cpu__cpu{core}__topology__thread_siblings_list": "0-1\n" for core in (0, 1)}
-    told = list(Watch(machine(tmp_path, **siblings)).reasons(ranks))
-    assert [reason in one for one in told] == ([True] if reason else [])
+    watch = Watch(machine(tmp_path, **siblings))
+    assert list(watch.reasons(1)) == []
+    for ranks, reason in ((2, "2 ranks on 1 cores: some share one as"), (3, "3 ranks on 2 cores take turns")):
+        (told,) = watch.reasons(ranks)
+        assert reason in told
 
 
-def test_noise_is_named_with_its_worst_row(tmp_path: Path) -> None:
-    """Rows with an interval of more than a tenth; sharp rows and those without a time need no word."""
+def test_noise_is_named_with_its_worst_row_and_what_helps_where_that_ran(tmp_path: Path) -> None:
     watch = Watch(machine(tmp_path))
     sharp, blurred = measurement("mpi", (1.0,) * 9), measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2), nbytes=64)
     assert list(_noise.words([sharp, measurement("ring", ())], watch)) == []
-    first, *_ = _noise.words([sharp, blurred], watch)
-    assert first.startswith(
-        "noise: 1 of 2 rows are known to more than ± 10% only, the worst to ± 50% (two-shot at 64 B)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("platforms", "helps"),
-    [
-        (["cpu"], "end other programs, fewer ranks than cores, --budget 5"),
-        (["gpu"], "no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode"),
-        (["elsewhere"], "--budget 5 or more samples by -n, and a second run"),
-    ],
-)
-def test_what_helps_is_of_where_the_noisy_rows_ran(platforms: list[str], helps: str, tmp_path: Path) -> None:
-    """Sharp rows of another platform need none."""
-    blurred = [replace(measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2)), platform=name) for name in platforms]
-    *_, last = _noise.words([measurement("mpi", (1.0,) * 9), *blurred], Watch(machine(tmp_path)))
-    assert last.startswith(f"  what helps: {helps}")
-
-
-def test_too_few_samples_are_called_so(tmp_path: Path) -> None:
-    """Five have no 95 % interval."""
-    (told,) = _noise.words([measurement("mpi", (1.0,) * 5)], Watch(machine(tmp_path)))
-    assert told.startswith("1 of 1 rows have fewer than 6 samples")
+    for platform, helps in {
+        "cpu": "end other programs, fewer ranks than cores, --budget 5",
+        "gpu": "no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode",
+        "elsewhere": "--budget 5 or more samples by -n, and a second run",
+    }.items():
+        first, *_, last = _noise.words([sharp, replace(blurred, platform=platform)], watch)
+        assert first.startswith(
+            "noise: 1 of 2 rows are known to more than ± 10% only, the worst to ± 50% (two-shot at 64 B)"
+        )
+        assert last.startswith(f"  what helps: {helps}")
+    (told,) = _noise.words([measurement("mpi", (1.0,) * 5)], watch)
+    assert told.startswith("1 of 1 rows have fewer than 6 samples"), "five have no 95 % interval"

@@ -1,9 +1,11 @@
-"""The order of measuring: check, calibrate, warm up, samples in turn, check again; on a platform of made-up times."""
+"""The order of measuring: check, calibrate, warm up, samples in turn, check again; on platforms of made-up times."""
 
+import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import cycle
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
 from collbench.flaws import Mismatch, Overrun
 from collbench.implementations import Implementation
+from collbench.measure.floor import Floor
+from collbench.measure.plausible import left_out
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Skipped
 from collbench.note import Note
@@ -119,22 +123,46 @@ def run(platform: ToyPlatform, in_place: bool = False, nbytes: int = 1024, **sam
     return list(measure(case(nbytes=nbytes, in_place=in_place), ways(platform), platform, Sampling(**sampling)))  # type: ignore[arg-type]
 
 
-def test_nothing_is_timed_before_it_was_checked() -> None:
-    """The first thing that happens to an implementation is one launch on fresh buffers, and a check."""
-    platform = ToyPlatform({"a": constant(1e-3)})
-    run(platform, nbytes=LARGE, iters=3)
-    assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
-    assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
+def carried_out(
+    platform: ToyPlatform, collective: str = "allreduce", nbytes: int = 1024, rung: int = 0, **sampling: Any
+) -> list[Any]:
+    """All results of a case of any collective."""
+    every = [replace(way, collectives=(collective,)) for way in ways(platform, rung)]
+    return list(measure(case(collective, nbytes=nbytes), every, platform, Sampling(**sampling)))  # type: ignore[arg-type]
 
 
 def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[Plan]]:
     """The results of a check alone, and the plans of calls back to back."""
-    results = measure(case(), ways(platform, rung), platform, Sampling(check_only=True))  # type: ignore[arg-type]
-    return list(results), [plan for what, plan in platform.log if what == "stress"]
+    results = carried_out(platform, rung=rung, check_only=True)
+    return results, [plan for what, plan in platform.log if what == "stress"]
 
 
-def test_kernels_that_hesitate_are_tried_as_well() -> None:
-    """With other seeds; those of a library, and where ranks can be halted, there are none."""
+def timed_with(platform: ToyPlatform, seconds: Callable[[Prepared, int, float], float]) -> ToyPlatform:
+    """The platform with the seconds of an operation changed by that."""
+    time = platform.time
+    platform.time = lambda prepared, launches: seconds(prepared, launches, time(prepared, launches))  # type: ignore[method-assign]
+    return platform
+
+
+def test_checks_come_first_and_last_and_every_phase_has_fresh_inputs() -> None:
+    platform = ToyPlatform({"a": constant(1e-3)})
+    run(platform, nbytes=LARGE, iters=3)
+    assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
+    assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
+    assert platform.log[5] == ("fill", 2), "a result left over from the first check must not pass the second"
+    seeds = [seed for what, seed in platform.log if what == "fill"]
+    (plan,) = [plan for what, plan in platform.log if what == "stress"]
+    assert len({*seeds, *range(plan.seed, plan.seed + plan.calls)}) == len(seeds) + plan.calls
+    short = ToyPlatform({"a": constant(1e-6)})
+    (result,) = run(short, iters=4)
+    assert short.log[-4:] == [("fill", 4), ("a", 256), ("check", 4), ("overrun", "a")], "the last sample is checked"
+    assert len(result.seconds) == 4
+    (result,) = run(short, in_place=True, iters=3)
+    assert short.log[-4:] == [("fill", 4), ("a", 1), ("check", 4), ("overrun", "a")], "timed launches spoil the input"
+    assert len(result.seconds) == 3
+
+
+def test_kernels_of_ladders_are_also_checked_hesitating_and_those_of_libraries_are_not() -> None:
     platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True)
     (result,), (plain, slow) = stressed(platform, rung=1)
     assert result.mismatch is None
@@ -142,11 +170,14 @@ def test_kernels_that_hesitate_are_tried_as_well() -> None:
     assert ("hesitant", 1e-4) in platform.log
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}, hesitates=True), rung=0)[1]) == 1
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
+    answers = iter([None, MISMATCH])
+    (result,), plans = stressed(
+        ToyPlatform({"a": constant(1e-4)}, hesitates=True, stressed=lambda name: next(answers)), rung=1
+    )
+    assert (result.mismatch, len(plans)) == (MISMATCH, 2)
 
 
 def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
-    """A weaker check would pass for the whole one."""
-
     def cannot(seconds: float) -> None:
         raise Unsupported("no room")
 
@@ -156,247 +187,166 @@ def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
         stressed(platform, rung=1)
 
 
-def test_what_is_wrong_only_where_kernels_hesitate_is_wrong() -> None:
-    answers = iter([None, MISMATCH])
-    platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True, stressed=lambda name: next(answers))
-    (result,), plans = stressed(platform, rung=1)
-    assert result.mismatch == MISMATCH
-    assert len(plans) == 2
+def test_halts_are_planned_by_the_shortest_of_three_operations_unless_these_are_long() -> None:
+    for nbytes, seconds, operations in ((8, 5e-3, 3), (LARGE, 5e-3, 1), (LARGE, 5e-4, 3)):
+        platform = ToyPlatform({"a": in_turn(seconds, seconds / 2, seconds / 4)})
+        carried_out(platform, nbytes=nbytes, check_only=True)
+        (plan,) = [plan for what, plan in platform.log if what == "stress"]
+        assert [what for what, _ in platform.log].count("a") == operations, (nbytes, seconds)
+        assert plan.within == pytest.approx(seconds if operations == 1 else seconds / 4), (nbytes, seconds)
 
 
-def test_what_fails_back_to_back_or_writes_beside_its_buffers_is_not_timed() -> None:
-    """Each of the two is a reason of its own, and nothing is launched after it."""
-    for changes in ({"stressed": lambda name: MISMATCH}, {"written": lambda name: OVERRUN}):
-        platform = ToyPlatform({"a": constant(1e-3)}, **changes)  # type: ignore[arg-type]
-        (result,) = run(platform, nbytes=LARGE, iters=3)
-        assert result.mismatch == (MISMATCH if "stressed" in changes else OVERRUN)
-        assert result.seconds == ()
-        assert [launches for name, launches in platform.log if name == "a"] == [1]
-
-
-def test_what_is_written_beside_buffers_while_timed_is_wrong() -> None:
-    """The guards are looked at again at the end."""
+def test_what_is_wrong_at_any_check_has_no_time_and_what_is_wrong_at_first_is_not_launched_again() -> None:
+    first: list[tuple[Any, dict[str, Any]]] = [
+        (MISMATCH, {"wrong": lambda name, seed: name == "a"}),
+        (MISMATCH, {"stressed": lambda name: MISMATCH if name == "a" else None}),
+        (OVERRUN, {"written": lambda name: OVERRUN if name == "a" else None}),
+    ]
+    for flaw, changes in first:
+        platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, **changes)
+        wrong, right = run(platform, nbytes=LARGE, iters=3)
+        assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", flaw, ()), changes
+        assert (right.mismatch, len(right.seconds)) == (None, 3), changes
+        assert [launches for name, launches in platform.log if name == "a"] == [1], changes
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 4), iters=3)
+    assert (result.mismatch, result.seconds) == (MISMATCH, ())
     platform = ToyPlatform({"a": constant(1e-3)})
     platform.written = lambda name: OVERRUN if ("fill", 4) in platform.log else None
     (result,) = run(platform, iters=3)
-    assert result.mismatch == OVERRUN
+    assert (result.mismatch, result.seconds) == (OVERRUN, ())
 
 
-def test_each_phase_has_inputs_of_its_own() -> None:
-    """What is left over from one passes for no result of another."""
-    platform = ToyPlatform({"a": constant(1e-3)})
-    run(platform, iters=3)
-    seeds = [seed for what, seed in platform.log if what == "fill"]
-    (plan,) = [plan for what, plan in platform.log if what == "stress"]
-    assert len({*seeds, *range(plan.seed, plan.seed + plan.calls)}) == len(seeds) + plan.calls == 4 + plan.calls
-
-
-@pytest.mark.parametrize("name", [name for name, collective in COLLECTIVES.items() if collective.parts > 1])
-def test_times_are_of_a_part_where_an_operation_has_several(name: str) -> None:
-    """A message of a window, half a round trip, one barrier of two; how long to sample goes by whole operations."""
-    parts = COLLECTIVES[name].parts
-    platform = ToyPlatform({"a": constant(64e-6)})
-    way = replace(ways(platform)[0], collectives=(name,))
-    (result,) = measure(case(name, nbytes=4), [way], platform, Sampling(iters=3))  # type: ignore[arg-type]
-    assert result.seconds == (64e-6 / parts,) * 3
-    assert result.launches == 4  # 200 us of 64 us each
-    (plan,) = [plan for what, plan in platform.log if what == "stress"]
+def test_times_are_of_a_part_where_an_operation_has_several() -> None:
     whole = ToyPlatform({"a": constant(64e-6)})
     run(whole, nbytes=4, iters=3)
-    assert plan == dict(whole.log)["stress"]
-
-
-def test_a_share_of_a_window_may_be_shorter_than_any_message_takes() -> None:
-    """The whole operation may not."""
-    limits = Limits(1e-6, 1e15, "made up")
+    for name, collective in COLLECTIVES.items():
+        if collective.parts > 1:
+            platform = ToyPlatform({"a": constant(64e-6)})
+            (result,) = carried_out(platform, name, nbytes=4, iters=3)
+            assert result.seconds == (64e-6 / collective.parts,) * 3, name
+            assert result.launches == 4, name  # 200 us of 64 us each
+            assert dict(platform.log)["stress"] == dict(whole.log)["stress"], name
+    limits = Limits(1e-6, 1e15, "made up")  # a message may be shorter than any operation, the whole window may not
     for seconds, right in ((64e-6, True), (0.9e-6, False)):
-        platform = ToyPlatform({"a": constant(seconds)}, limits=limits)
-        way = replace(ways(platform)[0], collectives=("bandwidth",))
-        (result,) = measure(case("bandwidth"), [way], platform, Sampling(iters=3))  # type: ignore[arg-type]
+        (result,) = carried_out(ToyPlatform({"a": constant(seconds)}, limits=limits), "bandwidth", iters=3)
         assert result.right == right, result.mismatch
 
 
-def test_a_pair_takes_two_ranks() -> None:
-    """One alone is skipped with the reason."""
-    way = replace(ways(ToyPlatform({"a": constant(1e-6)}))[0], collectives=("pingpong",))
-    with pytest.raises(Unsupported, match="pingpong takes 2 ranks"):
-        way.refuse(case("pingpong", ranks=1))
-
-
 def test_a_time_that_does_not_grow_with_the_launches_is_implausible() -> None:
-    """A loop that runs once; the arithmetic is in the row, and the others are measured."""
-    counts: list[int] = []
-    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
-    time = platform.time
-
-    def once(prepared: Prepared, launches: int) -> float:
-        seconds = time(prepared, launches)
-        counts.append(launches)
+    def once(prepared: Prepared, launches: int, seconds: float) -> float:
         return 3e-7 / launches if platform.running == "a" else seconds
 
-    platform.time = once  # type: ignore[method-assign]
+    platform = timed_with(ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}), once)
     wrong, right = run(platform, iters=3)
     assert str(wrong.mismatch) == (
         "implausible: 2147483648 operations take 300 ns and 32768 take 300 ns: the time does not grow with their number"
     )
     assert right.right
+    (result,) = run(ToyPlatform({"a": constant(0.0)}), iters=3)
+    assert result.launches == 2**16, "a clock that sees nothing does not double for ever"
+    assert "does not grow" in str(result.mismatch)
 
 
-def test_ranks_that_are_slow_to_begin_are_no_reason_for_doubt() -> None:
-    """An operation of 1 us behind a start of 5 ms: only very many show that their number counts."""
-    platform = ToyPlatform({"a": constant(1e-6)})
-    time = platform.time
-    platform.time = lambda prepared, launches: time(prepared, launches) + 5e-3 / launches  # type: ignore[method-assign]
-    (result,) = run(platform, iters=3)
-    assert result.right
+def test_slow_starts_and_a_busy_machine_are_no_reason_for_doubt() -> None:
+    slow = timed_with(ToyPlatform({"a": constant(1e-6)}), lambda _, launches, seconds: seconds + 5e-3 / launches)
+    assert run(slow, iters=3)[0].right
+    assert run(ToyPlatform({"a": in_turn(*([1e-5] * 9), 1e-6)}), iters=3)[0].right
 
 
-@pytest.mark.parametrize(("share", "right"), [(0.5, False), (1.0, True)])
-def test_operations_that_take_longer_one_by_one_are_left_out_of_their_own_loop(share: float, right: bool) -> None:
-    """Every other one, here; with a loop of the package's own that takes as long nothing is amiss."""
-    platform = ToyPlatform({"a": constant(1e-6)})
-    time, own = platform.time, Prepared(lambda launches: setattr(platform, "running", "a"))
-
-    def in_own_loop(prepared: Prepared, launches: int) -> float:
-        return time(prepared, launches) * (1 if prepared is own else share)
-
-    platform.singly = lambda prepared: own  # type: ignore[method-assign]
-    platform.time = in_own_loop  # type: ignore[method-assign]
-    (result,) = run(platform, iters=3)
-    assert result.right == right
-    assert right or str(result.mismatch) == (
-        "implausible: an operation takes 500 ns in its own loop and 1 us one by one, of 512: some are left out"
-    )
+def test_an_operation_faster_than_the_hardware_is_implausible() -> None:
+    for seconds, right in ((1.1e-9, True), (0.9e-9, False)):  # 1 KiB in 1 ns is this platform's limit, and so is 1 ns
+        (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
+        assert result.right == right
+    assert str(result.mismatch).startswith("implausible: 1 KiB received in 0.9 ns is 1,138 GB/s; more than")
 
 
-def test_a_busy_machine_is_no_reason_for_doubt() -> None:
-    """Nine of ten times are ten times as long; the shortest decide."""
-    times = in_turn(*([1e-5] * 9), 1e-6)
-    (result,) = run(ToyPlatform({"a": times}), iters=3)
-    assert result.right
+def test_a_loop_that_is_faster_than_its_operations_one_by_one_leaves_some_out() -> None:
+    for share, right in ((0.5, False), (1.0, True)):
+        platform = ToyPlatform({"a": constant(1e-6)})
+        singly = Prepared(lambda launches, platform=platform: setattr(platform, "running", "a"))  # type: ignore[misc]
+        platform.singly = lambda prepared, singly=singly: singly  # type: ignore[method-assign, misc]
+        timed_with(
+            platform,
+            lambda prepared, _, seconds, singly=singly, share=share: seconds * (1 if prepared is singly else share),  # type: ignore[misc]
+        )
+        (result,) = run(platform, iters=3)
+        assert result.right == right
+        assert right or str(result.mismatch) == (
+            "implausible: an operation takes 500 ns in its own loop and 1 us one by one, of 512: some are left out"
+        )
 
 
-@pytest.mark.parametrize(("seconds", "right"), [(1.1e-9, True), (0.9e-9, False)])
-def test_an_operation_faster_than_the_hardware_is_implausible(seconds: float, right: bool) -> None:
-    """1 KiB in 1 ns is 1 TB/s, which is this platform's limit, and so is 1 ns."""
-    (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
-    assert result.right == right
-    assert right or str(result.mismatch).startswith("implausible: 1 KiB received in 0.9 ns is 1,138 GB/s; more than")
+class Busy:
+    """Ranks wait about 2 ms for a core in every operation; a loop takes `share` of it, and `lucky` hardly waits."""
+
+    limits = LIMITS
+
+    def __init__(self, seed: int, share: float, lucky: int = 0) -> None:
+        self._share, self._lucky, self._calls = share, lucky, 0
+        self._chance = random.Random(seed)
+        self._own = Prepared(lambda launches: None)
+
+    def singly(self, prepared: Prepared) -> Prepared:
+        return self._own
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        wait = self._chance.lognormvariate(math.log(2e-3), 0.3)
+        if prepared is self._own:
+            return wait
+        self._calls += 1
+        return 0.3e-3 if self._calls == self._lucky else self._share * wait
 
 
-def sampled(platform: ToyPlatform) -> str:
-    """Who was timed once samples were taken, in order."""
-    start = platform.log.index(("fill", 3))
-    return "".join(name for name, _ in platform.log[start:] if name in ("a", "b"))
+def test_waits_for_a_core_prove_nothing_and_operations_left_out_are_found_in_spite_of_them() -> None:
+    prepared = Prepared(lambda launches: None)
+
+    def doubts(share: float, lucky: int = 0) -> list[Any]:
+        found = (left_out(prepared, Busy(seed, share, lucky), 4) for seed in range(50))  # type: ignore[arg-type]
+        return list(filter(None, found))
+
+    for lucky in (0, 7, 8, 9):
+        assert doubts(1.0, lucky) == [], lucky
+    assert len(found := doubts(1 / 3)) >= 48
+    assert all("some are left out" in str(doubt) for doubt in found)
 
 
-def test_samples_are_taken_in_turn_and_back() -> None:
-    """A B B A A B: drift of the machine cancels in the ratio."""
+def test_samples_are_taken_in_turn_and_back_after_a_warm_up_that_does_not_count() -> None:
+    def sampled(platform: ToyPlatform) -> str:
+        start = platform.log.index(("fill", 3))
+        return "".join(name for name, _ in platform.log[start:] if name in ("a", "b"))
+
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
     run(platform, iters=5, warmup=0)
-    assert sampled(platform).startswith("abbaabba")
-
-
-def test_warm_up_comes_first_and_counts_for_nothing() -> None:
-    """Three rounds of samples as long as the others, and none of them in the result."""
+    assert sampled(platform).startswith("abbaabba"), "drift of the machine cancels in the ratio"
     platform = ToyPlatform({"a": in_turn(*[1e-3] * 9, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
     (result, _) = run(platform, nbytes=LARGE, iters=2, warmup=3)
     assert sampled(platform) == "ababab" + "ab" + "ab"
     assert result.seconds == (1e-3, 1e-3)
 
 
-def test_the_last_sample_is_checked_with_fresh_data() -> None:
-    """It is a launch that counts, on a refilled input and a poisoned output."""
-    platform = ToyPlatform({"a": constant(1e-6)})
-    (result,) = run(platform, iters=4)
-    assert platform.log[-4:] == [("fill", 4), ("a", 256), ("check", 4), ("overrun", "a")]
-    assert len(result.seconds) == 4
-
-
-def test_a_wrong_result_has_no_time() -> None:
-    """The number would mean nothing."""
-    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "a")
-    wrong, right = run(platform, iters=3)
-    assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", MISMATCH, ())
-    assert right.mismatch is None
-    assert len(right.seconds) == 3
-    assert [launches for name, launches in platform.log if name == "a"] == [1], "what is wrong is not timed"
-
-
-def test_a_result_that_goes_wrong_while_timed_is_wrong() -> None:
-    """Passing the first check is not enough."""
-    platform = ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 4)
-    (result,) = run(platform, iters=3)
-    assert result.mismatch == MISMATCH
-    assert result.seconds == ()
-
-
-def test_in_place_the_launch_that_is_checked_starts_from_fresh_data() -> None:
-    """Timed launches feed on their own results, so one more is made on a refilled buffer."""
-    platform = ToyPlatform({"a": constant(1e-6)})
-    (result,) = run(platform, in_place=True, iters=3)
-    assert platform.log[-4:] == [("fill", 4), ("a", 1), ("check", 4), ("overrun", "a")]
-    assert len(result.seconds) == 3
-
-
 def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
-    """200 us for a sample of 1 us operations: 256 launches, by doubling."""
-    platform = ToyPlatform({"a": constant(1e-6)})
-    (result,) = run(platform, iters=3)
-    assert result.launches == 256
-    (result,) = run(platform, iters=3, region=1e-3)
-    assert result.launches == 1024
-
-
-def test_a_calibration_is_not_misled_by_one_slow_trial() -> None:
-    """The quicker of two counts: what is disturbed lasts long enough by mistake."""
-    (result,) = run(ToyPlatform({"a": in_turn(1e-6, 1e-2)}), iters=3)
-    assert result.launches == 256
-
-
-def test_a_calibration_that_was_disturbed_is_mended() -> None:
-    """The warm-up shows that a sample lasts a fraction of what it should."""
+    """200 us for a sample of 1 us operations: 256 launches, by doubling; one slow trial does not mislead."""
+    assert run(ToyPlatform({"a": constant(1e-6)}), iters=3)[0].launches == 256
+    assert run(ToyPlatform({"a": constant(1e-6)}), iters=3, region=1e-3)[0].launches == 1024
+    assert run(ToyPlatform({"a": in_turn(1e-6, 1e-2)}), iters=3)[0].launches == 256
     disturbed = iter([1e-6] * 3 + [1e-3] * 2)  # the check's own trials, then those of the calibration
-    (result,) = run(ToyPlatform({"a": lambda: next(disturbed, 1e-6)}), iters=3)
-    assert result.launches == 256
-
-
-class BusyPlatform(ToyPlatform):
-    """Of 1 us an operation, where a rank waits so many seconds for a core before the first of them."""
-
-    wait = 4e-3
-
-    def time(self, prepared: Prepared, launches: int) -> float:
-        super().time(prepared, launches)
-        return 1e-6 + self.wait / launches
+    assert run(ToyPlatform({"a": lambda: next(disturbed, 1e-6)}), iters=3)[0].launches == 256
 
 
 def test_a_wait_for_a_core_is_no_operation() -> None:
-    """A sample has so many operations that they last longer than the wait, which is nearly all of one operation."""
-    (result,) = run(BusyPlatform({"a": constant(0.0)}), iters=3)
+    """Samples have so many operations that a wait of 4 ms is little; long operations are timed by themselves."""
+    waits = timed_with(ToyPlatform({"a": constant(0.0)}), lambda _, launches, __: 1e-6 + 4e-3 / launches)
+    (result,) = run(waits, iters=3)
     assert 4096 <= result.launches <= 2**16
     assert result.typical < 2e-6
-
-
-@pytest.mark.parametrize(("seconds", "nbytes"), [(5e-3, 1024), (5e-3, 2**24), (50e-3, 1024)])
-def test_an_operation_that_takes_as_long_as_a_wait_is_timed_by_itself(seconds: float, nbytes: int) -> None:
-    """As its time grows with the launches; where that is likely, nobody tries."""
-    platform = ToyPlatform({"a": constant(seconds)})
-    (result,) = run(platform, nbytes=nbytes, iters=3)
-    assert result.launches == 1
-    tried = (seconds, nbytes) == (5e-3, 1024)
-    assert (("a", 8) in platform.log) == tried
-
-
-def test_a_clock_that_sees_nothing_does_not_double_for_ever() -> None:
-    """65536 launches are the most; and no time at all is implausible."""
-    (result,) = run(ToyPlatform({"a": constant(0.0)}), iters=3)
-    assert result.launches == 2**16
-    assert "does not grow" in str(result.mismatch)
+    for seconds, nbytes, tried in ((5e-3, 1024, True), (5e-3, 2**24, False), (50e-3, 1024, False)):
+        platform = ToyPlatform({"a": constant(seconds)})
+        (result,) = run(platform, nbytes=nbytes, iters=3)
+        assert result.launches == 1, (seconds, nbytes)
+        assert (("a", 8) in platform.log) == tried, (seconds, nbytes)
 
 
 def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
-    """As many launches as an earlier round had, and no fewer; others begin with one."""
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
     sampling = Sampling(iters=2, warmup=1)
     results = measure(case(), ways(platform), platform, sampling, launches={"a": 64})  # type: ignore[arg-type]
@@ -405,65 +355,31 @@ def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
     assert platform.log.count(("a", 1)) == 1  # the check; neither a trial nor a warm-up
 
 
-def test_what_is_timed_works_on_data_that_the_first_check_did_not_see() -> None:
-    """A result left over from it must not pass the second."""
-    platform = ToyPlatform({"a": constant(1e-3)})
-    run(platform, nbytes=LARGE, iters=3)
-    assert platform.log[5] == ("fill", 2)
-
-
-def test_sampling_stops_when_the_median_is_known() -> None:
-    """Equal samples need a tenth of the budget at most."""
-    platform = ToyPlatform({"a": constant(1e-3)})
-    (result,) = run(platform, budget=0.5)
-    assert 0.05 <= sum(result.seconds) <= 0.08
-
-
-def test_a_few_equal_samples_are_no_evidence() -> None:
-    """A tenth of the budget is spent after nine; whether to stop is asked of every eighth, so sixteen are taken."""
+def test_sampling_stops_when_medians_are_known_and_goes_on_while_one_is_not() -> None:
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}), budget=0.5)
+    assert 0.05 <= sum(result.seconds) <= 0.08, "equal samples need a tenth of the budget"
     (result,) = run(ToyPlatform({"a": constant(0.0058)}), budget=0.5)
-    assert len(result.seconds) == 16
-
-
-def test_sampling_goes_on_while_one_median_is_not_known() -> None:
-    """However well the others are; and 3 % are not the 1 % that were asked for."""
+    assert len(result.seconds) >= 16, "a few equal samples are no evidence"
     noisy = in_turn(*(1e-3 * (1 + 0.06 * (step % 5)) for step in range(15)))
     results = run(ToyPlatform({"a": constant(1e-3), "b": noisy}), budget=0.2, precision=0.01)
     assert sum(sum(result.seconds) for result in results) >= 0.2
-
-
-def test_sampling_stops_when_the_budget_is_spent() -> None:
-    """Noisy samples get all of it, shared among the implementations."""
-    values = iter(range(10**6))
-    noisy = lambda: 1e-3 * (1 + next(values) % 7)  # noqa: E731 - a name for a closure
-    platform = ToyPlatform({"a": noisy, "b": noisy})
-    results = run(platform, budget=0.5, precision=0.0)
-    assert 0.5 <= sum(sum(result.seconds) for result in results) <= 0.53
-
-
-def test_a_sample_of_many_launches_spends_as_many_times_its_seconds() -> None:
-    """Means over 128 or 256 launches."""
-    noisy = in_turn(*(1e-6 * (1 + step * 7 % 997 / 997) for step in range(997)))
-    (result,) = run(ToyPlatform({"a": noisy}), budget=0.5, precision=0.0)
-    assert 0.5 <= result.launches * sum(result.seconds) <= 0.51
-
-
-def test_slow_operations_get_enough_samples_for_an_interval() -> None:
-    """Seven, whatever the budget says."""
-    platform = ToyPlatform({"a": constant(1.0)})
-    (result,) = run(platform, budget=0.5)
-    assert len(result.seconds) == 7
-
-
-def test_iters_fixes_the_number_of_samples() -> None:
-    """-n 3 gives three."""
+    (result,) = run(ToyPlatform({"a": constant(1.0)}), budget=0.5)
+    assert len(result.seconds) == 7, "slow operations have an interval whatever the budget says"
     (result,) = run(ToyPlatform({"a": constant(1e-3)}), iters=3)
     assert len(result.seconds) == 3
 
 
-def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
-    """By the record, by the implementation, or by the hardware."""
+def test_sampling_stops_when_the_budget_is_spent() -> None:
+    values = count()
+    noisy = lambda: 1e-3 * (1 + next(values) % 7)  # noqa: E731 - a name for a closure
+    results = run(ToyPlatform({"a": noisy, "b": noisy}), budget=0.5, precision=0.0)
+    assert 0.5 <= sum(sum(result.seconds) for result in results) <= 0.53
+    noisy = in_turn(*(1e-6 * (1 + step * 7 % 997 / 997) for step in range(997)))
+    (result,) = run(ToyPlatform({"a": noisy}), budget=0.5, precision=0.0)
+    assert 0.5 <= result.launches * sum(result.seconds) <= 0.51, "a sample spends the seconds of all its launches"
 
+
+def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
     def refuse(*ignored: Any) -> Prepared:
         raise Unsupported("no way")
 
@@ -476,10 +392,12 @@ def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
     results = list(measure(case(), unable, platform, Sampling()))  # type: ignore[arg-type]
     assert all(isinstance(result, Skipped) for result in results)
     assert [result.reason for result in results] == ["record carries out broadcast only", "no way", "no way"]
+    way = replace(ways(ToyPlatform({"a": constant(1e-6)}))[0], collectives=("pingpong",))
+    with pytest.raises(Unsupported, match="pingpong takes 2 ranks"):
+        way.refuse(case("pingpong", ranks=1))
 
 
 def test_a_check_alone_takes_no_samples() -> None:
-    """For `collbench verify`: right or wrong, and on to the next."""
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "b")
     right, wrong = run(platform, nbytes=LARGE, check_only=True)
     assert (right.mismatch, right.seconds, right.launches) == (None, (), 1)
@@ -488,8 +406,6 @@ def test_a_check_alone_takes_no_samples() -> None:
 
 
 def test_a_kernel_that_gives_up_ends_the_case() -> None:
-    """Its flags are in disorder, so nothing more may run on this platform."""
-
     def give_up() -> float:
         raise CaseFailed("waited in vain")
 
@@ -498,37 +414,43 @@ def test_a_kernel_that_gives_up_ends_the_case() -> None:
 
 
 def test_progress_is_told_before_anything_can_hang() -> None:
-    """Each time an implementation is about to run."""
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
-    told: list[str] = []
-
-    def tell(name: str) -> None:
-        told.append(name)
-        platform.log.append(("turn", name))
-
+    tell = lambda name: platform.log.append(("turn", name))  # noqa: E731 - a name for a closure
     list(measure(case(), ways(platform), platform, Sampling(iters=2), tell))  # type: ignore[arg-type]
-    for place, (what, _) in enumerate(platform.log):
-        if what in ("a", "b"):
-            turns = [name for kind, name in platform.log[:place] if kind == "turn"]
-            assert turns[-1] == what
+    turn = ""
+    for what, told in platform.log:
+        turn = told if what == "turn" else turn
+        assert what not in ("a", "b") or what == turn
 
 
 def test_notes_of_platform_and_implementation_reach_the_row() -> None:
-    """A reader must know what the number depends on."""
-    platform = ToyPlatform({"a": constant(1e-3)})
-    (result,) = run(platform, iters=1)
-    assert isinstance(result, Measurement)
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}), iters=1)
     assert str(result.note) == "toy note; a note"
     assert result.estimate == 3e-6
 
 
-@pytest.mark.parametrize(("nbytes", "seconds", "operations"), [(8, 5e-3, 3), (2**20, 5e-3, 1), (2**20, 5e-4, 3)])
-def test_halts_are_planned_by_the_shortest_of_three_operations_unless_these_are_long(
-    nbytes: int, seconds: float, operations: int
-) -> None:
-    """A busy machine makes a small one seem long, and halts would come after its end."""
-    platform = ToyPlatform({"a": in_turn(seconds, seconds / 2, seconds / 4)})
-    list(measure(case(nbytes=nbytes), ways(platform), platform, Sampling(check_only=True)))  # type: ignore[arg-type]
-    (plan,) = [plan for what, plan in platform.log if what == "stress"]
-    assert [what for what, _ in platform.log].count("a") == operations
-    assert plan.within == pytest.approx(seconds if operations == 1 else seconds / 4)
+def with_floors(**seconds: Callable[[], float]) -> ToyPlatform:
+    """A platform whose ways to move the fewest bytes take so long, with one implementation."""
+    return ToyPlatform({"mpi": constant(1e-3)} | seconds, floors=tuple(seconds))
+
+
+def test_the_floor_is_the_median_of_the_fastest_way_without_its_first_reading() -> None:
+    readings = cycle([9e-3, 3e-3, 1e-3, 2e-3])
+    floor = Floor.of(case(), with_floors(slow=constant(5e-3), fast=lambda: next(readings)))
+    assert [floor.sample() for _ in range(3)] == [8e-3, 6e-3, 7e-3]
+    assert floor.seconds == 2e-3
+    nothing = Floor.of(case(), with_floors())
+    assert (nothing.sample(), nothing.seconds) == (0, None)
+    assert Floor.of(case("sendrecv"), with_floors(bare=constant(1e-3))).sample() == 1e-3
+    assert Floor.of(case("bandwidth"), with_floors(bare=constant(1e-3))).sample() == 0, "the same bytes again and again"
+
+
+def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:
+    readings = count(1)
+    toy = with_floors(bare=lambda: next(readings) * 1e-3)
+    (row,) = measure(case(), [ways(toy)[0]], toy, Sampling(iters=7))
+    assert isinstance(row, Measurement)
+    names = [name for name, _ in toy.log if name in ("bare", "mpi")]
+    assert names.count("bare") == 7, "one that does not count, and one for each of the 6 samples before the last"
+    assert row.floor == pytest.approx(4.5e-3)
+    assert names[-1] == "mpi", "all before the closing check"

@@ -1,18 +1,28 @@
-"""What surrounds the steps of a series, on a platform that does nothing."""
+"""Series of steps: what surrounds them, the clocks of their moments, and how many products make one."""
 
 import gc
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from collbench.measure import series
+from collbench.errors import PlatformError
+from collbench.measure import calibrated_together, series
+from collbench.measure.calibrated_together import LEAST, calibrated, products_for
+from collbench.measure.calibration import Work
+from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.measure.closely import activities
 from collbench.measure.series import take
+from collbench.measurement import Failed
 from collbench.platforms.processes import Alone
 from collbench.schedules import Moments, Parts, Recorder
+from collbench.steps import Step, flops_of
+from tests.conftest import case
+from tests.test_cases import sweep
 
 
 def parts() -> Parts:
@@ -38,30 +48,22 @@ def now(recorder: Recorder | None) -> Moments:
     return [time.perf_counter()], [lambda: time.perf_counter()]
 
 
-def test_nothing_is_collected_while_a_series_runs_and_again_afterwards() -> None:
-    """The collector looks through all that is kept of the steps, the longer the more there are."""
+def test_no_garbage_is_collected_while_a_series_runs_and_afterwards_all_is_as_before() -> None:
     seen = []
 
     def step(recorder: Recorder | None) -> Moments:
         seen.append(gc.isenabled())
+        if len(seen) == 6:
+            raise ValueError("broken")
         return now(recorder)
 
     assert gc.isenabled()
     take(parts(), step, range(3))
-    assert seen == [False] * 3
     assert gc.isenabled()
-
-
-def test_the_collector_is_back_after_a_step_that_fails() -> None:
-    def fails(recorder: Recorder | None) -> Moments:
-        raise ValueError("broken")
-
     with pytest.raises(ValueError, match="broken"):
-        take(parts(), fails, range(3))
+        take(parts(), step, range(3))
+    assert seen == [False] * 6
     assert gc.isenabled()
-
-
-def test_whoever_has_no_collector_gets_none() -> None:
     gc.disable()
     try:
         take(parts(), now, range(1))
@@ -70,50 +72,134 @@ def test_whoever_has_no_collector_gets_none() -> None:
         gc.enable()
 
 
-def test_moments_are_numbers_or_told_later() -> None:
-    """Both become seconds, in the order in which the steps were made."""
-    took = take(parts(), now, range(5))
+def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
+    took = take(parts(), now, range(12))
     ((begun, computed, done),) = took.taken
     assert took.origins == 0.0
-    assert len(computed) == len(done) == 5
-    assert begun <= computed[0]
-    assert [*computed] == sorted(computed)
+    assert len(computed) == len(done) == 12
+    assert [begun, *computed] == sorted([begun, *computed])
+    assert not took.paced, "a host that computes itself is never waited for"
 
 
-@pytest.mark.parametrize(("seconds", "steps"), [(1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)])
-def test_steps_that_take_long_are_looked_at_less_often(seconds: float, steps: int) -> None:
-    """Nobody says a word meanwhile, and whoever hears none for long calls the ranks hung."""
-    made = []
+def test_steps_that_take_long_are_looked_at_less_often() -> None:
+    for seconds, steps in ((1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)):
+        made = []
 
-    def step(recorder: Recorder | None) -> Moments:
-        made.append(recorder)
-        return now(recorder)
+        def step(recorder: Recorder | None, made: list[Recorder | None] = made) -> Moments:
+            made.append(recorder)
+            return now(recorder)
 
-    assert len(activities(step, parts().platform, seconds)) == 1
-    assert len(made) == steps
+        assert len(activities(step, parts().platform, seconds)) == 1
+        assert len(made) == steps, seconds
 
 
-@pytest.mark.parametrize(
-    ("host", "device", "paced"),
-    [(1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)],
-    ids=["a fast host", "a slow host", "a little faster", "a little slower"],
-)
-def test_devices_that_wait_for_the_host_are_noticed(
-    host: float, device: float, paced: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It enqueues a step in so many seconds, and the device carries one out in so many, once it has it."""
-    clock, through = [0.0], [0.0]
-    monkeypatch.setattr(series.time, "perf_counter", lambda: clock[0])
-
-    def step(recorder: Recorder | None) -> Moments:
-        begun, clock[0] = max(clock[0], through[0]), clock[0] + host
-        through[0] = max(begun, clock[0] - host) + device
-        return [through[0]], [through[0]]
-
+def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
     wanted.platform.queued = True  # type: ignore[misc]
-    assert take(wanted, step, range(12)).paced is paced
+    clock, through = [0.0], [0.0]
+    monkeypatch.setattr(series.time, "perf_counter", lambda: clock[0])
+    for host, device, paced in ((1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)):
+        clock[0] = through[0] = 0.0
+
+        def step(recorder: Recorder | None, host: float = host, device: float = device) -> Moments:
+            begun, clock[0] = max(clock[0], through[0]), clock[0] + host
+            through[0] = max(begun, clock[0] - host) + device
+            return [through[0]], [through[0]]
+
+        assert take(wanted, step, range(12)).paced is paced, (host, device)
 
 
-def test_a_host_that_computes_itself_is_never_waited_for() -> None:
-    assert not take(parts(), now, range(12)).paced
+AHEAD, DRIFT = 3e-3, 50e-6
+SPAN = 10.0  # seconds between the readings
+
+
+def theirs(moment: float) -> float:
+    """What the other clock says then."""
+    return moment + AHEAD + DRIFT * moment
+
+
+def trips(start: float, generator: np.random.Generator, clumsy: float = 1.0) -> Iterator[Trip]:
+    """Ways there and back that take from 1 us on, there `clumsy` times as long as back, and some far longer."""
+    for number in range(100):
+        asked = start + 1e-4 * number
+        there, back = 1e-6 + generator.exponential(20e-6, 2)
+        arrived = asked + clumsy * there
+        yield Trip(asked, theirs(arrived), arrived + back)
+
+
+def readings(clumsy: float = 1.0, seed: int = 1) -> tuple[Reading, Reading]:
+    """Before and after."""
+    generator = np.random.default_rng(seed)
+    return Reading.of(trips(0.0, generator, clumsy)), Reading.of(trips(SPAN, generator, clumsy))
+
+
+def test_a_reading_is_off_by_no_more_than_half_the_shortest_round_trip() -> None:
+    for clumsy in (0.1, 1.0, 10.0):
+        for seed in range(20):
+            for reading in readings(clumsy, seed):
+                assert abs(reading.ahead - (theirs(reading.at) - reading.at)) <= reading.error, (clumsy, seed)
+    assert Reading.of([Trip(0.0, 9.0, 2.0), Trip(1.0, 5.0, 1.5)]) == Reading(1.25, 3.75, 0.25)
+
+
+def test_moments_come_onto_the_reference_with_the_drift_taken_out() -> None:
+    for clumsy in (0.1, 1.0, 10.0):
+        clock = Clock(readings(clumsy))
+        true = np.linspace(0.0, SPAN, 50)
+        told = clock.on_reference([theirs(moment) for moment in true])
+        np.testing.assert_allclose(told, true, rtol=0, atol=clock.error)
+        assert not clock.same
+        assert clock.drift == pytest.approx(DRIFT, abs=2 * clock.error / SPAN)
+        assert clock.error < 30e-6
+    alone = Clock(readings()[:1])  # one reading tells no drift: the offset alone is taken off
+    assert alone.drift == 0.0
+    assert abs(alone.on_reference([theirs(0.0)])[0]) <= 2 * alone.error
+
+
+def test_a_clock_that_is_the_same_within_the_errors_is_left_alone() -> None:
+    same = Clock((Reading(0.0, 0.9e-6, 1e-6), Reading(9.0, -0.9e-6, 1e-6)))
+    assert same.same
+    assert same.on_reference([0.1, 0.7]) == (0.1, 0.7)
+    assert not Clock((Reading(0.0, 0.9e-6, 1e-6), Reading(9.0, 1.1e-6, 1e-6))).same
+
+
+def test_ranks_of_one_process_have_its_clock_and_the_two_known_worst_decide_the_error() -> None:
+    clocks = Clocks(Alone())
+    clocks.read()
+    clocks.origins = 2e-6
+    series = clocks.series([(5.0, [6.0], [8.0]), (5.5, [7.0], [8.0])])
+    assert (series.begun, series.computed, series.done) == ((0.0, 0.5), ((1.0,), (2.0,)), ((3.0,), (3.0,)))
+    assert clocks.error == 4e-6
+    clocks = Clocks(Alone())
+    clocks._readings.append((Reading(0, 0, 0), Reading(0, 5.0, 1e-6), Reading(0, 7.0, 3e-6)))
+    assert clocks.error == pytest.approx(4e-6)
+    series = clocks.series([(1.0, [2.0], [3.0]), (6.0, [7.5], [8.0]), (8.5, [9.0], [10.0])])
+    assert series.begun == (0.0, 0.0, 0.5)
+    assert series.computed == ((1.0,), (1.5,), (1.0,))
+
+
+def test_matrices_are_as_large_as_leaves_room_for_enough_products() -> None:
+    seconds_of = {32: 5e-6, 64: 10e-6, 128: 80e-6, 256: 600e-6}
+    wanted = {1e-3: (100, 64), 2e-3: (25, 128), 20e-3: (33, 256), 20e-6: (4, 32), 1e-6: (1, 32)}
+    for seconds, products in wanted.items():
+        step = products_for(Work(seconds=seconds), seconds_of)
+        assert (step.products, step.size) == products, seconds
+    step = products_for(Work(flops=200e6), {})  # operations are counted, not measured
+    assert step.products >= LEAST
+    assert flops_of(step.products, step.size) == pytest.approx(200e6, rel=0.03)
+
+
+def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __init__(self, *_: object) -> None: ...
+
+        def __enter__(self) -> "Broken":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def run(self) -> list[Failed]:
+            return [Failed(case(step=Step(4, 32)), "mpi", "cpu", "it broke")]
+
+    monkeypatch.setattr(calibrated_together, "Session", Broken)
+    with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
+        calibrated(Work(seconds=1e-3), "cpu", sweep(1024), None)

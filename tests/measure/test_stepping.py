@@ -10,7 +10,7 @@ from collbench.cases import Sampling, Sweep
 from collbench.implementations import choose
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Failed, Result, Skipped
-from collbench.schedules import find_schedule, overlapping, schedules
+from collbench.schedules import overlapping, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
 from collbench.steps import Step
 from tests.test_cases import sweep
@@ -31,36 +31,41 @@ def measured(wanted: Sweep) -> list[Result]:
         return list(ranks.run())
 
 
-@pytest.mark.parametrize("schedule", [name for name, one in schedules().items() if "cpu" in one.platforms])
-def test_a_step_is_right_whoever_communicates_and_however(schedule: str) -> None:
-    """In buckets of which the last is smaller; or it is skipped with the reason."""
+def test_every_schedule_is_right_and_what_ranks_did_is_kept_bucket_by_bucket() -> None:
+    names = [name for name, one in schedules().items() if "cpu" in one.platforms]
+    results = measured(stepped(*(replace(STEP, schedule=name) for name in names)))
+    assert len(results) == len(names)
+    for name, result in zip(names, results, strict=True):
+        assert isinstance(result, StepTimes), result
+        assert result.right, (name, result.wrong)
+        if name in ("sequential", *overlapping("cpu")):
+            sent = [one for one in result.activities if one.what == COMMUNICATED]
+            every = {(rank, bucket) for rank in (0, 1) for bucket in range(4)}
+            assert {(one.rank, one.bucket) for one in sent} == every, name
+            done = [one for one in result.activities if one.what == COMPUTED]
+            ready = {(one.rank, one.bucket): one.start + one.seconds for one in done}
+            assert all(ready.get((one.rank, one.bucket), 0.0) <= one.start + 1e-9 for one in sent), name
+            assert min(one.start for one in result.activities) == 0, name
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_a_step_is_right_whoever_communicates_and_however() -> None:
     names = choose("all,narrow", "cpu")
-    results = measured(stepped(replace(STEP, schedule=schedule), implementations=names))
-    assert [result.implementation for result in results if not isinstance(result, Skipped)]
-    for result in results:
-        assert isinstance(result, StepTimes | Skipped), result
-        if isinstance(result, StepTimes):
-            assert result.right, result.wrong
-            assert result.launches >= 1
-        else:
-            assert "non-blocking" in result.reason or "one-shot" in result.implementation
+    for schedule in (name for name, one in schedules().items() if "cpu" in one.platforms):
+        results = measured(stepped(replace(STEP, schedule=schedule), implementations=names))
+        assert [result for result in results if not isinstance(result, Skipped)], schedule
+        for result in results:
+            assert isinstance(result, StepTimes | Skipped), result
+            if isinstance(result, StepTimes):
+                assert result.right, result.wrong
+                assert result.launches >= 1
+            else:
+                assert "non-blocking" in result.reason or "one-shot" in result.implementation
 
 
-def test_what_ranks_did_is_kept_bucket_by_bucket() -> None:
-    """Of one step, in whatever way it overlaps; what is computed comes before what is communicated of it."""
-    steps = [replace(STEP, schedule=name) for name in ("sequential", *overlapping("cpu"))]
-    for result in measured(stepped(*steps)):
-        assert isinstance(result, StepTimes)
-        sent = [one for one in result.activities if one.what == COMMUNICATED]
-        assert {(one.rank, one.bucket) for one in sent} == {(rank, bucket) for rank in (0, 1) for bucket in range(4)}
-        ready = {(one.rank, one.bucket): one.start + one.seconds for one in result.activities if one.what == COMPUTED}
-        for one in sent:
-            assert ready.get((one.rank, one.bucket), 0.0) <= one.start + 1e-9
-        assert min(one.start for one in result.activities) == 0
-
-
+@pytest.mark.machine
 def test_a_slow_rank_computes_longer_and_the_other_waits() -> None:
-    """Ten times the work on rank 1 shows, whatever else this machine does."""
     (result,) = measured(stepped(Step(20, 128, slow=((1, 10.0),)), sampling=Sampling(iters=5, region=0.02)))
     assert isinstance(result, StepTimes)
     quickest = [min(series.computing(rank) for series in result.series) for rank in (0, 1)]
@@ -113,27 +118,19 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     return install
 
 
-@pytest.mark.parametrize(("fault", "word"), [(FORGETS, "matrix products"), (DROPS, "element")])
-def test_a_product_left_out_or_a_bucket_that_lies_elsewhere_is_wrong(
-    faulty: Callable[[str], None], fault: str, word: str
+def test_a_product_left_out_or_a_bucket_that_lies_elsewhere_is_wrong_and_has_no_time(
+    faulty: Callable[[str], None],
 ) -> None:
-    """And there is no time."""
-    faulty(fault)
-    (result,) = measured(stepped(STEP))
-    assert isinstance(result, StepTimes)
-    assert word in result.wrong
-    assert not result.series
+    for fault, word in ((FORGETS, "matrix products"), (DROPS, "element")):
+        faulty(fault)
+        (result,) = measured(stepped(STEP))
+        assert isinstance(result, StepTimes), fault
+        assert word in result.wrong, fault
+        assert not result.series, fault
 
 
-def test_a_rank_that_is_killed_costs_a_row(faulty: Callable[[str], None]) -> None:
-    """The next step is measured by fresh ranks."""
+def test_a_rank_that_is_killed_costs_a_row_which_names_the_signal(faulty: Callable[[str], None]) -> None:
     faulty(DIES)
     results = measured(stepped(STEP, replace(STEP, products=4)))
     assert [type(result) for result in results] == [Failed, StepTimes]
     assert "signal 9" in str(results[0].reason)  # type: ignore[union-attr]
-
-
-def test_a_schedule_that_does_not_exist_is_named_with_the_choices() -> None:
-    """In one line."""
-    with pytest.raises(Exception, match=r"unknown schedule 'backwards'; choose from: .*sequential"):
-        find_schedule("backwards")

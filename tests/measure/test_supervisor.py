@@ -1,23 +1,24 @@
-"""The supervisor's ranks between orders: they sleep, and live in the environment that they were given."""
+"""How ranks are started and what they are told: environment, cores and orders; nobody else reaches them."""
 
 import os
+import socket
 import sys
-import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import cleanup, start, workers
+from collbench.measure import link, start, worker
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement
-from collbench.platforms import platforms
+from collbench.platforms.cpu.installed import own
+from collbench.platforms.processes import Alone
 from collbench.runs.environment import UNCHANGED, Setting, variables
-from tests.cli.test_sweep import alive, wait_for
+from tests.cli.test_sweep import alive
 from tests.conftest import ROOT, case
 from tests.test_cases import sweep
 
@@ -28,150 +29,121 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_ranks_without_an_order_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first case and after it: a few per cent of a core each, where a rank that spins takes all of it."""
-    monkeypatch.setenv("XYZZY", "1")
-    asked = sweep(1024)
-    with Supervisor("cpu", asked, Setting((("XYZZY", "2"),)), ("XYZZY",), pinned=True) as ranks:
-        pids = ranks.greeting.pids
-        assert len(pids) == asked.ranks
-        for _ in range(2):
-            before = [cpu_seconds(pid) for pid in pids]
-            time.sleep(0.8)
-            spent = [cpu_seconds(pid) - start for pid, start in zip(pids, before, strict=True)]
-            assert max(spent) <= 0.08
-            (result,) = ranks.measure(case(), ["mpi"], Sampling(iters=3), {"mpi": 64})
-            assert isinstance(result, Measurement)
-            assert len(result.seconds) == 3
-            assert result.launches >= 64
-        cores = ranks.greeting.cores
-        assert ranks.greeting.variables["XYZZY"] == "2"
-    allowed = sorted(os.sched_getaffinity(0))
-    assert cores == tuple(allowed[rank % len(allowed)] for rank in range(asked.ranks))
-
-
-def test_ranks_that_refuse_to_start_leave_no_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks and their launcher are ended before it is said why; a killed rank removes nothing itself."""
-    ended: list[set[int]] = []
-    end = cleanup.end
-
-    def noted(pids: set[int], known: list[str]) -> None:
-        ended.append(pids)
-        assert not [name for pid in pids for name in cleanup.shared_files(pid)]  # MPI's has no name any more
-        end(pids, known)
-
-    monkeypatch.setattr(cleanup, "end", noted)
-    asked = sweep(1024)
-    with (
-        pytest.raises(PlatformError, match="no-such-compiler"),
-        Supervisor("cpu", asked, Setting((("CXX", "no-such-compiler"),))),
-    ):
-        pass
-    (pids,) = ended
-    assert len(pids) >= asked.ranks
-    wait_for(lambda: not alive(list(pids)), 5)
-
-
-def test_launchers_are_asked_before_there_is_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """That takes a tenth of a second, in which a command that is killed has nobody who would remove it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    there = []
-
-    def ask(*asked: object) -> list[str]:
-        there.extend(tmp_path.iterdir())
-        return [str(tmp_path / "no launcher")]
-
-    monkeypatch.setattr(start, "command", ask)
-    with pytest.raises(PlatformError, match="no launcher"), Supervisor("cpu", sweep(1024)):
-        pass
-    assert [*there, *tmp_path.iterdir()] == []
-
-
-def test_ranks_that_are_not_ready_in_time_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says how long they had; how long that is, each platform knows."""
-    monkeypatch.setitem(platforms(), "cpu", replace(platforms()["cpu"], startup=0.05))
-    ranks = Supervisor("cpu", sweep(1024))
-    with pytest.raises(PlatformError, match=r"did not start within 0\.05 s"):
-        ranks.__enter__()
-    assert ranks._workers is None
-
-
-@pytest.mark.parametrize("paths", [None, "", os.pathsep])
-def test_a_copy_in_the_working_folder_is_not_what_ranks_run(
-    paths: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Neither of collbench nor of what it imports: `python -m` and an empty entry of PYTHONPATH would look there."""
+def test_real_ranks_live_as_they_were_told_and_run_this_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "collbench").mkdir()
     for name in ("collbench/__init__.py", "numpy.py", "mpi4py.py"):
         (tmp_path / name).write_text("raise SystemExit('ImportError: a copy in the working folder')")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    if paths is not None:
-        monkeypatch.setenv("PYTHONPATH", paths)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    monkeypatch.setenv("XYZZY", "1")
+    asked = sweep(1024)
+    with Supervisor("cpu", asked, Setting((("XYZZY", "2"),)), ("XYZZY",), pinned=True) as ranks:
+        (result,) = ranks.measure(case(), ["mpi"], Sampling(iters=3), {"mpi": 64})
+        assert isinstance(result, Measurement)
+        assert len(result.seconds) == 3
+        assert result.launches >= 64
+        greeting = ranks.greeting
+    assert len(greeting.pids) == asked.ranks
+    assert greeting.variables["XYZZY"] == "2"
+    allowed = sorted(os.sched_getaffinity(0))
+    assert greeting.cores == tuple(allowed[rank % len(allowed)] for rank in range(asked.ranks))
+    assert not alive(list(greeting.pids))
+
+
+@pytest.mark.machine
+def test_ranks_without_an_order_sleep() -> None:
     with Supervisor("cpu", sweep(1024)) as ranks:
-        assert len(ranks.greeting.pids) == sweep(1024).ranks  # those of another copy would have been refused
+        for _ in range(2):
+            before = [cpu_seconds(pid) for pid in ranks.greeting.pids]
+            time.sleep(0.8)
+            spent = [cpu_seconds(pid) - start for pid, start in zip(ranks.greeting.pids, before, strict=True)]
+            assert max(spent) <= 0.08
+            list(ranks.measure(case(), ["mpi"], Sampling(iters=3)))
 
 
-def test_other_folders_of_the_path_come_after_the_commands_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What a user put there is kept."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/mine", "", "/too"]))
-    paths = start.environment("cpu", tmp_path, UNCHANGED)["PYTHONPATH"].split(os.pathsep)
-    assert paths == [str(ROOT), "/mine", "/too"]
-
-
-def test_ranks_of_another_copy_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an edit of the code between the command's start and theirs."""
-    edited = installation()._replace(code="0" * 64)
-    monkeypatch.setattr(workers, "installation", lambda: edited)
-    ranks = Supervisor("cpu", sweep(1024))
-    with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
-        ranks.__enter__()
-    assert str(error.value).startswith(f"a rank runs {installation()}, but its command runs {edited}: ")
-    assert ranks._workers is None
-
-
-GREETING = """
-import sys; sys.path.insert(0, {root!r})
-from collbench.measure import link, worker
-channel = link.connect(worker.Path(worker.os.environ[worker.FOLDER]))
-channel.receive()
-channel.send({{"pids": [], "files": []}} | {greeting!r})
-channel.receive()
-"""
-
-
-@pytest.mark.parametrize(
-    ("greeting", "theirs"),
-    [
-        ({}, UNKNOWN),
-        *(
-            ({"installation": theirs}, theirs)
-            for theirs in (installation()._replace(code="0" * 64), installation()._replace(version="0.0.1"))
-        ),
-    ],
-    ids=["too old to say", "other code", "other version"],
-)
-def test_ranks_that_do_not_look_are_looked_at(
-    greeting: dict[str, object], theirs: object, monkeypatch: pytest.MonkeyPatch
+def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A copy of a time before ranks compared is the most different of all."""
-    script = GREETING.format(root=str(ROOT), greeting={name: list(value) for name, value in greeting.items()})  # type: ignore[call-overload]
-    monkeypatch.setattr(start, "command", lambda *ignored: [sys.executable, "-c", script])
-    ranks = Supervisor("cpu", sweep(1024))
-    with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
-        ranks.__enter__()
-    assert str(error.value).startswith(f"a rank runs {theirs}, but this command runs {installation()}: ")
-    assert ranks._workers is None
+    python = [sys.executable, "-P", "-m", worker.__name__]
+    assert start.command("gpu", 4) == python
+    assert start.command("cpu", 4) == [*own().command(4), *python]
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(PlatformError, match="pip install mpich mpi4py"):
+        start.mpiexec()
+    for folder in (tmp_path / "bin", tmp_path):
+        folder.mkdir(exist_ok=True)
+        (folder / "mpiexec").touch(0o755)
+        assert start.mpiexec() == str(folder / "mpiexec")
 
 
-def test_a_setting_sets_empties_and_unsets() -> None:
-    """And leaves the rest as it is."""
+def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    monkeypatch.setenv("PMI_RANK", "3")
+    given = start.environment("cpu", tmp_path, Setting((("A", "1"),)))
+    wanted = {
+        "A": "1",
+        "OMP_NUM_THREADS": "1",
+        worker.FOLDER: str(tmp_path),
+        worker.SUPERVISOR: str(os.getpid()),
+        worker.PLATFORM: "cpu",
+    }
+    assert wanted.items() <= given.items()
+    assert "PMI_RANK" not in given
+    assert start.environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"
+    for mine, kept in (("", []), (os.pathsep, []), (os.pathsep.join(["", "/mine", "", "/too"]), ["/mine", "/too"])):
+        monkeypatch.setenv("PYTHONPATH", mine)
+        paths = start.environment("cpu", tmp_path, UNCHANGED)["PYTHONPATH"].split(os.pathsep)
+        assert paths == [str(ROOT), *kept], mine
+
+
+def test_defaults_of_networks_are_for_mpi_and_only_where_the_user_has_said_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in start.UNHEARD:
+        monkeypatch.delenv(name, raising=False)
+    assert not {*start.UNHEARD} & {*start.environment("gpu", tmp_path, UNCHANGED)}
+    monkeypatch.setenv("UCX_NET_DEVICES", "eth1")
+    given = start.environment("cpu", tmp_path, UNCHANGED)
+    assert {*start.UNHEARD} - {"UCX_TLS"} <= {*given}
+    assert "UCX_TLS" not in given
+    assert (given["UCX_NET_DEVICES"], given["FI_TCP_IFACE"]) == ("eth1", "lo")
+    assert start.environment("gpu", tmp_path, UNCHANGED)["UCX_NET_DEVICES"] == "eth1"
+
+
+def test_a_setting_sets_empties_and_unsets_and_only_what_matters_or_was_named_is_told() -> None:
     setting = Setting((("NEW", "1"), ("EMPTY", ""), ("GONE", None), ("NEVER", None)))
     assert setting.applied({"EMPTY": "x", "GONE": "y", "KEPT": "z"}) == {"EMPTY": "", "KEPT": "z", "NEW": "1"}
-
-
-def test_only_what_matters_or_was_named_is_told() -> None:
-    """An environment holds secrets."""
     environment = {"SECRET": "hush", "NCCL_ALGO": "Ring", "MINE": "1"}
     assert variables(environment) == {"NCCL_ALGO": "Ring"}
     assert variables(environment, ["MINE", "NOT_SET"]) == {"MINE": "1", "NCCL_ALGO": "Ring"}
+
+
+def test_a_rank_refuses_a_command_of_another_copy(tmp_path: Path) -> None:
+    other = installation()._replace(folder="/other/collbench")
+    orders: list[dict[str, Any]] = [
+        {"installation": other._replace(**change)} for change in ({"code": "0"}, {"version": "0.0.1"})
+    ]
+    for order in (*orders, {}):
+        ours, ranks = map(link.Channel, socket.socketpair())
+        ours.send(order)
+        with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
+            worker._serve(Alone(), ranks, link.Page(tmp_path))
+        assert f"a rank runs {installation()}, but its command runs collbench" in str(error.value)
+        assert ("/other/collbench" if order else UNKNOWN.folder) in str(error.value)
+        ours.close()
+        ranks.close()
+
+
+def test_a_supervisor_that_is_gone_before_ranks_connect_is_one_that_has_closed(tmp_path: Path) -> None:
+    with pytest.raises(link.Closed):
+        link.connect(tmp_path)
+    folder = tmp_path / "/".join(["x" * 60] * 3)  # longer than a socket's name may be
+    folder.mkdir(parents=True)
+    with link.listen(folder) as server:
+        channel = link.connect(folder)
+        ours = link.Channel(server.accept()[0])
+        ours.send({"a": 1})
+        assert channel.receive(60) == {"a": 1}
+        channel.close()
+        ours.close()
