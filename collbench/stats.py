@@ -93,8 +93,8 @@ class Pool:
     """What the starts of a curve's sizes so far say of how far starts are apart.
 
     Three starts alone would say so little that an interval is four times as wide as it need be.  Neighbouring sizes
-    meet the same placement of memory, so what their starts say counts too, by a fifth less from size to size; and what is
-    usual of starts anywhere counts as PRIOR (a moderated variance: G. Smyth, 2004).
+    meet the same placement of memory, so what their starts say counts too, by a fifth less from size to size; and what
+    is usual of starts anywhere counts as PRIOR (a moderated variance: G. Smyth, 2004).
     """
 
     squares: float = 0.0  # sum of squared distances of logarithms from the mean of their size

@@ -22,6 +22,7 @@ from collbench.measurement import Measurement, Skipped
 from collbench.note import Note
 from collbench.platforms.roles import Limits, Prepared
 from collbench.platforms.stress import Plan
+from collbench.scheduling import Scheduling, Watch
 from tests.conftest import case
 
 LARGE = 2**20  # bytes of a case whose first operation is believed if it takes long
@@ -46,6 +47,7 @@ class ToyPlatform:
     together: bool = False
     floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
     limits: Limits = LIMITS
+    scheduled: Watch = field(default_factory=Watch)
     stressed: Callable[[str], Mismatch | None] = lambda name: None
     hesitates: bool = False
     written: Callable[[str], Overrun | None] = lambda name: None
@@ -68,6 +70,9 @@ class ToyPlatform:
     @property
     def team(self) -> "ToyPlatform":
         return self
+
+    def exchange(self, mine: Any) -> list[Any]:
+        return [mine]
 
     @contextmanager
     def agreeing(self) -> Iterator[None]:
