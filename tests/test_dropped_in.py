@@ -203,59 +203,25 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     return run
 
 
-@pytest.fixture(scope="module")
-def listed(collbench: Collbench) -> str:
-    """What `collbench list` prints."""
-    return collbench("list")
-
-
 def row(text: str, name: str) -> str:
     """The line of the first table that has one beginning with a name."""
     return next(line for line in text.splitlines() if line.split()[:1] == [name])
 
 
-def test_a_command_is_a_file(collbench: Collbench) -> None:
-    """In --help with the first line of its docstring, and called by its name."""
+def test_all_are_listed_and_offered_by_their_names(collbench: Collbench) -> None:
     assert "Say how many collectives there are." in row(collbench("--help"), "count")
     assert collbench("count") == f"{len(COLLECTIVES) + 1} collectives\n"
-
-
-def test_a_style_of_synchronisation_is_a_file(collbench: Collbench) -> None:
-    """Raced like the others, and its updates checked."""
-    table = collbench(
-        *("styles", "--on", "cpu", "--ranks", "2", "--style", "ring,two-shots", "--steps", "4", "--seeds", "1")
-    )
-    assert re.search(r"1  two-shots .* ok", table)
-    assert "unknown style 'x'; choose from: all, library" in collbench("styles", "--style", "x", status=2)
-
-
-def test_a_collective_is_a_record_and_an_implementation_a_file(collbench: Collbench, listed: str) -> None:
-    """Listed, measured and checked on real ranks, by the record's own definition of what is right."""
+    listed = collbench("list")
     (line,) = (line for line in listed.splitlines() if line.startswith("rotate") and "shift_perf" in line)
     assert line.split()[-1] == "1"
     assert "copies by the host" in row(listed, "copies")
-    printed = collbench(
-        *("sweep", "--on", "cpu", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
-        *("--ranks", "2", "-n", "7", "--no-plot"),
-    )
-    assert "rotate, float, 2 ranks" in printed
-    assert " 64 KiB  copies " in printed
-    assert printed.count("  ok") == 1
-
-
-def test_a_platform_is_a_folder(collbench: Collbench, listed: str) -> None:
-    """Named with the choices of --on, and measured on where it is asked for."""
     assert "cpu, spare" in row(listed, "copies")
+    assert "4 x Rubin" in row(listed, "tomorrow")
     assert "spare" in collbench("sweep", "--on", "nowhere", status=2)
-    printed = collbench(
-        *("sweep", "--on", "spare", "--op", "alltoall", "--impl", "copies", "-b", "64K", "-e", "64K"),
-        *("--ranks", "2", "-n", "7", "--no-plot"),
-    )
-    assert printed.count("  ok") == 1
+    assert "two-shots" in collbench("styles", "--style", "x", status=2)
 
 
-def test_a_format_is_a_file(collbench: Collbench) -> None:
-    """Told by its content, imported, and offered for export."""
+def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench) -> None:
     log = "stopwatch 4\n1024 10.5\n2048 11.5\n"
     printed = collbench("import", "-", "--out", "stopwatch", given=log)
     assert "allreduce, float, sum, 4 ranks" in printed
@@ -263,17 +229,29 @@ def test_a_format_is_a_file(collbench: Collbench) -> None:
     assert collbench("export", "stopwatch", "--to", "stopwatch", "--impl", "nccl") == log
 
 
-def test_a_kind_of_figure_is_a_file(collbench: Collbench) -> None:
-    """Drawn by the command that measures, and again from the run file."""
-    words = ("--on", "cpu", "--impl", "mpi", "-b", "64", "-e", "64", "--ranks", "2", "-n", "7", "--out", "drawn")
-    assert "plot: drawn/rows.png\n" in collbench("sweep", *words)
+def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench: Collbench) -> None:
+    assert "Tomorrow's box" in collbench("topo", "tomorrow")
+    assert "predicted" in collbench("predict", "tomorrow", "-b", "1M", "-e", "1M", "--no-plot")
+
+
+def test_a_collective_is_checked_on_real_ranks_of_a_platform_and_drawn(collbench: Collbench) -> None:
+    """By the record's own definition of what is right, by an implementation that no other test has."""
+    printed = collbench(
+        *("sweep", "--on", "spare", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
+        *("--ranks", "2", "-n", "7", "--out", "drawn"),
+    )
+    assert "rotate, float, 2 ranks" in printed
+    assert " 64 KiB  copies " in printed
+    assert printed.count("  ok") == 1
+    assert "plot: drawn/rows.png\n" in printed
     assert collbench("plot", "drawn", "drawn", "--view", "latency", "-o", "again").endswith(
         "again/rows.png\nagain/rows-2.png\n"
     )
 
 
-def test_a_preset_is_a_file_and_an_architecture_a_record(collbench: Collbench, listed: str) -> None:
-    """Listed, drawn, and predicted; what the preset does not say, the architecture does."""
-    assert "4 x Rubin" in row(listed, "tomorrow")
-    assert "Tomorrow's box" in collbench("topo", "tomorrow")
-    assert "predicted" in collbench("predict", "tomorrow", "-b", "1M", "-e", "1M", "--no-plot")
+@pytest.mark.full
+def test_a_style_is_raced_like_the_others_and_its_updates_checked(collbench: Collbench) -> None:
+    table = collbench(
+        *("styles", "--on", "cpu", "--ranks", "2", "--style", "ring,two-shots", "--steps", "4", "--seeds", "1")
+    )
+    assert re.search(r"1  two-shots .* ok", table)
