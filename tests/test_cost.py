@@ -71,10 +71,14 @@ def cost_of(name: str, some: Any) -> Cost:
     return implementations()[name].cost(some)  # type: ignore[misc]
 
 
-def test_the_constants_of_a_cpu_are_those_of_the_committed_run() -> None:
+def test_the_constants_of_a_cpu_are_those_of_the_committed_runs() -> None:
+    """Within 1 %, and where ranks share cores, waits within 5 % of those of another run."""
     found = fitted(MEASURED)
     assert found.waits == pytest.approx(CPU.waits, rel=0.01)
     assert (found.memory, found.packets) == pytest.approx((CPU.memory, CPU.packets), rel=0.01)
+    for row in (row for row in rungs_of("cpu-4-ranks-yield") if row.implementation == "ring-flags"):
+        seconds = cpus(crowded=True).seconds(cost_of("ring-flags", row.case), row.case.nbytes)
+        assert seconds == pytest.approx(row.typical, rel=0.05), row.case.nbytes
 
 
 def test_the_model_is_near_what_it_was_fitted_to() -> None:
@@ -83,14 +87,6 @@ def test_the_model_is_near_what_it_was_fitted_to() -> None:
     factors = np.exp(np.abs(np.log(modelled) - np.log([row.typical for row in MEASURED])))
     assert np.median(factors) < 1.14
     assert max(factors) < 2.3
-
-
-def test_waits_are_longer_where_ranks_share_cores_as_in_the_committed_run() -> None:
-    rows = [row for row in rungs_of("cpu-4-ranks-yield") if row.implementation == "ring-flags"]
-    assert rows
-    for row in rows:
-        seconds = cpus(crowded=True).seconds(cost_of("ring-flags", row.case), row.case.nbytes)
-        assert seconds == pytest.approx(row.typical, rel=0.05), row.case.nbytes
 
 
 def test_the_choice_is_near_the_fastest_rung_of_the_committed_runs() -> None:

@@ -1,28 +1,24 @@
 """What CONTRIBUTING.md promises: one file or one record more in a copy of the package, and it is found and used."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from tests.conftest import ROOT
+from tests.conftest import ROOT, carried_out, of_a_user
 
 COMMAND = '''"""Say how many collectives there are."""
 
 import click
 
+from collbench.collectives import COLLECTIVES
 
-@click.command()
+
+@click.command(help="")
 def command() -> None:
-    """Say how many collectives there are."""
-    from collbench.collectives import COLLECTIVES
-
     click.echo(f"{len(COLLECTIVES)} collectives")
 '''
 COLLECTIVE = """        Collective(
@@ -83,20 +79,12 @@ def recognises(source):
 
 
 def read(source, hints):
-    ranks = int(source.first.split()[1])
-    rows = [line.split() for line in source.text.splitlines()[1:]]
-    results = tuple(
-        Reported(
-            make_case(find_collective("allreduce"), int(size), "float", "sum", 0, ranks, False),
-            *("nccl", "gpu"),
-            seconds=float(time) / 1e6,
-            statistic="by hand",
-            wrong_elements=None,
-            printed={"row": row},
-        )
-        for row, (size, time) in enumerate(rows)
-    )
-    return [Test(format="stopwatch", file=source.file, machine=Machine(ranks, "a stopwatch"), results=results)]
+    results = []
+    for row, line in enumerate(source.text.splitlines()[1:]):
+        size, time = line.split()
+        case = make_case(find_collective("allreduce"), int(size), "float", "sum", 0, 4, False)
+        results.append(Reported(case, "nccl", "gpu", float(time) / 1e6, "by hand", None, printed={"row": row}))
+    return [Test(format="stopwatch", file=source.file, machine=Machine(4, "stopwatch"), results=tuple(results))]
 
 
 def write(selection):
@@ -104,13 +92,6 @@ def write(selection):
 
 
 FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
-'''
-STYLE = '''"""`two-shots`: the ring's arithmetic by another rung."""
-
-from collbench.styles import Style
-from collbench.styles.ring import by
-
-STYLE = Style("two-shots", "gradients added by two-shot", by("two-shot"), order=9, uses=("two-shot",))
 '''
 PRESET = """name = "Tomorrow's box"
 
@@ -150,7 +131,6 @@ PLATFORM = replace(cpu.PLATFORM, name="spare", preference=99)
 
 
 def put(path: Path, text: str) -> None:
-    """A new file in the copy."""
     assert not path.exists()
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -177,26 +157,16 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "implementations" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "formats" / "stopwatch.py", FORMAT)
-    put(package / "styles" / "two_shots.py", STYLE)
     put(package / "figures" / "rows.py", FIGURE)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "architectures.py"
     (known,) = re.findall(r'^    "sm100": .*\n', architectures.read_text(), re.MULTILINE)
     add(architectures, "ARCHITECTURES = {\n", known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "SLURM"))}
+    variables = of_a_user() | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"}
 
-    def run(*arguments: str, given: str = "", status: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "collbench", *arguments],
-            cwd=here,
-            env=variables | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+    def run(*arguments: str, status: int = 0) -> str:
+        done = carried_out(here, variables, *arguments)
         assert done.returncode == status, done.stderr
         return done.stdout or done.stderr
 
@@ -218,12 +188,12 @@ def test_all_are_listed_and_offered_by_their_names(collbench: Collbench) -> None
     assert "cpu, spare" in row(listed, "copies")
     assert "4 x Rubin" in row(listed, "tomorrow")
     assert "spare" in collbench("sweep", "--on", "nowhere", status=2)
-    assert "two-shots" in collbench("styles", "--style", "x", status=2)
 
 
-def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench) -> None:
-    log = "stopwatch 4\n1024 10.5\n2048 11.5\n"
-    printed = collbench("import", "-", "--out", "stopwatch", given=log)
+def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench, tmp_path: Path) -> None:
+    log, file = "stopwatch 4\n1024 10.5\n2048 11.5\n", tmp_path / "log.txt"
+    file.write_text(log)
+    printed = collbench("import", str(file), "--out", "stopwatch")
     assert "allreduce, float, sum, 4 ranks" in printed
     assert "10.5 us" in printed
     assert collbench("export", "stopwatch", "--to", "stopwatch", "--impl", "nccl") == log
@@ -247,11 +217,3 @@ def test_a_collective_is_checked_on_real_ranks_of_a_platform_and_drawn(collbench
     assert collbench("plot", "drawn", "drawn", "--view", "latency", "-o", "again").endswith(
         "again/rows.png\nagain/rows-2.png\n"
     )
-
-
-@pytest.mark.full
-def test_a_style_is_raced_like_the_others_and_its_updates_checked(collbench: Collbench) -> None:
-    table = collbench(
-        *("styles", "--on", "cpu", "--ranks", "2", "--style", "ring,two-shots", "--steps", "4", "--seeds", "1")
-    )
-    assert re.search(r"1  two-shots .* ok", table)

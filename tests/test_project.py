@@ -48,20 +48,6 @@ def test_version_changelog_and_citation_agree() -> None:
         assert version == Version(released[1]) or (version > Version(released[1]) and version.is_devrelease)
 
 
-def test_workflows_only_read_know_no_secrets_and_end() -> None:
-    for path in WORKFLOWS.glob("*.yml"):
-        flow = written(path)
-        assert flow["permissions"] == {"contents": "read"}, path.name
-        assert "secrets." not in path.read_text(), path.name
-        assert "pull_request_target" not in flow[True], path.name  # YAML 1.1 reads `on` as a truth
-        for name, job in flow["jobs"].items():
-            assert 0 < job["timeout-minutes"] <= 90, name
-            assert "permissions" not in job, name
-            for step in (step for step in job["steps"] if "uses" in step):
-                assert re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"]), name
-                assert "checkout" not in step["uses"] or step["with"]["persist-credentials"] is False, name
-
-
 def test_ci_runs_what_the_readme_tells_a_user_on_every_promised_python() -> None:
     jobs = written(WORKFLOWS / "ci.yml")["jobs"]
     said = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]

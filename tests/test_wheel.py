@@ -118,12 +118,6 @@ def test_make_install_puts_a_command_that_works_and_takes_it_back(variables: dic
     assert left(prefix) == {"bin", "bin/other", "share"}
 
 
-def test_make_install_goes_into_the_users_own_folder(variables: dict[str, str], tmp_path: Path) -> None:
-    done = make(variables, "-n", "install")
-    assert f'-m venv --clear "{tmp_path}/.local/share/collbench"' in done.stdout
-    assert f'ln -sfn "{tmp_path}/.local/share/collbench/bin/collbench" "{tmp_path}/.local/bin/collbench"' in done.stdout
-
-
 def test_make_install_and_uninstall_leave_what_others_put_there(variables: dict[str, str], tmp_path: Path) -> None:
     for target, name in (("install", "bin/collbench"), ("uninstall", "share/collbench/notes")):
         theirs = tmp_path / target / name
