@@ -13,21 +13,13 @@ from collbench.cost import Cost, Hardware, Wait
 from collbench.datatypes import NONE
 from collbench.errors import Unsupported
 from collbench.implementations import auto, implementations, needs
-from collbench.measurement import Measurement
 from collbench.note import Note
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.processes import Alone
 from collbench.platforms.roles import Prepared
-from collbench.runs.file import read
-from tests.conftest import ROOT, case
-
-
-def rungs_of(folder: str) -> list[Measurement]:
-    """The rows of a committed run that have costs."""
-    every = (result for result in read(ROOT / "results" / folder).results if isinstance(result, Measurement))
-    return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
-
+from tests.conftest import case
+from tools.remeasure import fitted, rungs_of
 
 FITTED_TO, ELSEWHERE = "cpu-2-ranks-epyc", "cpu-2-ranks"  # where waits and bytes take twice as long
 MEASURED = rungs_of(FITTED_TO)
@@ -42,29 +34,16 @@ PLACES = [
 
 
 class Place:
-    """As much of a platform as a choice needs; `unable` rungs are refused by the hardware."""
+    """As much of a platform as a choice needs."""
 
-    def __init__(self, hardware: Hardware, name: str = "gpu", unable: tuple[str, ...] = ()) -> None:
-        self.hardware, self.name, self.unable = hardware, name, unable
+    def __init__(self, hardware: Hardware, name: str = "gpu") -> None:
+        self.hardware, self.name = hardware, name
         self.team = Alone()
 
 
 def picked(place: Place, nbytes: int, **changes: Any) -> str:
     """The first choice."""
     return next(iter(auto.expected(case(nbytes=nbytes, **changes), place)))  # type: ignore[arg-type]
-
-
-def fitted(measured: list[Measurement]) -> Hardware:
-    """The constants with the least squares of relative errors; packets set the pace where there are any."""
-    names = [wait for wait in Wait if wait is not Wait.EVENT]
-    rows = []
-    for sample in measured:
-        cost = implementations()[sample.implementation].cost(sample.case)  # type: ignore[misc]
-        row = [cost.steps * (cost.wait is name) for name in names]
-        row += [0, sample.case.nbytes * cost.packets] if cost.packets else [sample.case.nbytes * cost.memory, 0]
-        rows.append([value / sample.typical for value in row])
-    *waits, memory, packets = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0].tolist()
-    return Hardware(0.0, dict(zip(names, waits, strict=True)), memory=1 / memory, packets=1 / packets)
 
 
 def cost_of(name: str, some: Any) -> Cost:
