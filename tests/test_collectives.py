@@ -33,6 +33,22 @@ def test_what_arrives_was_sent_and_fills_each_block_once() -> None:
                 assert 0 <= sent < collective.send_blocks(ranks), (name, rank, ranks)
 
 
+def test_each_block_comes_from_where_the_collective_says() -> None:
+    """Of rank 1 of 3, with root 2: (block, source, block of the source)."""
+    of_all = {
+        "allgather": [(0, 0, 0), (1, 1, 0), (2, 2, 0)],
+        "alltoall": [(0, 0, 1), (1, 1, 1), (2, 2, 1)],
+        "reducescatter": [(0, REDUCED, 1)],
+        "allreduce": [(0, REDUCED, 0)],
+        "broadcast": [(0, 2, 0)],
+        "scatter": [(0, 2, 1)],
+        "sendrecv": [(0, 0, 0)],
+        **{name: [] for name in ("reduce", "gather")},
+    }
+    assert {name: COLLECTIVES[name].moves(1, 3, 2) for name in of_all} == of_all
+    assert COLLECTIVES["gather"].moves(2, 3, 2) == of_all["allgather"]
+
+
 def test_only_reductions_reduce() -> None:
     for name, collective in COLLECTIVES.items():
         sources = {source for rank in range(3) for _, source, _ in collective.moves(rank, 3, 0)}

@@ -114,6 +114,9 @@ def test_what_refuses_the_case_is_not_chosen() -> None:
 def test_hardware_sets_limits_of_waits_links_and_blocks() -> None:
     """One block cannot fill a link: what `ring-pipelined` is better at than `ring-flags`."""
     assert math.isinf(CPU.seconds(Cost(Wait.EVENT, 1, 1, 1), 8))
+    one_block = Cost(Wait.FLAG, steps=1, link=1, memory=0, blocks=1)
+    assert Hardware(0, {Wait.FLAG: 1}, link=10, block=2).seconds(one_block, 20) == pytest.approx(1 + 10)
+    assert Hardware(0, {Wait.FLAG: 1}, link=1, block=2).seconds(one_block, 20) == pytest.approx(1 + 20)
     assert math.isinf(gpus(4, 1).link)
     assert gpus(4, 1).memory == gpus(1, 1).memory / 4
     assert gpus(4, 2).link == gpus(4, 4).link / 2

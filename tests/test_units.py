@@ -28,6 +28,15 @@ def test_a_formatted_size_reads_back(nbytes: int) -> None:
     assert parse_size(format_size(nbytes).replace(" ", "")) == nbytes
 
 
+def test_a_unit_changes_at_its_power_of_two() -> None:
+    assert [format_size(nbytes) for nbytes in (1023, 1024, 2**20, 1.5 * 2**30)] == [
+        "1023 B",
+        "1 KiB",
+        "1 MiB",
+        "1.5 GiB",
+    ]
+
+
 def test_times_have_three_digits_and_a_unit_that_changes_before_a_fourth() -> None:
     times = {3.1e-7: "310 ns", 4.21e-6: "4.21 us", 1.5e-3: "1.5 ms", 2: "2 s", 9.999e-7: "1 us"}
     assert {seconds: format_seconds(seconds) for seconds in times} == times
