@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,17 +34,14 @@ PLACES = [
 ]
 
 
-class Place:
+def place(hardware: Hardware, name: str = "gpu") -> Any:
     """As much of a platform as a choice needs."""
-
-    def __init__(self, hardware: Hardware, name: str = "gpu") -> None:
-        self.hardware, self.name = hardware, name
-        self.team = Alone()
+    return SimpleNamespace(hardware=hardware, name=name, team=Alone())
 
 
-def picked(place: Place, nbytes: int, **changes: Any) -> str:
+def picked(where: Any, nbytes: int, **changes: Any) -> str:
     """The first choice."""
-    return next(iter(auto.expected(case(nbytes=nbytes, **changes), place)))  # type: ignore[arg-type]
+    return next(iter(auto.expected(case(nbytes=nbytes, **changes), where)))
 
 
 def cost_of(name: str, some: Any) -> Cost:
@@ -74,13 +72,13 @@ def test_the_choice_is_near_the_fastest_rung_of_the_committed_runs() -> None:
         ((FITTED_TO, 1.03, MEASURED), (ELSEWHERE, 1.05, rungs_of(ELSEWHERE))), SIZES
     ):
         times = {row.implementation: row.typical for row in rows if row.case.nbytes == nbytes}
-        assert times[picked(Place(CPU, "cpu"), nbytes)] <= most * min(times.values()), (folder, nbytes)
+        assert times[picked(place(CPU, "cpu"), nbytes)] <= most * min(times.values()), (folder, nbytes)
 
 
 def test_small_messages_get_few_waits_and_large_ones_few_bytes() -> None:
     for number, ranks in product(range(len(PLACES)), (2, 3, 4, 8)):
         small, large = (
-            cost_of(picked(Place(PLACES[number]), nbytes, ranks=ranks), case(nbytes=nbytes, ranks=ranks))
+            cost_of(picked(place(PLACES[number]), nbytes, ranks=ranks), case(nbytes=nbytes, ranks=ranks))
             for nbytes in (64, 64 * 2**20)
         )
         assert small.steps <= 2, (number, ranks)
@@ -90,7 +88,7 @@ def test_small_messages_get_few_waits_and_large_ones_few_bytes() -> None:
 def test_a_choice_once_given_up_never_comes_back() -> None:
     """Straight lines cross once, so between crossovers the choice is constant and waits only become more."""
     for number, ranks in product(range(len(PLACES)), (2, 4, 8)):
-        choices = [picked(Place(PLACES[number]), 2**exponent, ranks=ranks) for exponent in range(3, 31)]
+        choices = [picked(place(PLACES[number]), 2**exponent, ranks=ranks) for exponent in range(3, 31)]
         changes = [choices[0], *(new for old, new in pairwise(choices) if new != old)]
         assert len(changes) == len(set(changes)), (number, ranks)
         assert 2 <= len(changes) <= 4, (number, ranks)
@@ -98,17 +96,17 @@ def test_a_choice_once_given_up_never_comes_back() -> None:
 
 def test_the_choice_is_the_least_of_all_expected_times() -> None:
     for nbytes in SIZES:
-        times = auto.expected(case(nbytes=nbytes), Place(CPU, "cpu"))  # type: ignore[arg-type]
+        times = auto.expected(case(nbytes=nbytes), place(CPU, "cpu"))
         assert list(times.values()) == sorted(times.values()), nbytes
         assert set(times) <= {rung.name for rung in RUNGS if "cpu" in rung.platforms}
 
 
 def test_what_refuses_the_case_is_not_chosen() -> None:
     """Packets fit up to a size; one-shot does not work in place."""
-    place = Place(replace(CPU, packets=math.inf, memory=math.inf, waits=dict(CPU.waits) | {Wait.PACKET: 1e-9}))
-    assert picked(place, 2**18) == "one-shot-ll"
-    assert picked(place, 2**20) != "one-shot-ll"
-    assert "one-shot" not in auto.expected(case(nbytes=64, in_place=True), place)  # type: ignore[arg-type]
+    where = place(replace(CPU, packets=math.inf, memory=math.inf, waits=dict(CPU.waits) | {Wait.PACKET: 1e-9}))
+    assert picked(where, 2**18) == "one-shot-ll"
+    assert picked(where, 2**20) != "one-shot-ll"
+    assert "one-shot" not in auto.expected(case(nbytes=64, in_place=True), where)
 
 
 def test_hardware_sets_limits_of_waits_links_and_blocks() -> None:
@@ -143,16 +141,16 @@ def fakes(monkeypatch: pytest.MonkeyPatch, unable: tuple[str, ...]) -> None:
 
 
 def test_the_row_says_what_was_picked_and_the_next_best_steps_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    place: Any = Place(CPU, "cpu")
+    where = place(CPU, "cpu")
     large = case(nbytes=2**20)
     fakes(monkeypatch, ())
-    assert auto.IMPLEMENTATION.prepare(large, place).note == Note(picked="two-shot", remarks=("own note",))
+    assert auto.IMPLEMENTATION.prepare(large, where).note == Note(picked="two-shot", remarks=("own note",))
     fakes(monkeypatch, ("two-shot", "one-shot"))
-    second = next(name for name in auto.expected(large, place) if name not in ("two-shot", "one-shot"))
-    assert auto.IMPLEMENTATION.prepare(large, place).note == Note(picked=second)
+    second = next(name for name in auto.expected(large, where) if name not in ("two-shot", "one-shot"))
+    assert auto.IMPLEMENTATION.prepare(large, where).note == Note(picked=second)
     fakes(monkeypatch, tuple(rung.name for rung in RUNGS))
     with pytest.raises(Unsupported, match="two-shot: no two-shot here"):
-        auto.IMPLEMENTATION.prepare(large, place)
+        auto.IMPLEMENTATION.prepare(large, where)
 
 
 def test_it_takes_every_collective_of_a_rung_and_windows_with_room_for_all() -> None:

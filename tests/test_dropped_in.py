@@ -102,24 +102,6 @@ arch = "sm130"
 gpus = 4
 fabric = "mesh"
 """
-FIGURE = '''"""Only a title."""
-
-from collbench.figures.kinds import Kind, run_by_run
-from collbench.measurement import Measurement
-
-
-def figures(run, wanted):
-    shown = [row for row in run.results if isinstance(row, Measurement) and wanted.shows(row.implementation)]
-    if shown:
-        from matplotlib.figure import Figure
-
-        drawn = Figure()
-        drawn.suptitle(f"{len(shown)} rows")
-        yield "rows", drawn
-
-
-KIND = Kind(order=99, rows=(Measurement,), needs="rows", figures=run_by_run(figures))
-'''
 PLATFORM = '''"""The CPUs under another name."""
 
 from dataclasses import replace
@@ -157,7 +139,6 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "implementations" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "formats" / "stopwatch.py", FORMAT)
-    put(package / "figures" / "rows.py", FIGURE)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "architectures.py"
@@ -204,16 +185,12 @@ def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench
     assert "predicted" in collbench("predict", "tomorrow", "-b", "1M", "-e", "1M", "--no-plot")
 
 
-def test_a_collective_is_checked_on_real_ranks_of_a_platform_and_drawn(collbench: Collbench) -> None:
+def test_a_collective_is_checked_on_real_ranks_of_a_platform(collbench: Collbench) -> None:
     """By the record's own definition of what is right, by an implementation that no other test has."""
     printed = collbench(
         *("sweep", "--on", "spare", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
-        *("--ranks", "2", "-n", "7", "--out", "drawn"),
+        *("--ranks", "2", "-n", "7", "--no-plot"),
     )
     assert "rotate, float, 2 ranks" in printed
     assert " 64 KiB  copies " in printed
     assert printed.count("  ok") == 1
-    assert "plot: drawn/rows.png\n" in printed
-    assert collbench("plot", "drawn", "drawn", "--view", "latency", "-o", "again").endswith(
-        "again/rows.png\nagain/rows-2.png\n"
-    )
