@@ -9,7 +9,6 @@ from collbench.analysis.jitter.lateness import witnesses
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.race import Entry, Estimate
 from collbench.analysis.scaling.points import curves
-from collbench.implementations import implementations
 from collbench.runs.file import read
 from tools import lesson
 from tools.lesson_scaling import RESULTS, raced, wires
@@ -29,13 +28,6 @@ def test_every_number_is_what_its_run_says_and_names_its_run(page: lesson.Path) 
     assert lesson.rewritten(changed) == text
     bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", lesson.BLOCK.sub("", text))
     assert set(re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare)) <= FROM_ELSEWHERE
-
-
-def test_the_first_lesson_has_a_section_for_each_rung_in_order() -> None:
-    text = lesson.LESSONS[0].read_text(encoding="utf-8")
-    named = re.findall(r"^## (?:\d+\. |Beside the ladder: )([\w-]+)", text, re.MULTILINE)
-    rungs = [way.name for way in implementations().values() if not way.library and not way.wire and way.name != "auto"]
-    assert named == rungs
 
 
 def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
