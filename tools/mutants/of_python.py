@@ -445,7 +445,7 @@ FORMATS = (
     ),
     *of(
         "formats",
-        "tests/formats tests/cli/test_osu.py",
+        "tests/cli/test_osu.py",
         "formats/osu_nonblocking.py",
         ("overlap of computing instead of communication", "(overall - compute) / pure", "(overall - pure) / compute"),
     ),
