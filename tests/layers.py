@@ -3,56 +3,17 @@
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
-    "isolation",
-    "clean",
-    "errors",
-    "door",
-    "interrupts",
-    "units",
-    "scheduling",
-    "cache",
-    "stats",
-    "launcher",
-    "lifetimes",
-    "cost",
-    "messages",
-    "collectives",
-    "datatypes",
-    "wires",
-    "note",
-    "labels",
-    "steps",
-    "jobs",
-    "cases",
-    "outcome",
-    "flaws",
-    "tracks",
-    "observed",
-    "step_times",
-    "trained",
-    "planned",
-    "measurement",
-    "topology",
-    "runs",
-    "formats",
-    "platforms",
-    "implementations",
-    "schedules",
-    "learning",
-    "styles",
-    "model",
-    "measure",
-    "analysis",
-    "training",
-    "figures",
-    "report",
-    "api",
-    "cli",
+    *("isolation", "clean", "errors", "door", "interrupts", "units", "scheduling", "cache", "stats", "launcher"),
+    *("lifetimes", "cost", "messages", "collectives", "datatypes", "wires", "note", "labels", "steps", "jobs", "cases"),
+    *("outcome", "flaws", "tracks", "observed", "step_times", "trained", "planned", "measurement", "topology"),
+    *("runs", "formats", "platforms", "implementations", "schedules", "learning", "styles", "model", "measure"),
+    *("analysis", "training", "figures", "report", "api", "cli"),
 )
 ENTRIES = {"__init__", "__main__"}  # the version, which everything may know; and the door
 
@@ -125,28 +86,10 @@ def within(package: str) -> Graph:
     return arrows
 
 
-def circles(arrows: Graph) -> list[list[str]]:
-    """Parts that reach each other: the strongly connected components of more than one (Tarjan, 1972)."""
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    components: list[list[str]] = []
-
-    def visit(name: str) -> None:
-        number[name] = lowest[name] = len(number)
-        stack.append(name)
-        for target in arrows.get(name, ()):
-            if target not in number:
-                visit(target)
-                lowest[name] = min(lowest[name], lowest[target])
-            elif target in stack:
-                lowest[name] = min(lowest[name], number[target])
-        if lowest[name] == number[name]:
-            start = stack.index(name)
-            components.append(sorted(stack[start:]))
-            del stack[start:]
-
-    for name in arrows:
-        if name not in number:
-            visit(name)
-    return [component for component in components if len(component) > 1]
+def circle(arrows: Graph) -> list[str]:
+    """Parts that need each other, one after the other; empty if there are none."""
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []

@@ -1,48 +1,34 @@
-"""README and documents say what the code does."""
+"""README and documents say what the code does; every command that a page shows is run and prints what it shows."""
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
+import click
 import pytest
-from click.testing import CliRunner
 
-from collbench import cli
-from collbench.implementations import implementations
+from collbench.cli import group
 from tests.conftest import ROOT
 from tools import file_map
+from tools.shown import LOG, LOG_NAME, RUN, shown, with_own
 
-README = (ROOT / "README.md").read_text()
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
-    ROOT / "CHANGELOG.md",
-    ROOT / "results" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-]
-
-
-@pytest.mark.parametrize("name", cli.group.list_commands(None))  # type: ignore[arg-type]
-def test_every_command_is_in_the_readme(name: str) -> None:
-    """A user finds it there first."""
-    assert f"collbench {name}" in README
-
-
-@pytest.mark.parametrize("name", implementations())
-def test_every_implementation_is_in_the_changelog(name: str) -> None:
-    """What is new is told."""
-    assert f"`{name}`" in (ROOT / "CHANGELOG.md").read_text()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link and picture exists, and so does the heading that it names."""
-    for target in re.findall(r"\]\(([^)\s]+)", page.read_text()):
-        if not target.startswith("http"):
-            path, _, anchor = target.partition("#")
-            linked = page.parent / path if path else page
-            assert linked.exists(), target
-            assert not anchor or anchor in anchors(linked), target
+README = ROOT / "README.md"
+ABOUT = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "results/README.md")]
+PAGES = [README, *ABOUT, ROOT / "tools" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HERE = {"results/runs/...": RUN, "results/runs/MY-RUN": RUN, "RUN": RUN}  # for words that stand for a user's own
+QUICK = {  # what makes commands that measure short
+    "all_reduce_perf": "-e 1K -n 3",
+    "explain": "--impl mpi,one-shot",
+    "jitter": "--steps 40 --budget 0.2 --compute 50us",
+    "sweep": "-e 64 -n 7 --impl mpi --no-plot",
+    "verify": "--impl mpi --op broadcast",
+}
+MODEL = "layers = 4\nhidden = 256\nheads = 4\nvocabulary = 1000\n"
 
 
 def anchors(page: Path) -> list[str]:
@@ -51,39 +37,97 @@ def anchors(page: Path) -> list[str]:
     return [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings]
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
-    """A page that nothing links to is not read."""
-    assert {page.name for page in PAGES if page.parent.name == "docs" and f"](docs/{page.name})" not in README} == set()
+def test_links_lead_to_files_and_headings_that_exist() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)", page.read_text()):
+            if not target.startswith("http"):
+                path, _, anchor = target.partition("#")
+                linked = page.parent / path if path else page
+                assert linked.exists(), f"{page.name}: {target}"
+                assert not anchor or anchor in anchors(linked), f"{page.name}: {target}"
+
+
+def test_the_readme_leads_to_every_command_and_page() -> None:
+    text = README.read_text()
+    for name in group.list_commands(None):  # type: ignore[arg-type]
+        assert f"collbench {name}" in text, name
+    for page in (page for page in PAGES if page.parent.name == "docs"):
+        assert f"](docs/{page.name})" in text, page.name
 
 
 def test_every_path_in_a_page_exists() -> None:
     """Also after files have moved; of a NAME to choose, the folder; what commands write has no place here."""
     for page in PAGES:
-        for path in re.findall(r"`((?:collbench|kernels|tests|results|docs)/[\w./-]*\w)`", page.read_text()):
+        for path in re.findall(r"`((?:collbench|kernels|tests|tools|results|docs)/[\w./-]*\w)`", page.read_text()):
             known = path.partition("NAME")[0]
-            assert (ROOT / known).exists() or known.startswith("results/runs"), f"{page.name}: {path}"
+            there = any((folder / known).exists() for folder in (ROOT, page.parent))
+            assert there or known.startswith("results/runs"), f"{page.name}: {path}"
 
 
 def test_the_file_map_is_of_this_package() -> None:
-    """`python -m tools.file_map` writes it anew."""
-    assert file_map.PAGE.read_text() == file_map.page()
+    assert file_map.PAGE.read_text() == file_map.page(), "python -m tools.file_map"
 
 
-def test_the_readme_compares_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows, verdicts and the gate, word for word."""
-    folder, arguments, shown = re.search(
-        r"\$ cd (\S+).*\n\$ collbench compare (.*)\n((?:.+\n|\n)+?)```", README
-    ).groups()  # type: ignore
-    monkeypatch.chdir(ROOT / folder)
-    outcome = CliRunner().invoke(cli.group.get_command(None, "compare"), arguments.split(), standalone_mode=False)  # type: ignore
-    assert outcome.return_value == 3
-    assert all(line in outcome.output.splitlines() for line in shown.splitlines())
-    assert shown.count("ring-flags") == 3
+def test_a_command_in_a_sentence_has_options_that_exist() -> None:
+    """`collbench NAME ...` between backquotes, and all that the README shows of sweep."""
+    said = [(page, words) for page in PAGES for words in re.findall(r"`collbench ([a-z][^`]*)`", page.read_text())]
+    said += [(README, words) for words in re.findall(r"collbench (sweep [^`\n]*)", README.read_text())]
+    for page, words in said:
+        name, *rest = words.replace("\n", " ").partition(" || ")[0].split()
+        command = group.get_command(None, name)  # type: ignore[arg-type]
+        assert command, f"{page.name}: {words}"
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        known = {"--help", *(word for option in options for word in (*option.opts, *option.secondary_opts))}
+        named = {word for word in rest if re.fullmatch(r"--?[a-zA-Z][\w-]*", word)}
+        assert named <= known, f"{page.name}: {words}"
 
 
-def test_every_option_of_the_readme_exists() -> None:
-    """No example teaches a word that is refused."""
-    known = {option for parameter in cli.group.get_command(None, "sweep").params for option in parameter.opts}  # type: ignore
-    for example in re.findall(r"collbench sweep [^`\n]*", README):
-        for word in re.findall(r"(?<= )--?[a-zA-Z][\w-]*", example):
-            assert word in known | {"--help"}, word
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a user's own things: the committed runs, a log of nccl-tests, a model."""
+    folder = tmp_path_factory.mktemp("home")
+    shutil.copytree(ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("runs", "*.png"))
+    (folder / "mine.toml").write_text(MODEL)
+    (folder / LOG_NAME).write_text(run(LOG, folder).stdout)
+    return folder
+
+
+def run(words: str, folder: Path) -> CompletedProcess[str]:
+    """What the words do, by this Python's collbench; mpirun is that of the MPICH that comes with it, with two ranks."""
+    command = shlex.split(words)
+    program = [sys.executable, "-m", "collbench"]
+    if command[0] == "mpirun":
+        program = [str(Path(sys.executable).parent / "mpiexec"), "-n", "2", *program]
+        command = command[3:]
+    own = command[1:] if command[0] == "collbench" else command
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [*program, *own], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def name_of(words: str) -> str:
+    """The command of collbench that is called."""
+    command = shlex.split(words)
+    return command[command.index("collbench") + 1] if "collbench" in command else command[0]
+
+
+def shape(line: str) -> str:
+    """Without its numbers, their units, and how wide columns are."""
+    numbers = re.sub(r"\d[\d,.]*(e[+-]?\d+)?", "N", line)
+    return " ".join(re.sub(r"N ?(ns|us|ms|s|k|B|KiB|MiB|GiB|%|x)\b", "N", numbers).split())
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", [page for page in PAGES if shown(page)], ids=lambda page: page.name)
+def test_shown_commands_work_and_print_what_is_shown(page: Path, home: Path) -> None:
+    """Line by line, with other numbers; `...` stands for more.  A comparison of committed runs is word for word."""
+    for one in shown(page):
+        name = name_of(one.words)
+        done = run(f"{with_own(one.words, HERE)} {QUICK.get(name, '')}", home / one.folder)
+        assert done.returncode == one.status, f"{one.words}: {done.stderr}"
+        seen = str if name == "compare" else shape
+        there = {seen(line) for line in done.stdout.splitlines()}
+        lacking = [line for line in one.lines if line.strip() != "..." and seen(line) not in there]
+        assert not lacking, f"{one.words}: {done.stdout}"

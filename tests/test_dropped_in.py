@@ -1,28 +1,24 @@
 """What CONTRIBUTING.md promises: one file or one record more in a copy of the package, and it is found and used."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from tests.conftest import ROOT
+from tests.conftest import ROOT, carried_out, of_a_user
 
 COMMAND = '''"""Say how many collectives there are."""
 
 import click
 
+from collbench.collectives import COLLECTIVES
 
-@click.command()
+
+@click.command(help="")
 def command() -> None:
-    """Say how many collectives there are."""
-    from collbench.collectives import COLLECTIVES
-
     click.echo(f"{len(COLLECTIVES)} collectives")
 '''
 COLLECTIVE = """        Collective(
@@ -83,20 +79,12 @@ def recognises(source):
 
 
 def read(source, hints):
-    ranks = int(source.first.split()[1])
-    rows = [line.split() for line in source.text.splitlines()[1:]]
-    results = tuple(
-        Reported(
-            make_case(find_collective("allreduce"), int(size), "float", "sum", 0, ranks, False),
-            *("nccl", "gpu"),
-            seconds=float(time) / 1e6,
-            statistic="by hand",
-            wrong_elements=None,
-            printed={"row": row},
-        )
-        for row, (size, time) in enumerate(rows)
-    )
-    return [Test(format="stopwatch", file=source.file, machine=Machine(ranks, "a stopwatch"), results=results)]
+    results = []
+    for row, line in enumerate(source.text.splitlines()[1:]):
+        size, time = line.split()
+        case = make_case(find_collective("allreduce"), int(size), "float", "sum", 0, 4, False)
+        results.append(Reported(case, "nccl", "gpu", float(time) / 1e6, "by hand", None, printed={"row": row}))
+    return [Test(format="stopwatch", file=source.file, machine=Machine(4, "stopwatch"), results=tuple(results))]
 
 
 def write(selection):
@@ -104,13 +92,6 @@ def write(selection):
 
 
 FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
-'''
-STYLE = '''"""`two-shots`: the ring's arithmetic by another rung."""
-
-from collbench.styles import Style
-from collbench.styles.ring import by
-
-STYLE = Style("two-shots", "gradients added by two-shot", by("two-shot"), order=9, uses=("two-shot",))
 '''
 PRESET = """name = "Tomorrow's box"
 
@@ -121,24 +102,6 @@ arch = "sm130"
 gpus = 4
 fabric = "mesh"
 """
-FIGURE = '''"""Only a title."""
-
-from collbench.figures.kinds import Kind, run_by_run
-from collbench.measurement import Measurement
-
-
-def figures(run, wanted):
-    shown = [row for row in run.results if isinstance(row, Measurement) and wanted.shows(row.implementation)]
-    if shown:
-        from matplotlib.figure import Figure
-
-        drawn = Figure()
-        drawn.suptitle(f"{len(shown)} rows")
-        yield "rows", drawn
-
-
-KIND = Kind(order=99, rows=(Measurement,), needs="rows", figures=run_by_run(figures))
-'''
 PLATFORM = '''"""The CPUs under another name."""
 
 from dataclasses import replace
@@ -150,7 +113,6 @@ PLATFORM = replace(cpu.PLATFORM, name="spare", preference=99)
 
 
 def put(path: Path, text: str) -> None:
-    """A new file in the copy."""
     assert not path.exists()
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -177,36 +139,19 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "implementations" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "formats" / "stopwatch.py", FORMAT)
-    put(package / "styles" / "two_shots.py", STYLE)
-    put(package / "figures" / "rows.py", FIGURE)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "architectures.py"
     (known,) = re.findall(r'^    "sm100": .*\n', architectures.read_text(), re.MULTILINE)
     add(architectures, "ARCHITECTURES = {\n", known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "SLURM"))}
+    variables = of_a_user() | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"}
 
-    def run(*arguments: str, given: str = "", status: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "collbench", *arguments],
-            cwd=here,
-            env=variables | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+    def run(*arguments: str, status: int = 0) -> str:
+        done = carried_out(here, variables, *arguments)
         assert done.returncode == status, done.stderr
         return done.stdout or done.stderr
 
     return run
-
-
-@pytest.fixture(scope="module")
-def listed(collbench: Collbench) -> str:
-    """What `collbench list` prints."""
-    return collbench("list")
 
 
 def row(text: str, name: str) -> str:
@@ -214,66 +159,38 @@ def row(text: str, name: str) -> str:
     return next(line for line in text.splitlines() if line.split()[:1] == [name])
 
 
-def test_a_command_is_a_file(collbench: Collbench) -> None:
-    """In --help with the first line of its docstring, and called by its name."""
+def test_all_are_listed_and_offered_by_their_names(collbench: Collbench) -> None:
     assert "Say how many collectives there are." in row(collbench("--help"), "count")
     assert collbench("count") == f"{len(COLLECTIVES) + 1} collectives\n"
-
-
-def test_a_style_of_synchronisation_is_a_file(collbench: Collbench) -> None:
-    """Raced like the others, and its updates checked."""
-    table = collbench(
-        *("styles", "--on", "cpu", "--ranks", "2", "--style", "ring,two-shots", "--steps", "4", "--seeds", "1")
-    )
-    assert re.search(r"1  two-shots .* ok", table)
-    assert "unknown style 'x'; choose from: all, library" in collbench("styles", "--style", "x", status=2)
-
-
-def test_a_collective_is_a_record_and_an_implementation_a_file(collbench: Collbench, listed: str) -> None:
-    """Listed, measured and checked on real ranks, by the record's own definition of what is right."""
+    listed = collbench("list")
     (line,) = (line for line in listed.splitlines() if line.startswith("rotate") and "shift_perf" in line)
     assert line.split()[-1] == "1"
     assert "copies by the host" in row(listed, "copies")
-    printed = collbench(
-        *("sweep", "--on", "cpu", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
-        *("--ranks", "2", "-n", "7", "--no-plot"),
-    )
-    assert "rotate, float, 2 ranks" in printed
-    assert " 64 KiB  copies " in printed
-    assert printed.count("  ok") == 1
-
-
-def test_a_platform_is_a_folder(collbench: Collbench, listed: str) -> None:
-    """Named with the choices of --on, and measured on where it is asked for."""
     assert "cpu, spare" in row(listed, "copies")
+    assert "4 x Rubin" in row(listed, "tomorrow")
     assert "spare" in collbench("sweep", "--on", "nowhere", status=2)
-    printed = collbench(
-        *("sweep", "--on", "spare", "--op", "alltoall", "--impl", "copies", "-b", "64K", "-e", "64K"),
-        *("--ranks", "2", "-n", "7", "--no-plot"),
-    )
-    assert printed.count("  ok") == 1
 
 
-def test_a_format_is_a_file(collbench: Collbench) -> None:
-    """Told by its content, imported, and offered for export."""
-    log = "stopwatch 4\n1024 10.5\n2048 11.5\n"
-    printed = collbench("import", "-", "--out", "stopwatch", given=log)
+def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench, tmp_path: Path) -> None:
+    log, file = "stopwatch 4\n1024 10.5\n2048 11.5\n", tmp_path / "log.txt"
+    file.write_text(log)
+    printed = collbench("import", str(file), "--out", "stopwatch")
     assert "allreduce, float, sum, 4 ranks" in printed
     assert "10.5 us" in printed
     assert collbench("export", "stopwatch", "--to", "stopwatch", "--impl", "nccl") == log
 
 
-def test_a_kind_of_figure_is_a_file(collbench: Collbench) -> None:
-    """Drawn by the command that measures, and again from the run file."""
-    words = ("--on", "cpu", "--impl", "mpi", "-b", "64", "-e", "64", "--ranks", "2", "-n", "7", "--out", "drawn")
-    assert "plot: drawn/rows.png\n" in collbench("sweep", *words)
-    assert collbench("plot", "drawn", "drawn", "--view", "latency", "-o", "again").endswith(
-        "again/rows.png\nagain/rows-2.png\n"
-    )
-
-
-def test_a_preset_is_a_file_and_an_architecture_a_record(collbench: Collbench, listed: str) -> None:
-    """Listed, drawn, and predicted; what the preset does not say, the architecture does."""
-    assert "4 x Rubin" in row(listed, "tomorrow")
+def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench: Collbench) -> None:
     assert "Tomorrow's box" in collbench("topo", "tomorrow")
     assert "predicted" in collbench("predict", "tomorrow", "-b", "1M", "-e", "1M", "--no-plot")
+
+
+def test_a_collective_is_checked_on_real_ranks_of_a_platform(collbench: Collbench) -> None:
+    """By the record's own definition of what is right, by an implementation that no other test has."""
+    printed = collbench(
+        *("sweep", "--on", "spare", "--op", "shift", "--impl", "copies", "-b", "64K", "-e", "64K"),
+        *("--ranks", "2", "-n", "7", "--no-plot"),
+    )
+    assert "rotate, float, 2 ranks" in printed
+    assert " 64 KiB  copies " in printed
+    assert printed.count("  ok") == 1

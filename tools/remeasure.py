@@ -16,6 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from collbench.cost import Cost, Hardware, Wait
+from collbench.implementations import implementations
+from collbench.measurement import Measurement
+from collbench.runs.file import read
 from tools import ROOT
 
 RESULTS = ROOT / "results"
@@ -70,23 +76,36 @@ def measure(run: Committed, libraries: str) -> None:
         place.rename(old)
 
 
+def rungs_of(folder: str) -> list[Measurement]:
+    """The rows of a committed run that have costs."""
+    every = (result for result in read(RESULTS / folder).results if isinstance(result, Measurement))
+    return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
+
+
+def _cost(row: Measurement) -> Cost:
+    cost = implementations()[row.implementation].cost
+    assert cost
+    return cost(row.case)
+
+
+def fitted(measured: list[Measurement]) -> Hardware:
+    """The constants with the least squares of relative errors; packets set the pace where there are any."""
+    names = [wait for wait in Wait if wait is not Wait.EVENT]
+    rows = []
+    for sample in measured:
+        cost = _cost(sample)
+        row = [cost.steps * (cost.wait is name) for name in names]
+        row += [0, sample.case.nbytes * cost.packets] if cost.packets else [sample.case.nbytes * cost.memory, 0]
+        rows.append([value / sample.typical for value in row])
+    *waits, memory, packets = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0].tolist()
+    return Hardware(0.0, dict(zip(names, waits, strict=True)), memory=1 / memory, packets=1 / packets)
+
+
 def constants() -> str:
     """What `FITTED` and `_TURN` in collbench/platforms/cpu/hardware.py would be by these runs."""
-    from collbench.cost import Wait
-    from collbench.implementations import implementations
-    from collbench.measurement import Measurement
-    from collbench.runs.file import read
-    from tests.test_cost import fitted
-
-    def rows(folder: str) -> list[Measurement]:
-        every = (result for result in read(RESULTS / folder).results if isinstance(result, Measurement))
-        return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
-
-    found = fitted(rows("cpu-2-ranks"))
-    (crowded,) = (row for row in rows("cpu-4-ranks-yield") if row.case.nbytes == 8)
-    cost = implementations()[crowded.implementation].cost
-    assert cost
-    turn = crowded.typical / (cost(crowded.case).steps * found.waits[Wait.FLAG])
+    found = fitted(rungs_of("cpu-2-ranks"))
+    (crowded,) = (row for row in rungs_of("cpu-4-ranks-yield") if row.case.nbytes == 8)
+    turn = crowded.typical / (_cost(crowded).steps * found.waits[Wait.FLAG])
     waits = ", ".join(f"{wait}: {seconds:.3g}" for wait, seconds in found.waits.items())
     return f"waits {{{waits}}}, memory {found.memory:.4g}, packets {found.packets:.4g}; _TURN {turn:.3g}"
 

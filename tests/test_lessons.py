@@ -1,0 +1,70 @@
+"""The lessons say what the committed runs say, in numbers and in words."""
+
+import re
+
+import pytest
+
+from collbench.analysis.jitter.accusation import Finding, verdict
+from collbench.analysis.jitter.lateness import witnesses
+from collbench.analysis.overlap import overlaps
+from collbench.analysis.race import Entry, Estimate
+from collbench.analysis.scaling.points import curves
+from collbench.runs.file import read
+from tools import lesson
+from tools.lesson_scaling import RESULTS, raced, wires
+
+FROM_ELSEWHERE = {"0.6 us", "5.75 us"}  # with their sources beside them
+
+
+@pytest.mark.parametrize("page", lesson.LESSONS, ids=lambda page: page.stem)
+def test_every_number_is_what_its_run_says_and_names_its_run(page: lesson.Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(lesson.NUMBER.findall(text)) > 20
+    assert lesson.rewritten(text) == text, "python -m tools.lesson"
+    first = lesson.NUMBER.search(text)
+    assert first
+    changed = text.replace(first[0], first[0].replace(f"[{first[1]}]", "[999x]"))
+    assert changed != text
+    assert lesson.rewritten(changed) == text
+    bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", lesson.BLOCK.sub("", text))
+    assert set(re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare)) <= FROM_ELSEWHERE
+
+
+def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
+    for curve in curves(read(RESULTS / "cpu-4-ranks-scale").results):
+        two, four = curve.more
+        assert (two.ranks, four.ranks) == (2, 4)
+        assert curve.speedup(four).high <= 2
+        assert curve.speedup(four).low > 0.5  # ranks that wait give the core away: else a hundredth
+        assert curve.speedup(four).low <= curve.speedup(two).high
+
+
+def test_overlap_is_sure_of_nothing_and_no_narrow_wire_pays_on_two_cores() -> None:
+    found = overlaps(read(RESULTS / "cpu-2-ranks-overlap").results)
+    assert found
+    assert all(one.gain.low <= 1 <= one.gain.high for one in found)
+    narrow = wires(RESULTS / "cpu-2-ranks-narrow")
+    assert len(narrow) == 5
+    assert all(one.pays_from(one.exact) is None for one in narrow)
+
+
+def test_only_the_slow_rank_is_accused() -> None:
+    said = {}
+    for run in ("cpu-2-ranks-jitter", "cpu-2-ranks-jitter-slow"):
+        said[run] = verdict([steps for _, steps in witnesses(read(RESULTS / run).results)])
+    assert said["cpu-2-ranks-jitter-slow"].ranks(Finding.LATE) == [1]
+    assert said["cpu-2-ranks-jitter"].finding is Finding.UNCLEAR
+
+
+def test_the_asynchronous_style_is_ahead_in_time_and_behind_in_steps_only_if_a_rank_is_slow() -> None:
+    slow, even = (raced(RESULTS / run) for run in ("cpu-2-ranks-styles", "cpu-2-ranks-styles-even"))
+    assert slow.target == even.target == 0.28
+
+    def ratio(race: object, above: str, part: object = Entry.seconds) -> Estimate:
+        entries = {entry.name: entry for entry in race.arrived}
+        return race.ratio(entries[above], entries["ring"], part)
+
+    assert ratio(slow, "asynchronous").high < 1 <= ratio(even, "asynchronous").high
+    assert ratio(slow, "asynchronous", Entry.steps).low > 1
+    assert ratio(slow, "local-sgd").high < 1
+    assert ratio(even, "local-sgd").high < 1

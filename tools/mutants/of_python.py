@@ -1,0 +1,583 @@
+"""Faults of the plain Python, each tried by the tests: `python -m tools.mutants.of_python [WORD ...]`.
+
+The checkout is copied once; each fault in turn replaces one text of one file, and the tests named with it must fail.
+Faults were chosen by reading the code, not the tests.  `--checkout FOLDER` tries the tests of another checkout, with
+its own environment, so that two states of the tests can be compared; `--tests FOLDER ...` tries other tests.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 900  # that one run of tests may take
+CAUGHT, SURVIVED, GONE, BROKEN = "caught", "SURVIVED", "GONE", "BROKEN"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text that occurs once in a file of collbench/, what stands there instead, and the tests that should fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def of(part: str, tests: str, file: str, *faults: tuple[str, str, str]) -> list[Fault]:
+    """Faults (name, old text, new text) of one file."""
+    return [Fault(f"{part}: {name}", f"collbench/{file}", old, new, tuple(tests.split())) for name, old, new in faults]
+
+
+MODEL = (
+    *of(
+        "model",
+        "tests/model",
+        "model/equation.py",
+        (
+            "network terms calibrated by the factor of latency",
+            "self.network * calibration.network",
+            "self.network * calibration.latency",
+        ),
+        (
+            "calibration moves what the hardware can carry",
+            "np.minimum(self.rate * calibration.rate, self.limit)",
+            "np.minimum(self.rate, self.limit) * calibration.rate",
+        ),
+        ("filling grows with bytes, not their root", "np.sqrt(carrying)", "carrying"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/rates.py",
+        (
+            "all ranks instead of nodes share a node's cards",
+            "system.nics.per_node / schedule.sent(system.nodes)",
+            "system.nics.per_node / schedule.sent(system.ranks)",
+        ),
+        (
+            "a tree's port with factor n instead of n-1",
+            "2 * (system.gpus - 1) / system.gpus if",
+            "2 * system.gpus / system.gpus if",
+        ),
+        ("a switch that adds carries 1 - 1/n", "sent = 1 + 1 / gpus", "sent = 1 - 1 / gpus"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/schedule.py",
+        ("a ring of n steps", "max(1, self.rounds) * (ranks - 1)", "max(1, self.rounds) * ranks"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/direct.py",
+        ("all but the own rank are on other nodes", "(ranks - gpus) / ranks", "(ranks - 1) / ranks"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/steps.py",
+        ("a bucket goes out before it is computed", "slowed * place / len(sent)", "slowed * (place - 1) / len(sent)"),
+        ("the last bucket slows computing too", "sum(sent[:-1])", "sum(sent)"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/bands.py",
+        ("a boundary belongs to the size below", "int(nbytes >= SMALL)", "int(nbytes > SMALL)"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/constants.py",
+        ("one rendezvous for all hops", "(hops * constants.rendezvous if", "(constants.rendezvous if"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/nccl/table.py",
+        ("one level of a tree too many", "self.nodes.bit_length() - 1", "self.nodes.bit_length()"),
+        ("a closing hop that is not counted", "counted = hops + closing", "counted = hops"),
+    ),
+    *of(
+        "model",
+        "tests/model",
+        "model/network/contention.py",
+        ("another job's weight is its share", "weight = job / (1 - job)", "weight = job"),
+    ),
+)
+
+RUNNER = (
+    *of(
+        "runner",
+        "tests/measure/test_runner.py tests/measure/test_plausible.py",
+        "measure/launches.py",
+        (
+            "the slower of two looks counts",
+            "elapsed = min(platform.time(prepared, launches) for _ in range(2)) * launches",
+            "elapsed = max(platform.time(prepared, launches) for _ in range(2)) * launches",
+        ),
+        ("no limit on launches", "min(_MORE * launches, _MOST)", "_MORE * launches"),
+        ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
+    ),
+    *of(
+        "runner",
+        "tests/measure/test_plausible.py tests/measure/test_runner.py",
+        "measure/plausible.py",
+        ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
+        (
+            "one rank in place copies nothing: forgotten",
+            "(case.collective.sharded or case.ranks == 1)",
+            "case.collective.sharded",
+        ),
+        (
+            "seconds of one operation against those of few",
+            "long = min(long, platform.time(prepared, many) * many)",
+            "long = min(long, platform.time(prepared, many))",
+        ),
+        ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
+    ),
+    *of(
+        "runner",
+        "tests/measure/test_runner.py tests/measure/test_plausible.py",
+        "measure/runner.py",
+        ("samples of all parts together", "self.samples.append(seconds / self.parts)", "self.samples.append(seconds)"),
+        ("the closing sample is one too many", "taken = len(samples[0]) + 1", "taken = len(samples[0])"),
+        (
+            "one precise contestant is enough",
+            "return all(relative_halfwidth(own)",
+            "return any(relative_halfwidth(own)",
+        ),
+        ("a few lucky samples are enough", "sampling.budget / 10 or taken % 8", "sampling.budget / 10 and taken % 8"),
+        ("implementations in the same order every round", "        order.reverse()\n", "        order.sort(key=id)\n"),
+        ("the closing check of one launch is made out of place", "if case.in_place:", "if not case.in_place:"),
+    ),
+    *of(
+        "runner",
+        "tests/measure/test_stepping.py tests/measure/test_series.py",
+        "measure/stepping.py",
+        ("a step's seconds for its series'", "return kept.seconds * kept.steps", "return kept.seconds"),
+        ("paced only if all series were", "2 * sum(contestant.waits) >", "sum(contestant.waits) >="),
+        (
+            "calibration takes a step for its series",
+            "elapsed = min(one.seconds for one in tried) * steps",
+            "elapsed = min(one.seconds for one in tried)",
+        ),
+    ),
+)
+
+COMPARE = (
+    *of(
+        "compare",
+        "tests/analysis/compare",
+        "analysis/compare/estimate.py",
+        (
+            "the errors of both sides swapped",
+            "math.exp(self.log - reach * math.hypot(self.below, scatter))",
+            "math.exp(self.log - reach * math.hypot(self.above, scatter))",
+        ),
+        (
+            "means for medians",
+            "math.log(median(new) / median(base))",
+            "math.log(float(np.mean(new)) / float(np.mean(base)))",
+        ),
+        ("one-sided confidence", "student(0.5 + confidence / 2, freedom)", "student(confidence, freedom)"),
+        (
+            "freedom with the mean not deducted",
+            "sum(len(row.logs) - 1 for row in rows)",
+            "sum(len(row.logs) for row in rows)",
+        ),
+        ("half of the width for all of it", "((high - low) / 3.92) ** 2", "((high - low) / 1.96) ** 2"),
+    ),
+    *of(
+        "compare",
+        "tests/analysis/compare",
+        "analysis/compare/verdicts.py",
+        ("a margin that is not a ratio's", "1 / (1 + margin) <= low", "1 - margin <= low"),
+        (
+            "a regression within the margin",
+            "return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin",
+            "return self.verdict is Verdict.SLOWER",
+        ),
+        ("likeness makes more looks", "(1 - alike) / (1 + alike)", "(1 + alike) / (1 - alike)"),
+        ("one degree of freedom too many", "int((looks + len(logs)) / 2) - 1", "int((looks + len(logs)) / 2)"),
+    ),
+    *of(
+        "compare",
+        "tests/analysis/compare",
+        "analysis/compare/compare.py",
+        ("curves not counted among the intervals", "max(1, len(sampled) + len(groups))", "max(1, len(sampled))"),
+    ),
+    *of(
+        "compare",
+        "tests/analysis/compare",
+        "analysis/compare/scatter.py",
+        ("errors of a middle of two counted as one", "right.error**2) / 4", "right.error**2) / 2"),
+        ("a window with one size missing", "place + NEAR + 1]", "place + NEAR]"),
+    ),
+    *of(
+        "compare",
+        "tests/analysis/compare",
+        "analysis/compare/gate.py",
+        ("nothing to compare passes", "comparison.hidden or not comparison.rows for", "comparison.hidden for"),
+    ),
+    *of(
+        "compare",
+        "tests/analysis/compare",
+        "analysis/compare/bootstrap.py",
+        ("resamples of few blocks stray too little", " * math.sqrt(blocks / (blocks - 1))", ""),
+    ),
+)
+
+DIAGNOSE = (
+    *of(
+        "diagnose",
+        "tests/analysis/diagnose",
+        "analysis/diagnose/verdict.py",
+        ("deviations without their spread", "slowest.off > SLOW * slowest.spread", "slowest.off > SLOW"),
+        ("what is known worse counts more", "weights = 1 / np.diag(inside)", "weights = np.diag(inside)"),
+        ("one size too many wanted", "chosen.sum() >= FEWEST", "chosen.sum() > FEWEST"),
+    ),
+    *of(
+        "diagnose",
+        "tests/analysis/diagnose",
+        "analysis/diagnose/likelihood.py",
+        ("a likelihood without the number of sizes", "(FREEDOM + len(off)) *", "FREEDOM *"),
+        ("a deviation for its variance", "ANYTHING**2 * together", "ANYTHING * together"),
+        ("a distance without the mean", "off = settled(logs) - doubt.mean", "off = settled(logs)"),
+    ),
+    *of(
+        "diagnose",
+        "tests/analysis/diagnose",
+        "analysis/diagnose/explain.py",
+        (
+            "slow against the typical time, not the band",
+            "row.typical > other.high for",
+            "row.typical > other.seconds for",
+        ),
+        ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
+        ("a hypothesis without its prior", "weight += math.log(hypothesis.prior) + (", "weight += ("),
+        ("many variants weigh more", " - math.log(len(logs))", ""),
+        ("a constant with the wrong sign", "median(row.typical - usual for", "median(usual - row.typical for"),
+        (
+            "reasons less likely than something else",
+            "max(0.0, ranked[0].weight - HARDLY)",
+            "(ranked[0].weight - HARDLY)",
+        ),
+    ),
+    *of(
+        "diagnose",
+        "tests/analysis/diagnose",
+        "analysis/diagnose/diagnose.py",
+        ("one size too many wanted of a curve", "if len(rows) < FEWEST:", "if len(rows) <= FEWEST:"),
+    ),
+    *of(
+        "diagnose",
+        "tests/analysis/diagnose",
+        "analysis/diagnose/hypotheses.py",
+        ("only one card, never half of them", "counts = {1, system.nics.per_node // 2}", "counts = {1}"),
+        (
+            "a slot that keeps its rate",
+            "gpu_rate=system.gpu_rate / 2, pcie_lanes",
+            "gpu_rate=system.gpu_rate, pcie_lanes",
+        ),
+    ),
+)
+
+PLANNER = (
+    *of(
+        "planner",
+        "tests/training",
+        "training/planner.py",
+        ("a likely value that counts once", "(low + 4 * likely + high) / 6", "(low + likely + high) / 3"),
+        ("utilisation of all GPUs as of one", " / self.step / self.layout.gpus / ", " / self.step / "),
+        (
+            "the slow edge for the fast one",
+            "math.hypot(step - fast_curves, step - fast)",
+            "math.hypot(step - fast_curves, step - slow)",
+        ),
+    ),
+    *of(
+        "planner",
+        "tests/training",
+        "training/stepping.py",
+        ("a bubble of p micro-batches", "return (pipeline - 1) * where(", "return pipeline * where("),
+        ("filled in one direction", "return 2 * (pipeline - 1) * stage_once", "return (pipeline - 1) * stage_once"),
+    ),
+    *of(
+        "planner",
+        "tests/training",
+        "training/traffic.py",
+        (
+            "keys of one GPU instead of all",
+            "return 4 * tokens * context * keys / tensor",
+            "return 4 * tokens * keys / tensor",
+        ),
+        (
+            "recomputation does not hide anything",
+            "scatter_once - layer_backward - layer_again)",
+            "scatter_once - layer_backward)",
+        ),
+        ("the first layer hides gradients too", " * (1 - 1 / own_layers), 0)", ", 0)"),
+        (
+            "gradients not halved for a reduce-scatter in 16 bits",
+            "layer_gathered * gradient_bytes / 2, shards",
+            "layer_gathered * gradient_bytes, shards",
+        ),
+    ),
+    *of(
+        "planner",
+        "tests/training",
+        "training/footprint.py",
+        (
+            "more micro-batches in flight than there are",
+            "return minimum(micro_batches, pipeline",
+            "return maximum(micro_batches, pipeline",
+        ),
+        (
+            "weights sharded from level 2 on",
+            "return 2 * where(shard >= 3, share, whole)",
+            "return 2 * where(shard >= 2, share, whole)",
+        ),
+        (
+            "experts sharded among all replicas",
+            "expert_parameters / maximum(1, shards / expert)",
+            "expert_parameters / maximum(1, shards)",
+        ),
+    ),
+    *of(
+        "planner",
+        "tests/training",
+        "training/work.py",
+        (
+            "the fullest stage without its chunks",
+            "ceil(layers / (pipeline * chunks)) * chunks",
+            "ceil(layers / pipeline)",
+        ),
+        ("fused attention takes twice as much", "where(fused, 0.5, 1)", "where(fused, 1, 0.5)"),
+    ),
+    *of(
+        "planner",
+        "tests/training",
+        "training/timeline.py",
+        (
+            "gradients of weights lag one less",
+            "if kind == BACKWARD and place >= stage:",
+            "if kind == BACKWARD and place > stage:",
+        ),
+    ),
+)
+
+FORMATS = (
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/nccl_tests/columns.py",
+        ("milliseconds of 2015 read as microseconds", "1e-3 if old else 1e-6)", "1e-6)"),
+        (
+            "a table of one place is always out of place",
+            "return place == 1 or self.in_place_first",
+            "return place == 1",
+        ),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/nccl_tests/text.py",
+        (
+            "an error behind a star is none",
+            'return 1 if error.endswith("*") else 0',
+            'return 0 if error.endswith("*") else 0',
+        ),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/nccl_tests/evidence.py",
+        ("any count cuts a size", "if own and self.nbytes % own == 0 else 0", "if own else 0"),
+        ("rounding twice as coarse", "half = Decimal(1).scaleb(exponent) / 2", "half = Decimal(1).scaleb(exponent)"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/nccl_tests/ranks.py",
+        ("ranks counted from 1", "highest = max(numbers) + 1", "highest = max(numbers)"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/nccl_tests/write_text.py",
+        ("version codes of 2.9 in the old way", "(major, minor) < (2, 9)", "(major, minor) <= (2, 9)"),
+        ("root 0 where there is none", "root = case.root if case.collective.rooted else -1", "root = case.root"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/osu.py",
+        (
+            "a rank's message for the whole array",
+            "make_case(self.collective, size * self.kind.messages(self.ranks),",
+            "make_case(self.collective, size,",
+        ),
+        ("GB/s for MB/s", "seconds = moved / (rate * 1e6)", "seconds = moved / (rate * 1e9)"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/osu_write.py",
+        (
+            "the whole array for a rank's message",
+            "size = result.case.nbytes // kind.messages(result.case.ranks)",
+            "size = result.case.nbytes",
+        ),
+    ),
+    *of(
+        "formats",
+        "tests/cli/test_osu.py",
+        "formats/osu_nonblocking.py",
+        ("overlap of computing instead of communication", "(overall - compute) / pure", "(overall - pure) / compute"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/exported.py",
+        (
+            "the shortest sample for the mean",
+            "return fmean(result.times) if result.times",
+            "return min(result.times) if result.times",
+        ),
+        ("GiB/s for GB/s", "mean_seconds(result) / 1e9", "mean_seconds(result) / 2**30"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/rccl_rows.py",
+        ("GPUs of a rank not counted", 'ranks * (exact(row.get("gpusperrank", "")) or 1)', "ranks"),
+    ),
+    *of(
+        "formats",
+        "tests/formats",
+        "formats/tidy.py",
+        ("both ends of a band swapped", "low, high = result.band if timed", "high, low = result.band if timed"),
+    ),
+)
+
+FAULTS = (*MODEL, *RUNNER, *COMPARE, *DIAGNOSE, *PLANNER, *FORMATS)
+
+
+class Trials:
+    """A copy of a checkout, in which faults are tried one after the other."""
+
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        python = checkout / ".venv" / "bin" / "python"
+        self.python = str(python if python.exists() else sys.executable)
+        self.place = folder / "checkout"
+        ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
+        shutil.copytree(checkout, self.place, ignore=ignored, symlinks=True)
+        # Neither size nor time of a file tells that it has a fault, so compiled files are held against the source.
+        command = [self.python, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "collbench", "tests"]
+        subprocess.run(command, cwd=self.place, check=False)
+        self._environment = os.environ | {
+            "PYTHONPATH": str(self.place),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COLLBENCH_CACHE": str(folder / "cache"),
+        }
+        marked = '"full: ' in (checkout / "pyproject.toml").read_text(encoding="utf-8")  # older tests know no such mark
+        self._chosen = ["-m", "not full and not machine"] if marked else []
+        self._failing: dict[tuple[str, ...], list[str]] = {}
+
+    def named(self, tests: Sequence[str]) -> tuple[str, ...]:
+        """The tests that are there; the folder of a file that is not."""
+        there = (name if (self.place / name).exists() else str(Path(name).parent) for name in tests)
+        return tuple(dict.fromkeys(there))
+
+    def pytest(self, tests: Sequence[str], *options: str) -> tuple[int, str]:
+        """Exit status and output; a run that does not end is ended, and counts as failed."""
+        command = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self._chosen]
+        running = subprocess.Popen(
+            [*command, *options, *tests],
+            cwd=self.place,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = running.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.communicate()
+            return 1, f"no end within {SECONDS} s"
+        return running.returncode, said
+
+    def failing(self, tests: tuple[str, ...]) -> list[str]:
+        """Options that leave out what fails without any fault."""
+        if tests not in self._failing:
+            status, said = self.pytest(tests)
+            failed = sorted(set(re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)))
+            if status > 1 or (status and not failed):
+                raise SystemExit(f"these tests do not run as they are: {' '.join(tests)}\n{said[-2000:]}")
+            for name in failed:
+                tell(f"left out, fails without a fault: {name}")
+            self._failing[tests] = [word for name in failed for word in ("--deselect", name)]
+        return self._failing[tests]
+
+    def tried(self, fault: Fault, tests: tuple[str, ...]) -> tuple[str, str]:
+        """The verdict, and what was said."""
+        file = self.place / fault.file
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        if (times := text.count(fault.old)) != 1:
+            return GONE, f"{fault.file} holds {fault.old!r} {times} times, not once"
+        left_out = self.failing(tests)
+        file.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+        try:
+            status, said = self.pytest(tests, "-x", *left_out)
+        finally:
+            file.write_text(text, encoding="utf-8")
+        first = next(iter(re.findall(r"^(?:FAILED|ERROR) (.{1,120})", said, re.MULTILINE)), said.strip()[-120:])
+        return {0: SURVIVED, 1: CAUGHT, 2: CAUGHT}.get(status, BROKEN), first if status else ""
+
+
+def tell(line: str) -> None:
+    """At once, whoever reads."""
+    print(line, flush=True)
+
+
+def outcomes(faults: Sequence[Fault], trials: Trials, tests: Sequence[str]) -> Iterator[str]:
+    """The verdict of each, told as soon as it is known."""
+    for fault in faults:
+        began = time.monotonic()
+        verdict, said = trials.tried(fault, trials.named(tests or fault.tests))
+        tell(f"{verdict:8} {fault.name} ({fault.file}, {time.monotonic() - began:.0f} s){': ' if said else ''}{said}")
+        yield verdict
+
+
+def main() -> int:
+    """Exit status 1 if a fault survives or cannot be tried."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants.of_python", description="Faults of plain Python.")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="try those with this word in their name or file")
+    parser.add_argument("--tests", nargs="+", default=(), metavar="FOLDER", help="run these instead of those named")
+    parser.add_argument("--checkout", type=Path, default=ROOT, metavar="FOLDER", help="take code and tests from there")
+    given = parser.parse_args()
+    chosen = [one for one in FAULTS if not given.words or any(word in one.name + one.file for word in given.words)]
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Counter(outcomes(chosen, Trials(given.checkout.resolve(), Path(folder)), given.tests))
+    tell(f"{counts[CAUGHT]} of {len(chosen)} caught; " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    return int(counts[CAUGHT] < len(chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
