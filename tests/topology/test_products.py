@@ -11,7 +11,7 @@ from collbench.topology.products import PRODUCTS, Product, is_named, product_of
 from collbench.topology.system import System
 
 SYSTEM = System("any", "sm90", 8, "nvswitch", 370e9)
-NAMES = {  # as NVIDIA's driver says them: FLOP/s on 16 bits and GiB, by data sheets
+NAMES = {  # as NVIDIA's driver says them: TFLOP/s on 16 bits and GiB, by data sheets
     "Tesla P100-PCIE-16GB": (18.7, 16),
     "Tesla V100-SXM2-16GB": (125, 16),
     "Tesla V100-SXM3-32GB": (125, 32),
@@ -42,41 +42,36 @@ NAMES = {  # as NVIDIA's driver says them: FLOP/s on 16 bits and GiB, by data sh
 }
 
 
-@pytest.mark.parametrize(("name", "promised"), NAMES.items())
-def test_a_name_is_known_by_its_data_sheet(name: str, promised: tuple[float, float]) -> None:
-    system = replace(SYSTEM, gpu=name)
-    assert is_named(system)
-    product = product_of(system)
-    assert (product.flops / 1e12, product.memory / 2**30) == pytest.approx(promised)
-
-
-def test_every_record_is_the_first_for_some_name() -> None:
-    """None hides behind one before it."""
-    first = {next(p for p, _ in PRODUCTS if re.search(p, name, re.IGNORECASE)) for name in NAMES}
+def test_a_name_is_known_by_its_data_sheet_and_no_record_hides_behind_another():
+    first = set()
+    for name, promised in NAMES.items():
+        system = replace(SYSTEM, gpu=name)
+        assert is_named(system), name
+        product = product_of(system)
+        assert (product.flops / 1e12, product.memory / 2**30) == pytest.approx(promised), name
+        first.add(next(p for p, _ in PRODUCTS if re.search(p, name, re.IGNORECASE)))
     assert first == {pattern for pattern, _ in PRODUCTS}
 
 
-@pytest.mark.parametrize("name", files.names())
-def test_every_preset_has_a_product_of_its_architecture(name: str) -> None:
-    system = files.load(name)
-    assert is_named(system)
-    assert re.search(ARCHITECTURES[system.arch].products, system.gpu, re.IGNORECASE)
+def test_every_preset_has_a_product_of_its_architecture():
+    for name in files.names():
+        system = files.load(name)
+        assert is_named(system), name
+        assert re.search(ARCHITECTURES[system.arch].products, system.gpu, re.IGNORECASE), name
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_an_architecture_alone_has_one_too(arch: str) -> None:
-    """And so has a product that nobody has heard of."""
-    for name in ("", "Future 9000"):
-        system = replace(SYSTEM, arch=arch, gpu=name)
-        assert not is_named(system)
-        product = product_of(system)
-        assert 0 < product.flops <= product.flops_fp8 <= 2.1 * product.flops
-        assert 2**33 < product.memory < 2**40
-        assert 1e11 < product.memory_rate < 1e13
+def test_an_architecture_alone_has_a_product_and_so_has_an_unknown_name():
+    for arch in ARCHITECTURES:
+        for name in ("", "Future 9000"):
+            system = replace(SYSTEM, arch=arch, gpu=name)
+            assert not is_named(system), arch
+            product = product_of(system)
+            assert 0 < product.flops <= product.flops_fp8 <= 2.1 * product.flops, arch
+            assert 2**33 < product.memory < 2**40, arch
+            assert 1e11 < product.memory_rate < 1e13, arch
 
 
-def test_a_file_has_the_last_word() -> None:
-    """On eight bits twice what it says of sixteen, where the GPU has them."""
+def test_what_a_file_says_replaces_the_data_sheet_and_eight_bits_are_twice_sixteen():
     said = replace(SYSTEM, gpu="H100", flops=1e15, memory=1e11, memory_rate=1e12)
     assert product_of(said) == Product(1e15, 2e15, 1e11, 1e12)
     assert product_of(replace(said, flops_fp8=3e15)).flops_fp8 == 3e15

@@ -21,6 +21,14 @@ def topo(*arguments):
     return CliRunner().invoke(command, arguments, catch_exceptions=False)
 
 
+def flat(text):
+    return " ".join(text.split())
+
+
+def shown(*arguments):
+    return Topology.from_json(json.loads(topo("--json", *arguments).output))
+
+
 @pytest.fixture
 def nvml(monkeypatch, dgx_h100):
     """Eight GPUs in the driver, and no CuPy."""
@@ -46,124 +54,73 @@ def cuda(nvml, monkeypatch):
         machine.stop()
 
 
-def test_the_cpu_can_be_asked_for(nvml):
-    """Also where there are GPUs."""
-    assert topo("--on", "cpu", "--ranks", "3").output.startswith("3 ranks on ")
-
-
-def test_auto_prefers_gpus(nvml):
-    """As a sweep does."""
+def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml):
     assert topo().output.startswith("8 x NVIDIA H100 80GB HBM3, NVSwitch\n")
-
-
-def test_auto_falls_back_to_the_cpu(nvml):
-    """No driver, no message: the CPU is the answer."""
+    assert topo("--on", "cpu", "--ranks", "3").output.startswith("3 ranks on ")
+    assert shown("--ranks", "2").ranks == 2
+    moon = topo("--on", "moon")
+    assert moon.exit_code == 2
+    assert "'auto', 'gpu', 'cpu'" in moon.output
     nvml.init_error = NO_DRIVER
-    result = topo()
-    assert " on " in result.stdout.splitlines()[0]
-
-
-def test_gpus_that_are_not_there_are_an_error(nvml):
-    """Whoever asks for GPUs must not get the CPU."""
-    nvml.init_error = NO_DRIVER
-    with pytest.raises(
-        PlatformError, match=r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose --on cpu$"
-    ):
+    assert " on " in topo().stdout.splitlines()[0]
+    message = r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose --on cpu$"
+    with pytest.raises(PlatformError, match=message):
         topo("--on", "gpu")
 
 
+def test_the_machine_is_drawn_as_the_system_that_it_is(nvml, tmp_path):
+    topo("-o", str(tmp_path / "here.svg"))
+    assert "8 x NVIDIA H100 80GB HBM3, NVSwitch" in (tmp_path / "here.svg").read_text()
+
+
 def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
-    """With the reason, as a sweep's header has them; what joins them is no matter of guessing."""
     nvml.init_error = NO_LIBRARY
     cuda(devices=2)
     monkeypatch.setattr(probe, "available", lambda: True)
-    result = topo("--ranks", "4")
-    words = " ".join(result.stdout.split())
+    words = flat(topo("--ranks", "4").stdout)
     assert words.startswith("4 ranks sharing 2 x Test GPU what joins them is not known same gpu ranks on one device")
     assert "GPU 1 0000:01:00.0" in words
-    assert (
-        "note: links and slots of the GPUs are not known: NVML cannot be used (NVML Shared Library Not Found)" in words
-    )
-    shown = Topology.from_json(json.loads(topo("--json", "--ranks", "1").output))
-    assert [(gpu.bus_id, gpu.uuid) for gpu in shown.gpus] == [("0000:00:00.0", "01" * 16)]
-
-
-def test_without_nvml_cuda_has_to_work(nvml, cuda, monkeypatch):
-    """Else nobody has seen a GPU, and the reason is NVML's; a driver that shows none is not asked for names."""
-    nvml.init_error = NO_LIBRARY
-    cuda(devices=2)
+    reason = "NVML cannot be used (NVML Shared Library Not Found)"
+    assert f"note: links and slots of the GPUs are not known: {reason}" in words
+    assert [(gpu.bus_id, gpu.uuid) for gpu in shown("--ranks", "1").gpus] == [("0000:00:00.0", "01" * 16)]
     for doubt, answer in (("available", False), ("missing", "CuPy")):
         with monkeypatch.context() as patch:
-            patch.setattr(probe, "available", lambda: True)
             patch.setattr(probe, doubt, lambda answer=answer: answer)
-            with pytest.raises(
-                PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose --on cpu$"
-            ):
+            message = r"^no GPU can be used: NVML cannot be used .*, or choose --on cpu$"
+            with pytest.raises(PlatformError, match=message):
                 topo("--on", "gpu")
 
 
-def test_json_is_the_header_of_a_run_file(nvml):
-    """What is printed can be read back."""
-    assert Topology.from_json(json.loads(topo("--json", "--ranks", "2").output)).ranks == 2
-
-
-def test_without_cupy_peer_access_is_unprobed(nvml):
-    """The text names the package to install."""
-    shown = " ".join(topo().output.split())
-    assert "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]' (or cuda13))" in shown
-
-
-def test_without_cupy_a_choice_of_gpus_is_not_silently_ignored(nvml, monkeypatch):
-    """NVML shows GPUs that CUDA would not use."""
+def test_without_cupy_peer_access_is_unprobed_and_a_choice_of_gpus_is_not_silently_ignored(nvml, monkeypatch):
+    words = "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]' (or cuda13))"
+    assert words in flat(topo().output)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert "CUDA_VISIBLE_DEVICES is not applied" in topo().stderr
 
 
-def test_gpus_are_probed_in_the_order_of_cuda(cuda):
-    """Numbers in the probe's answer are CUDA's: its GPU 1 is another one than NVML's."""
-    cuda(devices=2, buses={0: 0x2A, 1: 0x0A}, losing_copies={(1, 0)})
-    shown = Topology.from_json(json.loads(topo("--json").output))
-    assert tuple(gpu.bus_id for gpu in shown.gpus) == TWO
-    assert (shown.links[0].p2p, shown.links[0].reason) == ("no", "a copy gave wrong data")
-
-
-def test_peer_access_that_was_proved_is_shown_as_such(cuda):
-    """By the real probe, on every pair."""
+def test_gpus_are_probed_in_the_order_of_cuda(cuda, monkeypatch):
     machine = cuda(devices=2, buses={0: 0x2A, 1: 0x0A})
-    assert Topology.from_json(json.loads(topo("--json").output)).links[0].p2p == "yes"
+    assert shown().links[0].p2p == "yes"
     assert not machine.blocks, "the probe's buffers are given back"
-
-
-def test_every_gpu_that_both_show_is_listed_and_probed(cuda, monkeypatch):
-    """By the numbers that CUDA gives them."""
+    cuda(devices=2, buses={0: 0x2A, 1: 0x0A}, losing_copies={(1, 0)})
+    found = shown()
+    assert tuple(gpu.bus_id for gpu in found.gpus) == TWO
+    assert (found.links[0].p2p, found.links[0].reason) == ("no", "a copy gave wrong data")
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([FakeGpu("Test GPU", bus(i)) for i in range(2)]))
     cuda(devices=2)
-    shown = Topology.from_json(json.loads(topo("--on", "gpu", "--json").output))
-    assert [gpu.bus_id for gpu in shown.gpus] == ["0000:00:00.0", "0000:01:00.0"]
-    assert [link.p2p for link in shown.links] == ["yes"]
+    found = shown("--on", "gpu")
+    assert [gpu.bus_id for gpu in found.gpus] == ["0000:00:00.0", "0000:01:00.0"]
+    assert [link.p2p for link in found.links] == ["yes"]
 
 
-def test_cuda_that_shows_no_gpu_is_the_reason(cuda, monkeypatch):
-    """It leaves the driver's facts, and says so; also that a choice of GPUs was not applied."""
+def test_cuda_that_shows_no_gpu_or_another_one_is_the_reason(cuda, monkeypatch):
+    machine = cuda(devices=2, buses={0: 0x99, 1: 0x0A})
+    words = "peer access unprobed (CUDA uses the GPU at 0000:99:00.0, which NVML does not show"
+    assert words in flat(topo().stdout)
+    assert not machine.streams, "nothing was probed"
     cuda(devices=0)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     result = topo()
     assert result.stdout.startswith("8 x NVIDIA H100 80GB HBM3")
-    assert "peer access unprobed (no GPU found (cudaErrorNoDevice: " in " ".join(result.stdout.split())
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    assert "CUDA_VISIBLE_DEVICES is not applied (no GPU found" in topo().stderr
-
-
-def test_a_gpu_that_nvml_does_not_show_is_the_reason(cuda):
-    """As with the driver of another container; the probe is left out, since nobody could say which GPUs it meant."""
-    machine = cuda(devices=2, buses={0: 0x99, 1: 0x0A})
-    shown = " ".join(topo().stdout.split())
-    assert "peer access unprobed (CUDA uses the GPU at 0000:99:00.0, which NVML does not show" in shown
-    assert not machine.streams
-
-
-def test_an_unknown_place_lists_the_choices(nvml):
-    """Click's own message; exit status 2."""
-    result = topo("--on", "moon")
-    assert result.exit_code == 2
-    assert "'auto', 'gpu', 'cpu'" in result.output
+    assert "peer access unprobed (no GPU found (cudaErrorNoDevice: " in flat(result.stdout)
+    assert "CUDA_VISIBLE_DEVICES is not applied (no GPU found" in result.stderr

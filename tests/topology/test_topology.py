@@ -1,3 +1,5 @@
+"""Topologies of ranks: rates of links, names, what a run file keeps, probes, and nodes that are joined."""
+
 import json
 from dataclasses import replace
 
@@ -17,7 +19,7 @@ from collbench.topology.devices import (
     Pcie,
     Socket,
 )
-from collbench.topology.topology import Topology
+from collbench.topology.topology import Topology, join
 
 H100 = Gpu(
     "NVIDIA H100 80GB HBM3",
@@ -41,88 +43,104 @@ ONE_SOCKET = Topology(
 )
 
 
-@pytest.mark.parametrize("topology", [TWO_GPUS, ONE_SOCKET])
-def test_a_run_file_brings_back_the_topology(topology):
-    """Nothing is lost on the way through JSON, and nothing changes: a live header need not take it."""
-    record = topology.to_json()
-    assert json.loads(json.dumps(record)) == record
-    assert Topology.from_json(record) == topology
+def test_nvlinks_carry_the_data_sheets_rate_unless_their_lines_are_slower():
+    rates = {
+        NvLink(4, 18): 450e9,
+        NvLink(4, 18, line_rate=26.562e9): 450e9,  # the surplus is encoding
+        NvLink(3, 4, line_rate=14.0625e9): 56.25e9,  # RTX A6000
+        NvLink(4): None,
+        NvLink(count=2): None,
+        NvLink(99, 2): None,
+    }
+    for link, rate in rates.items():
+        assert link.rate == rate, link
 
 
-def test_keys_of_a_later_version_are_ignored():
-    """A header that says more than this version knows can still be read."""
-    record = TWO_GPUS.to_json() | {"nodes": 2}
-    record["gpus"][0]["colour"] = "green"
-    assert Topology.from_json(record) == TWO_GPUS
+def test_pcie_has_the_best_generation_and_the_lanes_in_use():
+    assert Pcie(1, 16, 5, 16).rate == pytest.approx(63.0e9, rel=1e-3), "an idle GPU drops to generation 1"
+    half, full = Pcie(4, 8, 4, 16), Pcie(4, 16, 4, 16)
+    assert (half.narrow, full.narrow) == (True, False)
+    assert half.rate == full.rate / 2
+    assert Pcie().rate is None
 
 
-@pytest.mark.parametrize("record", [{}, {"platform": "cpu", "ranks": 2, "sockets": 3}])
-def test_a_damaged_topology_is_named_as_such(record):
-    """The reader of a broken header sees one line, not a traceback."""
-    with pytest.raises(RunFileError, match="the header's topology cannot be read"):
-        Topology.from_json(record)
+def test_a_link_has_the_rate_of_what_carries_it():
+    nvlink, pcie = NvLink(4, 18), Pcie(5, 16, 5, 16)
+    assert Link(0, 1, Kind.NVSWITCH, nvlink=nvlink).rate == nvlink.rate
+    assert Link(0, 1, Kind.PCIE, pcie=pcie).rate == pcie.rate
+    assert Link(0, 1, Kind.SHARED_MEMORY).rate is None
 
 
-def test_json_carries_what_plots_need():
-    """Readers without this module find the name, and whether ranks share GPUs."""
-    record = replace(TWO_GPUS, ranks=4).to_json()
-    assert record["name"] == "4 ranks sharing 2 x NVIDIA H100 80GB HBM3, NVSwitch"
-    assert record["shared"] is True
+def test_a_run_file_brings_back_the_topology():
+    for topology in (TWO_GPUS, ONE_SOCKET):
+        record = topology.to_json()
+        assert json.loads(json.dumps(record)) == record
+        assert Topology.from_json(record) == topology
+    newer = TWO_GPUS.to_json() | {"nodes": 2}
+    newer["gpus"][0]["colour"] = "green"
+    assert Topology.from_json(newer) == TWO_GPUS
+    shared = replace(TWO_GPUS, ranks=4).to_json()
+    assert (shared["name"], shared["shared"]) == ("4 ranks sharing 2 x NVIDIA H100 80GB HBM3, NVSwitch", True)
+    for damaged in ({}, {"platform": "cpu", "ranks": 2, "sockets": 3}):
+        with pytest.raises(RunFileError, match="the header's topology cannot be read"):
+            Topology.from_json(damaged)
 
 
-@pytest.mark.parametrize(
-    ("topology", "name"),
-    [
-        (TWO_GPUS, "2 x NVIDIA H100 80GB HBM3, NVSwitch"),
-        (Topology("gpu", 4, gpus=(Gpu("NVIDIA H200"),)), "4 ranks sharing 1 x NVIDIA H200"),
-        (Topology("gpu", 1, gpus=(Gpu("NVIDIA H200"),)), "1 x NVIDIA H200"),
-        (ONE_SOCKET, "2 ranks on 1 x AMD EPYC, 2 cores"),
-        (Topology("cpu", 1, sockets=(Socket("arm64", threads=8),)), "1 rank on 1 x arm64, 8 CPUs"),
-    ],
-)
-def test_the_name_says_what_a_plot_must_show(topology, name):
-    """Ranks where they differ from devices, devices by count, and what joins them."""
-    assert topology.name == name
+def test_the_name_counts_ranks_devices_and_what_joins_them():
+    names = {
+        TWO_GPUS: "2 x NVIDIA H100 80GB HBM3, NVSwitch",
+        Topology("gpu", 4, gpus=(Gpu("NVIDIA H200"),)): "4 ranks sharing 1 x NVIDIA H200",
+        Topology("gpu", 1, gpus=(Gpu("NVIDIA H200"),)): "1 x NVIDIA H200",
+        ONE_SOCKET: "2 ranks on 1 x AMD EPYC, 2 cores",
+        Topology("cpu", 1, sockets=(Socket("arm64", threads=8),)): "1 rank on 1 x arm64, 8 CPUs",
+    }
+    for topology, name in names.items():
+        assert topology.name == name
+    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
+    assert two.on_nodes(1) == two.to_json() | {"nodes": 1}
+    assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"
 
 
-def test_ranks_go_round_the_devices():
-    """With two GPUs, ranks 0 and 2 share one, and 1 and 2 are joined as the GPUs are."""
+def test_ranks_take_the_devices_in_turn():
     topology = replace(TWO_GPUS, ranks=4)
     assert topology.link(0, 2).kind == Kind.SAME_GPU
     assert topology.link(2, 1) == TWO_GPUS.links[0]
-
-
-def test_ranks_on_one_socket_share_memory():
-    """CPU ranks always reach each other."""
     assert ONE_SOCKET.link(0, 1).kind == Kind.SHARED_MEMORY
 
 
-def test_a_probe_that_worked_in_both_directions_says_yes():
-    """What was seen to work takes the place of what the driver claims."""
-    (link,) = TWO_GPUS.probed({(0, 1): (True, "loads and copies"), (1, 0): (True, "loads and copies")}).links
-    assert (link.p2p, link.reason) == ("yes", "loads and copies")
-
-
-def test_one_direction_that_fails_is_enough_for_no():
-    """A pair counts only if each can use the other's memory."""
-    (link,) = TWO_GPUS.probed({(0, 1): (True, ""), (1, 0): (False, "read back zeros")}).links
-    assert (link.p2p, link.reason) == ("no", "read back zeros")
-
-
-def test_pairs_without_a_probe_say_why():
-    """`unprobed` comes with what to do about it."""
-    (link,) = TWO_GPUS.probed({}, otherwise="needs CuPy").links
-    assert (link.p2p, link.reason) == ("unprobed", "needs CuPy")
-
-
-def test_a_refusal_by_the_driver_outlives_a_missing_probe():
-    """That a probe could not run does not make a known no uncertain."""
+def test_peer_access_needs_a_probe_that_worked_in_both_directions():
+    worked, failed = (True, "loads and copies"), (False, "read back zeros")
+    for probes, otherwise, verdict in (
+        ({(0, 1): worked, (1, 0): worked}, "", ("yes", "loads and copies")),
+        ({(0, 1): worked, (1, 0): failed}, "", ("no", "read back zeros")),
+        ({(0, 1): failed, (1, 0): worked}, "", ("no", "read back zeros")),
+        ({}, "needs CuPy", ("unprobed", "needs CuPy")),
+    ):
+        (link,) = TWO_GPUS.probed(probes, otherwise=otherwise).links
+        assert (link.p2p, link.reason) == verdict
     refused = replace(TWO_GPUS, links=(replace(TWO_GPUS.links[0], p2p="no", reason="the driver says: no"),))
     assert refused.probed({}, otherwise="needs CuPy") == refused
 
 
-def test_a_run_on_several_machines_counts_them():
-    """Nobody looked at the others, so the name says whose sockets these are."""
-    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
-    assert two.on_nodes(1) == two.to_json() | {"nodes": 1}
-    assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"
+def node(host: str, gpus: int = 2) -> Topology:
+    every = tuple(Gpu("NVIDIA H100", f"0000:0{i}:00.0", host=host) for i in range(gpus))
+    links = (Link(0, 1, Kind.NVSWITCH, p2p="yes"),) if gpus == 2 else ()
+    return Topology("gpu", gpus, every, links=links)
+
+
+def test_joined_nodes_keep_their_links_and_have_a_network_between_them():
+    assert join([node("a")], [0, 1, 0]) == replace(node("a"), ranks=3)
+    found = join([node("a"), node("b"), node("c", 1)], [0, 1, 2, 3, 4])
+    kinds = {(link.a, link.b): link.kind for link in found.links}
+    assert len(found.links) == len(kinds) == 10
+    assert [pair for pair, kind in kinds.items() if kind == Kind.NVSWITCH] == [(0, 1), (2, 3)]
+    assert set(kinds.values()) == {Kind.NVSWITCH, Kind.NETWORK}
+    assert found.name == "5 x NVIDIA H100, NVSwitch + network, 3 nodes"
+
+
+def test_ranks_that_share_gpus_node_by_node_keep_their_places():
+    found = join([node("a", 1), node("b", 1)], [0, 0, 1, 1])
+    assert [found.place(rank) for rank in range(4)] == [0, 0, 1, 1]
+    assert found.link(0, 1).kind == Kind.SAME_GPU
+    assert found.link(1, 2).kind == Kind.NETWORK
+    assert Topology.from_json(found.to_json()) == found

@@ -1,0 +1,231 @@
+"""`collbench topo`: topologies and systems as text, systems as pictures, and caveats."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from collbench import cli
+from collbench.errors import UsageError
+from collbench.figures.system import draw, figure
+from collbench.topology import files, system_text, topology_text
+from collbench.topology.caveats import caveats
+from collbench.topology.devices import Host, Kind, Link, Socket
+from collbench.topology.discover_gpu import discover
+from collbench.topology.system import Tier
+from collbench.topology.topology import Topology
+
+
+def topo(*arguments):
+    return CliRunner().invoke(cli.group, ["topo", *arguments], catch_exceptions=False)
+
+
+def text(topology, width=80):
+    return "\n".join(topology_text.lines(topology, width))
+
+
+def drawn(system, width=80):
+    return "\n".join(system_text.lines(system, width))
+
+
+def flat(shown):
+    """Without frames and line breaks."""
+    return " ".join(shown.replace("│", " ").split())
+
+
+def notes(topology):
+    return " ".join(caveats(topology))
+
+
+def cpu(ranks=2, **facts):
+    host = Host(**({"usable": (0, 1, 2, 3)} | facts))
+    return Topology("cpu", ranks, sockets=(Socket("AMD EPYC", 2, 4),), host=host)
+
+
+def test_no_line_is_wider_than_the_terminal(dgx_h100, pairs, pcie_box, h200):
+    for machine in (dgx_h100, pairs, pcie_box, h200):
+        for width in (40, 80, 120):
+            topology = discover(nvml=machine)
+            assert max(map(len, topology_text.lines(topology, width))) <= width, topology.name
+    for name in files.names():
+        system = files.load(name)
+        for part, width in ((system, 40), (system.of(12_500), 63), (system.part(1), 80), (system.part(2), 200)):
+            lines = list(system_text.lines(part, width))
+            assert max(map(len, lines)) <= min(width, 80), name
+            frame = [line for line in lines if line.startswith(("┌", "│", "└"))]
+            assert {(len(line), line[-1]) for line in frame} == {(min(width, 80), edge) for edge in "┐│┘"}, name
+
+
+def test_gpus_have_a_matrix_with_a_label_for_each_kind_of_connection(dgx_h100, pcie_box):
+    topology = discover(nvml=dgx_h100)
+    shown = text(topology)
+    assert "GPU 7 nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch -" in shown
+    assert "nvswitch  18 x NVLink 4 through NVSwitch, 450.0 GB/s each way;" in shown
+    assert "GPU 0-7  NVIDIA H100 80GB HBM3 (Hopper 9.0), 80 GiB" in shown
+    fewer = [replace(link, nvlink=replace(link.nvlink, count=9)) for link in topology.links[:2]]
+    unlike = replace(topology, links=(*fewer, *topology.links[2:]))
+    assert "nvswitch a  9 x NVLink 4" in text(unlike)
+    assert "nvswitch b  18 x NVLink 4" in text(unlike)
+    narrow = flat(text(unlike, 40))
+    assert "(0-1, 0-2) nvswitch b 18 x NVLink 4" in narrow
+    assert "GPU 0 -" not in narrow
+    box = discover(nvml=pcie_box)
+    assert "GPU 1   NVIDIA GeForce RTX 4090 (Ada 8.9), 80 GiB, PCIe 4 x8" in text(box)
+    assert "peer access no (the driver says: chipset not supported)" in flat(text(box))
+
+
+def test_ranks_that_share_a_device_are_said_to(h200):
+    shown = flat(text(discover(4, nvml=h200)))
+    assert "same gpu every pair of ranks: loads and stores in one memory" in shown
+    assert "note: 4 ranks share 1 GPU: bus bandwidth means nothing" in shown
+    assert "one rank: nothing to connect" in text(discover(nvml=h200))
+    sockets = (Socket("AMD EPYC", 2, 2), Socket("AMD EPYC", 2, 2))
+    two = text(Topology("cpu", 4, sockets=sockets, links=(Link(0, 1, Kind.SHARED_MEMORY, "between CPU sockets"),)))
+    assert "CPU 0 -             shared memory" in two
+    assert "shared memory  loads and stores in one memory, between CPU sockets" in two
+    assert "usable  5 CPUs (0-2,5,8)" in text(cpu(usable=(0, 1, 2, 5, 8)))
+
+
+def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_box, h200):
+    assert caveats(cpu(2)) == ()
+    assert caveats(discover(nvml=dgx_h100)) == ()
+    for topology, note in (
+        (cpu(5), "5 ranks on 4 usable CPUs: they take turns"),
+        (cpu(3), "3 ranks on 2 cores: some share one core"),
+        (cpu(1, cpu_limit=1.5), "the control group allows 1.5 CPUs' worth of time"),
+        (cpu(shm_free=2**26), "only 64 MiB free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size"),
+        (discover(nvml=pcie_box), "GPU 1: fewer PCIe lanes in use"),
+    ):
+        assert note in notes(topology)
+    first, one = dgx_h100.gpus[0], h200.gpus[0]
+    dgx_h100.gpus[0] = replace(first, links=first.links[:17])
+    assert "GPU 0 has 17 active NVLinks, others have 18" in notes(discover(nvml=dgx_h100))
+    for changed, note in (
+        (replace(one, mig=1), "GPU 0 is in MIG mode"),
+        (replace(one, fabric=(2, 0)), "GPU 0 has not joined its fabric (in progress); check nvidia-fabricmanager"),
+    ):
+        h200.gpus = [changed]
+        assert note in notes(discover(nvml=h200))
+
+
+def test_a_hundred_thousand_gpus_fold_into_one_node():
+    system = files.load("dgx-h100")
+    shown = drawn(system.of(12_500))
+    assert shown.startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
+    assert "\n... x 12,500\n" in shown
+    assert len(shown.splitlines()) == len(drawn(system.of(100)).splitlines())
+
+
+def test_the_network_is_drawn_with_as_many_switches_as_the_nodes_need():
+    system = files.load("dgx-h100")
+    shown = flat(drawn(system.of(100)))
+    assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
+    assert "leaf 4 switches on each rail, 32 nodes under each, full rate up" in shown
+    assert shown.index("spine") < shown.index("leaf 4") < shown.index("node 0")
+    narrow = replace(system, tiers=(replace(system.tiers[0], oversubscription=3.0), *system.tiers[1:]))
+    assert "oversubscribed 3:1" in flat(drawn(narrow.of(100)))
+    assert [tier.name for tier, _ in system_text.tiers(system.of(32))] == ["leaf"]
+    assert "leaf" not in drawn(system)
+    torus = replace(system, tiers=(Tier("torus", 4), Tier("torus", 8)))
+    assert "torus 4 x 8 nodes on each rail, each joined to the next" in flat(drawn(torus.of(32)))
+
+
+def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
+    h100 = files.load("dgx-h100")
+    for system, words in (
+        (h100, "GPUs 8 x H100 SXM5 (Hopper, sm90)"),
+        (
+            h100,
+            "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add (NVLS)",
+        ),
+        (h100, "CPU 1 GPU 4 5 6 7"),
+        (h100, "NICs 8 x InfiniBand, 50 GB/s each way; 400 together"),
+        (replace(h100, nvls=False), "NVLS is off"),
+        (replace(h100, guesses=("CPUs by Intel",)), "note: assumed: CPUs by Intel"),
+        (files.load("dgx-1v"), "GPU 3 NV2 NV1 NV2 - - - - NV1"),
+        (files.load("pcie4-4090"), "peer access refused: through the memory of the host"),
+        (files.load("aws-p3dn"), "NICs 1 x EFA, 12.5 GB/s each way; through the memory of the host"),
+        (files.load("perlmutter"), "NICs 4 x Slingshot, 25 GB/s each way; 100 together"),
+    ):
+        assert words in flat(drawn(system))
+    assert "0-3 NV2, 0-4 NV2" in flat(drawn(files.load("dgx-1v"), 40))
+    assert "memory of the host" not in flat(drawn(files.load("perlmutter")))
+
+
+def test_the_command_takes_presets_files_nodes_and_ranks(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "Mine"\n[gpu]\narch = "sm89"\n[node]\ngpus = 2\nfabric = "pcie"\n')
+    for arguments, first in (
+        (("dgx-h100", "--nodes", "4"), "DGX H100, 4 nodes of 8 GPUs: 32 GPUs\n"),
+        (("dgx-h100", "--nodes", "4", "--ranks", "16"), "DGX H100, 2 nodes of 8 GPUs: 16 GPUs\n"),
+        (("dgx-h100", "--ranks", "4"), "DGX H100, 4 GPUs\n"),
+        ((str(path),), "Mine, 2 GPUs\n"),
+    ):
+        assert topo(*arguments).output.startswith(first)
+    record = json.loads(topo("dgx-h100", "--nodes", "2", "--json").output)
+    assert (record["nodes"], record["gpu_rate"]) == (2, files.load("dgx-h100").gpu_rate)
+
+
+def test_what_the_command_cannot_do_is_an_error():
+    for arguments, message in (
+        (("dgx-h100", "--on", "cpu"), "--on cpu looks at this machine"),
+        (("--nodes", "2"), "--nodes needs a system"),
+        (("dgx-h100", "--ranks", "12"), "has no part of 12 ranks; give 1 to 8"),
+        (("dgx-h100", "-o", "a.bmp"), r"a.bmp is no picture's name; let it end in .png, .svg, .pdf"),
+        (("--on", "cpu", "-o", "a.png"), "the cpu platform has no GPUs to make a system of"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            topo(*arguments)
+
+
+def test_a_picture_is_the_same_every_time_in_the_format_of_its_name(tmp_path):
+    system = files.load("dgx-1v")
+    svg = draw(system, tmp_path / "a.svg").read_bytes()
+    assert svg == draw(system, tmp_path / "b.svg").read_bytes()
+    pdf = draw(system, tmp_path / "a.pdf").read_bytes()
+    path = tmp_path / "new" / "fabric.png"
+    result = topo("gb200-nvl72", "--nodes", "20", "-o", str(path))
+    assert (svg[:5], pdf[:4], path.read_bytes()[:4]) == (b"<?xml", b"%PDF", b"\x89PNG")
+    assert f"picture: {path}" in result.stderr
+    assert "... x 20" in result.stdout
+
+
+def inside(box, extent):
+    return box.x0 <= extent.x0 <= extent.x1 <= box.x1 and box.y0 <= extent.y0 <= extent.y1 <= box.y1
+
+
+def check_picture(system):
+    """Every GPU of the first node is there, and words stay in the picture and in their boxes."""
+    picture = figure(system)
+    renderer = FigureCanvasAgg(picture).get_renderer()
+    (axes,) = picture.axes
+    words = [label.get_text().split("\n")[-1] for label in axes.texts]
+    assert words[0].startswith(system.title)
+    assert all(f"{gpu}" in words for gpu in range(system.gpus)), system.title
+    boxes = {tuple(patch.get_center().round(6)): patch.get_window_extent(renderer) for patch in axes.patches}
+    boxed = 0
+    for label in axes.texts:
+        extent = label.get_window_extent(renderer)
+        assert inside(picture.bbox, extent), (system.title, label)
+        box = boxes.get(tuple(round(part, 6) for part in label.get_position()))
+        if box:
+            boxed += 1
+            assert inside(box, extent), (system.title, label)
+    assert boxed > system.gpus
+
+
+def test_words_of_a_picture_stay_inside_their_boxes():
+    for name, nodes in (("dgx-h100", 1), ("dgx-1v", 4), ("pcie4-4090", 1), ("aws-p3dn", 12_500), ("gb200-nvl72", 20)):
+        check_picture(files.load(name).of(nodes))
+    long = figure(replace(files.load("dgx-h100"), name="very " * 40 + "long"))
+    (title,) = (words for words in long.axes[0].texts if words.get_text().startswith("very"))
+    assert title.get_window_extent(FigureCanvasAgg(long).get_renderer()).x1 < long.bbox.x1
+
+
+@pytest.mark.full
+def test_words_of_every_presets_picture_stay_inside_their_boxes():
+    for name in files.names():
+        for nodes in (1, 12_500):
+            check_picture(files.load(name).of(nodes))
