@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -36,20 +35,17 @@ def listed(given: Job, said: Said | None = None) -> list[Layout]:
 def even(given: Job, one: Layout) -> bool:
     """Whether numbers allow a layout, from what a layout is."""
     layers, stages = given.model.layers, one.pipeline * one.chunks
-    whole = stages <= layers and (layers % stages == 0 or (layers + 2) % stages == 0)
-    own = layers % one.pipeline == 0 or (layers + 2) % one.pipeline == 0
     per_replica = given.batch / one.data / one.micro
-    rounds = one.chunks == 1 or (one.pipeline > 1 and per_replica % one.pipeline == 0)
-    experts = max(1, given.model.experts)
     return (
         one.gpus == given.gpus
         and given.model.heads % one.tensor == 0
         and SYSTEM.gpus % one.tensor == 0
         and per_replica == int(per_replica)
-        and whole
-        and own
-        and rounds
-        and experts % one.expert == 0
+        and stages <= layers
+        and (layers % stages == 0 or (layers + 2) % stages == 0)
+        and (layers % one.pipeline == 0 or (layers + 2) % one.pipeline == 0)
+        and (one.chunks == 1 or (one.pipeline > 1 and per_replica % one.pipeline == 0))
+        and max(1, given.model.experts) % one.expert == 0
         and one.data * one.context % one.expert == 0
         and (one.context == 1 or given.sequence / one.context >= 4096)
     )
@@ -74,40 +70,31 @@ def brute(given: Job) -> set[Layout]:
     """All tuples of small numbers that are even and sensible."""
     few = range(1, given.gpus + 1)
     shapes = [
-        shape
-        for shape in product(few, few, few, few, range(1, 9), range(1, 7), MICROS)
-        if shape[0] * shape[1] * shape[2] * shape[3] == given.gpus
-        and shape[2] in (1, 2, 4, 8)
-        and even(given, _of(shape))
+        Layout(tensor, pipeline, data, context, expert, chunks, micro)
+        for tensor, pipeline, context, data in product(few, few, (1, 2, 4, 8), few)
+        if tensor * pipeline * context * data == given.gpus
+        for expert, chunks, micro in product(range(1, 9), range(1, 7), MICROS)
     ]
+    names = ("sharding", "recompute", "schedule", "sequential", "offload", "placement")
     words = list(product(SHARDINGS, ("none", "selective", "full"), SCHEDULES, (False, True), (False, True), PLACEMENTS))
-    every = (replace(_of(shape), **dict(zip(_NAMES, some, strict=True))) for shape in shapes for some in words)
+    allowed = [shape for shape in shapes if even(given, shape)]
+    every = (replace(shape, **dict(zip(names, some, strict=True))) for shape in allowed for some in words)
     return {one for one in every if sensible(one)}
 
 
-_NAMES = ("sharding", "recompute", "schedule", "sequential", "offload", "placement")
-
-
-def _of(shape: tuple[int, ...]) -> Layout:
-    tensor, pipeline, context, data, expert, chunks, micro = shape
-    return Layout(tensor, pipeline, data, context, expert, chunks, micro)
-
-
-@pytest.mark.parametrize(("gpus", "batch"), [(1, 1), (2, 6), (4, 4), (6, 12)])
-@pytest.mark.parametrize("experts", [0, 4])
-def test_they_are_what_trying_all_numbers_finds(gpus: int, batch: int, experts: int) -> None:
-    """And every layout is there once."""
-    asked = job(gpus, batch, replace(TOY, experts=experts))
-    ones = listed(asked)
-    assert len(set(ones)) == len(ones)
-    assert set(ones) == brute(asked)
+def test_they_are_what_trying_all_numbers_finds_each_once() -> None:
+    for gpus, batch, experts in ((1, 1, 0), (2, 6, 4), (4, 4, 4), (6, 12, 0)):
+        asked = job(gpus, batch, replace(TOY, experts=experts))
+        ones = listed(asked)
+        assert len(set(ones)) == len(ones), asked
+        assert set(ones) == brute(asked), asked
+    assert {*FIELDS, *CODES} == set(vars(Layout()))
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(MODELS)), st.integers(1, 64), st.integers(1, 16), st.sampled_from(sorted(STACKS)))
-def test_everything_is_dealt_out_evenly(name: str, nodes: int, samples: int, stack: str) -> None:
-    """GPUs, batch, heads, layers (or layers with embedding and output) and experts; by what the software can."""
-    asked = job(8 * nodes, 8 * nodes * samples, MODELS[name], stack)
+def test_everything_is_dealt_out_evenly_by_what_the_software_can(name: str, nodes: int, each: int, stack: str) -> None:
+    asked = job(8 * nodes, 8 * nodes * each, MODELS[name], stack)
     arrays = candidates(asked, SYSTEM, {})
     for place in np.linspace(0, len(arrays["data"]) - 1, 40).astype(int):
         (one,) = layouts(arrays, [place])
@@ -115,82 +102,53 @@ def test_everything_is_dealt_out_evenly(name: str, nodes: int, samples: int, sta
         options = STACKS[stack].options
         assert all(getattr(one, choice) in options[choice] for choice in options)
         assert {name: arrays[name][place] for name in arrays} == coded(one)
+    assert listed(job(1, 1, stack=stack)), "a GPU alone has a layout"
 
 
-SAID: list[Said] = [
-    parse_layout(text)
-    for text in (
-        "tp2", "pp2", "dp2", "mb2", "tp2 sp", "zero1", "full", "none", "offload", "no-offload", "zb", "1f1b",
-        "pp-inside", "dp-inside", "v3", "v1", "cp2", "pp2 v3", "hsdp", "sp", "zb pp1", "tp1 sp", "zero3 dp1",
-        "pp1 pp-inside", "mb5",
+def test_what_is_said_stays_even_if_it_is_of_no_use() -> None:
+    """Only what does not divide the GPUs, and chunks of one stage, are refused."""
+    words = (
+        "tp2, pp2, dp2, mb2, tp2 sp, zero1, full, none, offload, no-offload, zb, 1f1b, pp-inside, dp-inside, v3, v1, "
+        "cp2, pp2 v3, hsdp, sp, zb pp1, tp1 sp, zero3 dp1, pp1 pp-inside, mb5"
     )
-]  # fmt: skip
+    for gpus in (1, 8):
+        asked = job(gpus, 80)
+        everything = set(listed(asked))
+        for text in words.split(", "):
+            said = parse_layout(text)
+            taken = prod(int(said.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
+            if gpus % taken or (gpus == 1 and said.get("chunks", 1) != 1):
+                with pytest.raises(UsageError):
+                    listed(asked, said)
+                continue
+            ones = listed(asked, said)
+            assert ones, text
+            assert all({name: getattr(one, name) for name in said} == dict(said) for one in ones), text
+            assert {one.gpus for one in ones} == {gpus}, text
+            agree = {one for one in everything if all(getattr(one, name) == value for name, value in said.items())}
+            assert agree <= set(ones), text
 
 
-@pytest.mark.parametrize("said", SAID, ids=str)
-@pytest.mark.parametrize("gpus", [1, 8])
-def test_what_is_said_stays(said: Said, gpus: int) -> None:
-    """Even if it is of no use; only what does not divide the GPUs, and chunks of one stage, are refused."""
-    asked = job(gpus, 80)
-    taken = prod(int(said.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
-    if gpus % taken or (gpus == 1 and said.get("chunks", 1) != 1):
-        with pytest.raises(UsageError):
+REFUSED = (  # gpus, batch, what is said, and a model
+    (8, 7, "dp8", GATED), (64, 3, "tp1", GATED), (1024, 7, "", MODELS["gpt2-xl"]), (8, 8, "mb5", GATED),
+    (8, 8, "mb3 dp8", GATED), (8, 8, "tp3", GATED), (8, 8, "tp32", GATED), (8, 8, "tp16", GATED),
+    (12, 12, "tp8", GATED), (8, 8, "pp7", GATED), (8, 8, "pp100", GATED), (7, 8, "pp2", GATED),
+    (8, 8, "dp64", GATED), (8, 9, "dp64", GATED), (8, 8, "cp3", GATED), (6, 12, "cp3", GATED),
+    (8, 8, "ep2", GATED), (8, 8, "ep3", MIXED), (4, 8, "ep8", MIXED), (8, 8, "pp4 v3", GATED),
+    (8, 8, "pp1 v2", GATED), (8, 8, "v64", GATED), (8, 1, "tp2 dp4", MIXED),
+)  # fmt: skip
+
+
+def test_refusals_name_a_way_out_that_works() -> None:
+    for gpus, batch, text, model in REFUSED:
+        asked, said = job(gpus, batch, model), dict(parse_layout(text)) if text else {}
+        with pytest.raises(UsageError) as refused:
             listed(asked, said)
-        return
-    ones = listed(asked, said)
-    assert ones
-    for one in ones:
-        assert {name: getattr(one, name) for name in said} == dict(said)
-        assert one.gpus == asked.gpus
-    agree = {one for one in _everything(gpus) if all(getattr(one, name) == value for name, value in said.items())}
-    assert agree <= set(ones)
-
-
-@cache
-def _everything(gpus: int) -> set[Layout]:
-    return set(listed(job(gpus, 80)))
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_gpu_alone_has_a_layout_whatever_the_software(stack: str) -> None:
-    assert listed(job(1, 1, stack=stack))
-
-
-REFUSED = [  # gpus, batch, what is said, and a model
-    (8, 7, "dp8", GATED),
-    (64, 3, "tp1", GATED),
-    (1024, 7, "", MODELS["gpt2-xl"]),
-    (8, 8, "mb5", GATED),
-    (8, 8, "mb3 dp8", GATED),
-    (8, 8, "tp3", GATED),
-    (8, 8, "tp32", GATED),
-    (8, 8, "tp16", GATED),
-    (12, 12, "tp8", GATED),
-    (8, 8, "pp7", GATED),
-    (8, 8, "pp100", GATED),
-    (7, 8, "pp2", GATED),
-    (8, 8, "dp64", GATED),
-    (8, 9, "dp64", GATED),
-    (8, 8, "cp3", GATED),
-    (6, 12, "cp3", GATED),
-    (8, 8, "ep2", GATED),
-    (8, 8, "ep3", MIXED),
-    (4, 8, "ep8", MIXED),
-    (8, 8, "pp4 v3", GATED),
-    (8, 8, "pp1 v2", GATED),
-    (8, 8, "v64", GATED),
-    (8, 1, "tp2 dp4", MIXED),
-]
-
-
-@pytest.mark.parametrize(("gpus", "batch", "text", "model"), REFUSED)
-def test_refusals_name_a_way_out_that_works(gpus: int, batch: int, text: str, model: Model) -> None:
-    """In one line: if what it says to give is given, there are layouts."""
-    asked, said = job(gpus, batch, model), dict(parse_layout(text)) if text else {}
-    with pytest.raises(UsageError) as refused:
-        listed(asked, said)
-    assert "\n" not in str(refused.value)
-    assert listed(*_mended(asked, said, str(refused.value)))
+        assert "\n" not in str(refused.value)
+        assert listed(*_mended(asked, said, str(refused.value))), text
+    with pytest.raises(UsageError, match="leave one of them out"):
+        listed(job(8, 8), parse_layout("pp2 v2 zb"))
+    assert listed(job(8, 8), parse_layout("pp2 v1 zb"))
 
 
 def _mended(asked: Job, said: dict[str, Any], message: str) -> tuple[Job, dict[str, Any]]:
@@ -205,27 +163,13 @@ def _mended(asked: Job, said: dict[str, Any], message: str) -> tuple[Job, dict[s
     return asked, {name: value for name, value in said.items() if name not in parse_layout(left[1])}
 
 
-def test_zero_bubble_with_chunks_is_refused() -> None:
-    with pytest.raises(UsageError, match="leave one of them out"):
-        listed(job(8, 8), parse_layout("pp2 v2 zb"))
-    assert listed(job(8, 8), parse_layout("pp2 v1 zb"))
+def test_divisors_divide() -> None:
+    for number in (*range(1, 200), 4096, 4999, 5000):
+        assert divisors(number) == [one for one in range(1, number + 1) if number % one == 0], number
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.integers(1, 5000))
-def test_divisors_divide(number: int) -> None:
-    assert divisors(number) == [one for one in range(1, number + 1) if number % one == 0]
-
-
-def test_arrays_have_every_choice_of_a_layout() -> None:
-    assert {*FIELDS, *CODES} == set(vars(Layout()))
-
-
-def test_tensor_parallelism_stays_in_a_node() -> None:
-    """Unless it is said."""
-    pairs = load("hgx-a100-4")
-    arrays = candidates(job(16, 16), pairs, {})
-    assert arrays["tensor"].max() == 4
-    wide = replace(TOY, heads=16)
+def test_tensor_parallelism_stays_in_a_node_unless_it_is_said() -> None:
+    pairs, wide = load("hgx-a100-4"), replace(TOY, heads=16)
+    assert candidates(job(16, 16), pairs, {})["tensor"].max() == 4
     assert candidates(job(16, 16, wide), pairs, {})["tensor"].max() == 4
     assert set(candidates(job(16, 16, wide), pairs, {"tensor": 16})["tensor"]) == {16}
