@@ -20,113 +20,106 @@ from tests.training.closed_forms import bubble_share, gpt_flops, slowest_of, zer
 ALIKE = replace(GPT, vocabulary=1)  # stages of which none has a head to speak of
 GPU = product_of(SYSTEM)
 BARE: dict[str, Any] = {"stack": "megatron-2022"}
-STAGES = [(1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (2, 4), (4, 2)]
 
 
-@pytest.mark.parametrize(("pipeline", "chunks"), STAGES)
-@pytest.mark.parametrize("batches", [8, 64])
-@pytest.mark.parametrize("tensor", [1, 2])
-def test_the_bubble_is_its_papers_share_of_a_step(pipeline: int, chunks: int, batches: int, tensor: int) -> None:
+def test_the_bubble_is_its_papers_share_of_a_step() -> None:
     """Of what stages compute and send, and wait; all stages are alike."""
-    plan = books(Layout(tensor, pipeline, chunks=chunks), ALIKE, batches, **BARE)
-    names = ("computing", "tensor_parallel", "pipeline_parallel", "bubble")
-    computing, sending, stages, bubble = (plan.parts[name] for name in names)
-    share = bubble / (computing + sending + stages + bubble)
-    assert share == pytest.approx(bubble_share(pipeline, chunks, batches), rel=1e-3)
+    for pipeline, chunks in ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (2, 4), (4, 2)):
+        for batches, tensor in ((8, 1), (64, 1), (64, 2)):
+            parts = books(Layout(tensor, pipeline, chunks=chunks), ALIKE, batches, **BARE).parts
+            names = ("computing", "tensor_parallel", "pipeline_parallel", "bubble")
+            share = parts["bubble"] / sum(parts[name] for name in names)
+            assert share == pytest.approx(bubble_share(pipeline, chunks, batches), rel=1e-3), (pipeline, chunks)
 
 
-@pytest.mark.parametrize("pipeline", [2, 4, 8])
-@pytest.mark.parametrize("recompute", RECOMPUTE)
-def test_zero_bubble_waits_as_its_paper_says(pipeline: int, recompute: str) -> None:
+def test_zero_bubble_waits_as_its_paper_says() -> None:
     """Less than one forward, one backward: by two parts for weights, which take half of a backward pass."""
-    layout = Layout(pipeline=pipeline, schedule="zb", recompute=recompute)
-    plan = reckoned(asked(ALIKE, pipeline, curves=Lines(1e18)), layout)
-    known = plan.values
-    weights = GPT.layers / pipeline * known["layer_backward"] / 2
-    backward = known["stage_backward"] - weights  # and what is computed once more before it
-    formula = zero_bubble(pipeline, float(known["stage_forward"]), float(backward), float(weights))
-    assert plan.parts["bubble"] == pytest.approx(formula, rel=1e-6)
-    plain = reckoned(asked(ALIKE, pipeline, curves=Lines(1e18)), replace(layout, schedule="1f1b"))
-    assert 0 < plan.parts["bubble"] < plain.parts["bubble"]
-    assert {name: plan.parts[name] for name in PARTS if name != "bubble"} == {
-        name: plain.parts[name] for name in PARTS if name != "bubble"
-    }
+    for pipeline in (2, 4, 8):
+        for recompute in RECOMPUTE:
+            layout = Layout(pipeline=pipeline, schedule="zb", recompute=recompute)
+            plan, plain = (
+                reckoned(asked(ALIKE, pipeline, curves=Lines(1e18)), replace(layout, schedule=schedule))
+                for schedule in ("zb", "1f1b")
+            )
+            known = plan.values
+            weights = GPT.layers / pipeline * known["layer_backward"] / 2
+            backward = known["stage_backward"] - weights  # and what is computed once more before it
+            formula = zero_bubble(pipeline, float(known["stage_forward"]), float(backward), float(weights))
+            assert plan.parts["bubble"] == pytest.approx(formula, rel=1e-6), layout
+            assert 0 < plan.parts["bubble"] < plain.parts["bubble"], layout
+            assert plan.parts == plain.parts | {"bubble": plan.parts["bubble"]}, layout
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(CHOICES, st.sampled_from(tuple(STACKS)), st.sampled_from((GPT, GATED, MIXED)), st.sampled_from((50.0, 1e9)))
-def test_parts_add_up_to_the_step(layout: Layout, stack: str, model: Model, loader: float) -> None:
-    """And none is negative, whatever is chosen."""
-    plan = books(layout, model, stack=stack, loader=loader, noise=0.01)
+def test_parts_add_up_to_the_step_and_computing_scales(layout: Layout, stack: str, model: Model, rate: float) -> None:
+    """A GPU that is twice as fast at all computes a step in half the time."""
+    plan = books(layout, model, stack=stack, loader=rate, noise=0.01)
     assert plan.step == pytest.approx(sum(plan.parts.values()), rel=1e-12)
     assert tuple(plan.parts) == PARTS
     assert min(plan.parts.values()) >= 0
     assert {*PARTS} <= {term.name for term in STEPPING.terms}
+    faster = replace(SYSTEM, flops=2 * GPU.flops, memory_rate=2 * GPU.memory_rate)
+    quick = reckoned(asked(model, layout.gpus, curves=Lines(system=faster), stack=stack, noise=0.01), layout)
+    assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.floats(1, 1e6))
-def test_samples_are_waited_for_exactly_where_they_come_slower_than_they_are_used(loader: float) -> None:
-    """Then a step takes as long as reading them."""
-    plan = books(Layout(data=8), loader=loader)
-    busy = float(plan.values["busy"])
-    assert (plan.parts["loading"] > 0) == (64 / loader > busy)
-    assert plan.step == pytest.approx(max(busy, 64 / loader), rel=1e-12)
+def test_samples_are_waited_for_where_they_come_slower_than_they_are_used() -> None:
+    busy = float(books(Layout(data=8)).values["busy"])
     assert books(Layout(data=8)).parts["loading"] == 0
+    for share in (0.1, 0.9, 1.1, 100.0):
+        plan = books(Layout(data=8), loader=64 / busy / share)
+        assert (plan.parts["loading"] > 0) == (share > 1)
+        assert plan.step == pytest.approx(max(1, share) * busy, rel=1e-12)
 
 
 def test_the_slowest_gpu_is_waited_for_by_bloms_formula() -> None:
-    """The longer, the more there are; alone, nobody waits."""
-    waits = []
     for data in (1, 2, 8, 64):
-        plan = books(Layout(data=data), noise=0.02)
-        waits.append(plan.parts["stragglers"] / plan.parts["computing"])
-        assert waits[-1] == pytest.approx(slowest_of(data, 0.02))
-    assert waits[0] == 0
-    assert waits == sorted(set(waits))
+        parts = books(Layout(data=data), noise=0.02).parts
+        assert parts["stragglers"] / parts["computing"] == pytest.approx(slowest_of(data, 0.02)), data
 
 
-@pytest.mark.parametrize("tensor", [1, 4])
-@pytest.mark.parametrize("stack", ["modern", "megatron-2022"])
-def test_products_are_those_that_are_counted(tensor: int, stack: str) -> None:
+def test_products_are_those_that_are_counted() -> None:
     """Forward and backward passes of all layers are Narayanan's equation but for the output; fused, scores are half."""
-    plan = books(Layout(tensor), stack=stack).values
     full = gpt_flops(GPT.layers, GPT.hidden, 0, 1024, 1, recomputed=False)
     scores = 12 * GPT.layers * GPT.hidden * 1024**2
-    forward = (full - (scores / 2 if stack == "modern" else 0)) / 3
-    flops = float(plan["product_flops"] + plan["attention_flops"])
-    assert flops * GPT.layers * tensor == pytest.approx(forward, rel=1e-12)
-    assert plan["product_seconds"] == pytest.approx(plan["product_flops"] / GPU.flops / CONSTANTS.products)
-    reached = CONSTANTS.fused * 1024 / (1024 + CONSTANTS.half) if stack == "modern" else CONSTANTS.unfused
-    rate = GPU.flops * CONSTANTS.products * reached
-    assert plan["attention_seconds"] == pytest.approx(plan["attention_flops"] / rate)
+    for stack, tensor in (("modern", 1), ("megatron-2022", 4)):
+        plan = books(Layout(tensor), stack=stack).values
+        forward = (full - (scores / 2 if stack == "modern" else 0)) / 3
+        flops = float(plan["product_flops"] + plan["attention_flops"])
+        assert flops * GPT.layers * tensor == pytest.approx(forward, rel=1e-12)
+        assert plan["product_seconds"] == pytest.approx(plan["product_flops"] / GPU.flops / CONSTANTS.products)
+        reached = CONSTANTS.fused * 1024 / (1024 + CONSTANTS.half) if stack == "modern" else CONSTANTS.unfused
+        rate = GPU.flops * CONSTANTS.products * reached
+        assert plan["attention_seconds"] == pytest.approx(plan["attention_flops"] / rate)
 
 
-@pytest.mark.parametrize("model", [GPT, GATED, MIXED], ids=["gpt", "gated", "mixed"])
-@pytest.mark.parametrize("stack", ["modern", "megatron-2022"])
-def test_a_pass_backward_is_twice_one_forward(model: Model, stack: str) -> None:
+def test_a_pass_backward_is_twice_one_forward() -> None:
     """But for scores of fused attention, made once more, and tokens, sorted as often; all once more is one forward."""
-    known = books(Layout(), model, stack=stack).values
-    extra = 0.5 * known["attention_seconds"] if STACKS[stack].fused_attention else 0.0
-    extra -= known["sorting_seconds"]
-    assert known["layer_backward"] == pytest.approx(2 * known["layer_forward"] + extra)
-    assert known["layer_again"] == 0
-    again = books(Layout(recompute="full"), model, stack=stack).values
-    assert again["layer_again"] == again["layer_forward"] == known["layer_forward"]
-    part = books(Layout(recompute="selective"), model, stack=stack).values["layer_again"]
-    scores = known["attention_seconds"] + known["score_seconds"]
-    expected = known["pointwise_seconds"] / 2 if STACKS[stack].fused_attention else scores
-    assert part == pytest.approx(expected)
-    assert part < known["layer_forward"]
+    for model in (GPT, GATED, MIXED):
+        for stack in ("modern", "megatron-2022"):
+            known, again, part = (
+                books(Layout(recompute=recompute), model, stack=stack).values
+                for recompute in ("none", "full", "selective")
+            )
+            extra = 0.5 * known["attention_seconds"] if STACKS[stack].fused_attention else 0.0
+            extra -= known["sorting_seconds"]
+            assert known["layer_backward"] == pytest.approx(2 * known["layer_forward"] + extra)
+            assert known["layer_again"] == 0
+            assert again["layer_again"] == again["layer_forward"] == known["layer_forward"]
+            scores = known["attention_seconds"] + known["score_seconds"]
+            expected = known["pointwise_seconds"] / 2 if STACKS[stack].fused_attention else scores
+            assert part["layer_again"] == pytest.approx(expected), (model.name, stack)
+            assert part["layer_again"] < known["layer_forward"]
 
 
-@pytest.mark.parametrize("sequence", [512, 4096, 2**20])
-def test_fused_attention_reaches_more_of_long_samples(sequence: int) -> None:
+def test_fused_attention_reaches_more_of_long_samples() -> None:
     """Half of what it reaches at best where a sample has `half` tokens, however many GPUs cut it."""
-    reached = books(Layout(), sequence=sequence).values["attention_efficiency"]
-    assert reached == pytest.approx(CONSTANTS.fused / (1 + CONSTANTS.half / sequence))
-    assert books(Layout(context=8), sequence=sequence).values["attention_efficiency"] == reached
-    assert books(Layout(), sequence=sequence, stack="megatron-2022").values["attention_efficiency"] == CONSTANTS.unfused
+    for sequence in (512, 4096, 2**20):
+        reached = books(Layout(), sequence=sequence).values["attention_efficiency"]
+        assert reached == pytest.approx(CONSTANTS.fused / (1 + CONSTANTS.half / sequence))
+        assert books(Layout(context=8), sequence=sequence).values["attention_efficiency"] == reached
+        assert books(Layout(), sequence=sequence, **BARE).values["attention_efficiency"] == CONSTANTS.unfused
 
 
 def test_routed_experts_are_products_of_their_own_kind() -> None:
@@ -143,35 +136,33 @@ def test_routed_experts_are_products_of_their_own_kind() -> None:
     assert books(Layout(2)).values["grouped_flops"] == 0
 
 
-@pytest.mark.parametrize("gradients", GRADIENTS)
-def test_experts_that_see_few_tokens_wait_for_their_weights(gradients: str) -> None:
+def test_experts_that_see_few_tokens_wait_for_their_weights() -> None:
     """Read forward and backward, 2 bytes each; their gradients are read and written; parallel experts have fewer."""
     few = replace(MIXED, experts=128, sequence=16)
-    own = 128 * few.expert_weights
-    for expert in (1, 4):
-        known = books(Layout(data=4, expert=expert), few, gradients=gradients).values
-        assert known["layer_experts"] == own / expert
-        assert known["grouped_seconds"] == pytest.approx(2 * own / expert / GPU.memory_rate)
-        added = 2 * GRADIENTS[gradients] * own / expert / GPU.memory_rate
-        assert known["grouped_backward"] == pytest.approx(known["grouped_seconds"] + added)
+    for gradients, size in GRADIENTS.items():
+        for expert in (1, 4):
+            known = books(Layout(data=4, expert=expert), few, gradients=gradients).values
+            weights = 128 * few.expert_weights / expert
+            assert known["layer_experts"] == weights
+            assert known["grouped_seconds"] == pytest.approx(2 * weights / GPU.memory_rate)
+            added = 2 * size * weights / GPU.memory_rate
+            assert known["grouped_backward"] == pytest.approx(known["grouped_seconds"] + added)
 
 
-def test_tokens_are_sorted_by_expert_six_times() -> None:
-    """Of every token top_k copies of 2 bytes an element, read or written; in layers with experts only."""
+def test_memory_is_read_and_written_as_often_as_said() -> None:
+    """Tokens are sorted by expert six times: top_k copies of 2 bytes an element, in layers with experts only.
+
+    Ten times each element of a layer's norms and sums, once the heads and the activation; 13 bytes a score.
+    """
     known = books(Layout(2, micro=2), MIXED).values
     assert known["sorted_bytes"] == 6 * 2 * (2 * 1024) * MIXED.top_k * MIXED.hidden
     assert known["sorting_seconds"] == pytest.approx(known["sorted_bytes"] / GPU.memory_rate)
     assert books(Layout(2, micro=2), replace(MIXED, moe_every=2)).values["sorted_bytes"] == known["sorted_bytes"] / 2
     assert books(Layout(2, micro=2, sequential=True), MIXED).values["sorted_bytes"] == known["sorted_bytes"] / 2
     assert books(Layout(2, micro=2)).values["sorted_bytes"] == 0
-
-
-def test_memory_is_read_and_written_as_often_as_said() -> None:
-    """Ten times each element of a layer's norms and sums, once the heads and the activation; 13 bytes a score."""
-    known = books(Layout(2, micro=2), **BARE).values
+    known, split = (books(Layout(2, micro=2, sequential=some), **BARE).values for some in (False, True))
     heads, width = 2 * (1024 + 1024), 2 * 4 * 1024
     assert known["pointwise_bytes"] == 2 * 2 * 1024 * (10 * 1024 + (width + heads) / 2)
-    split = books(Layout(2, micro=2, sequential=True), **BARE).values
     assert split["pointwise_bytes"] == 2 * 2 * 1024 * (10 * 1024 + width + heads) / 2
     assert known["score_bytes"] == 13 * 2 * 1024 * 1024 * 16 / 2
     assert known["score_seconds"] == pytest.approx(known["score_bytes"] / GPU.memory_rate)
@@ -192,25 +183,22 @@ def test_the_output_is_the_last_stages_unless_it_has_fewer_layers() -> None:
     spare = fewer["micro_seconds"] / 4 * 2
     assert fewer["head_excess"] == pytest.approx(max(0, fewer["head_seconds"] - spare))
     assert books(Layout(1, 4), replace(GPT, layers=14, vocabulary=1000)).values["head_excess"] == 0
-
-
-def test_a_step_has_as_many_micro_batches_as_replicas_leave() -> None:
-    """And as many tokens each as context parallelism leaves."""
     known = books(Layout(data=4, context=2, micro=2)).values
     assert known["micro_batches"] == 64 / 4 / 2
     assert known["tokens"] == 2 * 1024 / 2
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_the_optimiser_reads_and_writes_its_share_once(name: str) -> None:
+def test_the_optimiser_reads_and_writes_its_share_once() -> None:
     """States, gradients, and weights read and written; on the CPU, through its slot and its memory."""
-    traffic, psi = OPTIMISERS[name].traffic, GPT.parameters
-    whole = books(Layout(data=8), optimiser=name).parts["optimiser"]
-    assert whole == pytest.approx(psi * (traffic + 4 + 4) / GPU.memory_rate)
-    part = books(Layout(data=8, sharding="zero1"), optimiser=name).parts["optimiser"]
-    assert part == pytest.approx(whole / 8)
-    away = books(Layout(data=8, sharding="zero1", offload=True), optimiser=name).parts["optimiser"]
-    assert away == pytest.approx(psi / 8 * (6 / SYSTEM.pcie_rate + (traffic + 4) / 25e9))
+    psi = GPT.parameters
+    for name, optimiser in OPTIMISERS.items():
+        traffic = optimiser.traffic
+        whole = books(Layout(data=8), optimiser=name).parts["optimiser"]
+        assert whole == pytest.approx(psi * (traffic + 4 + 4) / GPU.memory_rate), name
+        part = books(Layout(data=8, sharding="zero1"), optimiser=name).parts["optimiser"]
+        assert part == pytest.approx(whole / 8), name
+        away = books(Layout(data=8, sharding="zero1", offload=True), optimiser=name).parts["optimiser"]
+        assert away == pytest.approx(psi / 8 * (6 / SYSTEM.pcie_rate + (traffic + 4) / 25e9)), name
 
 
 def test_the_first_micro_batch_is_sent_through_all_stages() -> None:
@@ -222,18 +210,14 @@ def test_the_first_micro_batch_is_sent_through_all_stages() -> None:
     assert plan["pipeline_parallel"] == pytest.approx(64 * 2 * once * 0.1 + plan["filling"])
 
 
-def test_eight_bits_are_faster_where_the_gpu_has_them() -> None:
-    """Products only; a GPU without computes on sixteen."""
+def test_products_on_eight_bits_are_faster_where_the_gpu_has_them() -> None:
     half, eighth = (books(Layout(), precision=name).values for name in ("bf16", "fp8"))
-    assert eighth["product_seconds"] == pytest.approx(
-        half["product_seconds"] / (CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops)
-    )
+    faster = CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops
+    assert eighth["product_seconds"] == pytest.approx(half["product_seconds"] / faster)
     assert eighth["attention_seconds"] == half["attention_seconds"]
-    old = replace(SYSTEM, arch="sm80", gpu="A100")
-    without = [
-        reckoned(asked(curves=Lines(system=old), gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")
-    ]
-    assert without[0] == without[1]
+    old = Lines(system=replace(SYSTEM, arch="sm80", gpu="A100"))
+    steps = {reckoned(asked(curves=old, gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")}
+    assert len(steps) == 1
 
 
 def test_utilisation_is_of_the_data_sheet() -> None:
@@ -245,14 +229,4 @@ def test_utilisation_is_of_the_data_sheet() -> None:
     assert plan.tokens_per_second == 64 * 2048 / plan.step
     quick = books(Layout(data=8), model, efficiency=2.0)
     assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2)
-
-
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(CHOICES, st.sampled_from((GPT, GATED, MIXED)))
-def test_computing_scales_with_the_data_sheet(layout: Layout, model: Model) -> None:
-    """A GPU that is twice as fast at all computes a step in half the time."""
-    plan = books(layout, model)
-    faster = replace(SYSTEM, flops=2 * GPU.flops, memory_rate=2 * GPU.memory_rate)
-    quick = reckoned(asked(model, layout.gpus, curves=Lines(system=faster)), layout)
-    assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2, rel=1e-9)
     assert np.isfinite(quick.step)

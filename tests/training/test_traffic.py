@@ -1,6 +1,7 @@
 """Communication: bytes on the wire by nccl-tests' bus factors, against what papers count; and what is hidden."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from collbench.training.job import STACKS
 from collbench.training.layout import RECOMPUTE, Layout
 from collbench.training.models import Model
 from collbench.training.planner import Planned
-from tests.training.books import CHOICES, GATED, GPT, MIXED, SYSTEM, Lines, asked, books, reckoned
+from tests.training.books import CHOICES, GATED, GPT, MIXED, Lines, asked, books, reckoned
 from tests.training.closed_forms import bus_factor
 
 RATE = 1e9
@@ -34,52 +35,44 @@ def groups_of(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) 
     return {(collective, group) for collective, group, _ in curves.asked}
 
 
-@pytest.mark.parametrize("data", [1, 2, 8, 64])
-def test_replicas_add_up_every_gradient_once_a_step(data: int) -> None:
-    """A ring's 2(d-1)/d of them, whatever the micro-batches."""
-    plan = books(Layout(data=data), gradients="bf16", batch=256, **BARE)
-    assert sent(plan, "gradient_seconds") == pytest.approx(2 * GPT.parameters * 2 * (data - 1) / data, rel=1e-9)
-    assert sent(books(Layout(data=data), batch=256), "gradient_seconds") == pytest.approx(
-        2 * sent(plan, "gradient_seconds")
-    )
+def test_replicas_and_sharded_states_send_what_zeros_paper_says() -> None:
+    """A ring's 2(d-1)/d of all gradients once a step, whatever the micro-batches; ZeRO-3 half as much again.
+
+    Rajbhandari et al. 2020, section 7: ZeRO-1 and, with one micro-batch, ZeRO-2 send as much as replicas.
+    """
+    for data in (1, 2, 8, 64):
+        plain = 2 * GPT.parameters * 2 * (data - 1) / data
+        plan = books(Layout(data=data), gradients="bf16", batch=256, **BARE)
+        assert sent(plan, "gradient_seconds") == pytest.approx(plain, rel=1e-9)
+        assert sent(books(Layout(data=data), batch=256), "gradient_seconds") == pytest.approx(2 * plain)
+        ends = 2 * (GPT.embedding + GPT.output) * (data - 1) / data  # the embedding is gathered once
+        for name, expected in (("zero1", plain), ("zero2", plain), ("zero3", 1.5 * plain - ends)):
+            if data in (2, 8):
+                plan = books(Layout(data=data, sharding=name), gradients="bf16", batch=data)
+                layers = sent(plan, "gather_once") * 2 + sent(plan, "scatter_once")
+                volume = layers * GPT.layers + sent(plan, "gradient_seconds")
+                assert volume == pytest.approx(expected, rel=1e-9), (name, data)
 
 
-@pytest.mark.parametrize("data", [2, 8])
-def test_sharded_states_send_as_much_as_replicas(data: int) -> None:
-    """ZeRO-1 and, with one micro-batch, ZeRO-2; ZeRO-3 half as much again (Rajbhandari et al. 2020, section 7)."""
-    plain = 2 * GPT.parameters * 2 * (data - 1) / data
-    volumes = {}
-    for name in ("zero1", "zero2", "zero3"):
-        plan = books(Layout(data=data, sharding=name), gradients="bf16", batch=data)
-        layers = sent(plan, "gather_once") * 2 + sent(plan, "scatter_once")
-        volumes[name] = layers * GPT.layers + sent(plan, "gradient_seconds")
-    assert volumes["zero1"] == pytest.approx(plain, rel=1e-9)
-    assert volumes["zero2"] == pytest.approx(plain, rel=1e-9)
-    # the embedding is gathered once
-    ends = 2 * (GPT.embedding + GPT.output) * (data - 1) / data
-    assert volumes["zero3"] == pytest.approx(1.5 * plain - ends, rel=1e-9)
-
-
-@pytest.mark.parametrize("expert", [1, 2, 4, 8])
-def test_sharded_experts_are_gathered_among_their_own_replicas(expert: int) -> None:
+def test_sharded_experts_are_gathered_among_their_own_replicas() -> None:
     """And their gradients scattered; nothing is left to add up then, but between nodes where sharding ends there."""
-    own, replicas = MIXED.routed_parameters / expert, 8 // expert
-    plan = books(Layout(data=8, expert=expert, sharding="zero3"), MIXED, batch=8, gradients="bf16")
     dense = books(Layout(data=8, sharding="zero3"), replace(MIXED, experts=0), batch=8, gradients="bf16")
     router = 2 * MIXED.hidden * MIXED.experts - 2 * GATED.matrices * GATED.hidden * GATED.width
-    factor = bus_factor("allgather", replicas)
-    for term in ("gather_once", "scatter_once"):
-        rest = sent(dense, term) + router * 7 / 8
-        assert sent(plan, term) == pytest.approx(rest + 2 * own * factor, rel=1e-9)
-    assert sent(plan, "expert_gradient_seconds") == 0
-    for sharding in ("ddp", "zero1"):
-        plan = books(Layout(data=8, expert=expert, sharding=sharding), MIXED, batch=8, gradients="bf16")
-        assert sent(plan, "gather_once") == sent(plan, "scatter_once") == 0
-        volume = 2 * own * MIXED.layers * bus_factor("allreduce", replicas)
-        assert sent(plan, "expert_gradient_seconds") == pytest.approx(volume, rel=1e-9)
-    plan = books(Layout(data=16, expert=expert, sharding="hsdp"), MIXED, batch=16, gradients="bf16")
-    between = 2 * own * MIXED.layers / replicas * bus_factor("allreduce", 2)
-    assert sent(plan, "expert_gradient_seconds") == pytest.approx(between, rel=1e-9)
+    for expert in (1, 2, 8):
+        weights, replicas = 2 * MIXED.routed_parameters / expert, 8 // expert
+        plan = books(Layout(data=8, expert=expert, sharding="zero3"), MIXED, batch=8, gradients="bf16")
+        for term in ("gather_once", "scatter_once"):
+            rest = sent(dense, term) + router * 7 / 8
+            assert sent(plan, term) == pytest.approx(rest + weights * bus_factor("allgather", replicas), rel=1e-9)
+        assert sent(plan, "expert_gradient_seconds") == 0
+        for sharding in ("ddp", "zero1"):
+            plan = books(Layout(data=8, expert=expert, sharding=sharding), MIXED, batch=8, gradients="bf16")
+            assert sent(plan, "gather_once") == sent(plan, "scatter_once") == 0
+            volume = weights * MIXED.layers * bus_factor("allreduce", replicas)
+            assert sent(plan, "expert_gradient_seconds") == pytest.approx(volume, rel=1e-9), (sharding, expert)
+        plan = books(Layout(data=16, expert=expert, sharding="hsdp"), MIXED, batch=16, gradients="bf16")
+        between = weights * MIXED.layers / replicas * bus_factor("allreduce", 2)
+        assert sent(plan, "expert_gradient_seconds") == pytest.approx(between, rel=1e-9), expert
 
 
 def test_sharding_within_nodes_adds_up_shares_between_them() -> None:
@@ -92,42 +85,38 @@ def test_sharding_within_nodes_adds_up_shares_between_them() -> None:
     assert {("allgather", Group(8, 8)), ("reducescatter", Group(8, 8)), ("allreduce", Group(4))} <= groups_of(layout)
 
 
-@pytest.mark.parametrize("tensor", [2, 4, 8])
-@pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("sequential", [False, True])
-def test_a_layer_adds_up_activations_four_times_or_six(tensor: int, recompute: str, sequential: bool) -> None:
+def test_a_layer_adds_up_activations_four_times_or_six() -> None:
     """All-reduces of 2sbh bytes; halves of them send the same; full recomputation repeats the forward two."""
-    layout = Layout(tensor, micro=2, recompute=recompute, sequential=sequential)
-    plan = books(layout, **BARE)
-    times = 6 if recompute == "full" else 4
-    once = 2 * ACTIVATIONS * bus_factor("allreduce", tensor)
-    assert sent(plan, "tensor_exposed") == pytest.approx(times * GPT.layers * once, rel=1e-9)
-    assert plan.parts["tensor_parallel"] == pytest.approx(32 * plan.values["tensor_exposed"])
-    halves = {"reducescatter", "allgather"} if sequential else {"allreduce"}
-    assert {(half, Group(tensor, tensor)) for half in halves} <= groups_of(layout, **BARE)
+    for tensor, recompute in product((2, 8), RECOMPUTE):
+        for sequential, halves in ((True, {"reducescatter", "allgather"}), (False, {"allreduce"})):
+            layout = Layout(tensor, micro=2, recompute=recompute, sequential=sequential)
+            plan = books(layout, **BARE)
+            times = 6 if recompute == "full" else 4
+            volume = times * GPT.layers * 2 * ACTIVATIONS * bus_factor("allreduce", tensor)
+            assert sent(plan, "tensor_exposed") == pytest.approx(volume, rel=1e-9), layout
+            assert plan.parts["tensor_parallel"] == pytest.approx(32 * plan.values["tensor_exposed"])
+            assert {(half, Group(tensor, tensor)) for half in halves} <= groups_of(layout, **BARE), layout
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 4])
-@pytest.mark.parametrize("tensor", [1, 4])
-def test_stages_send_activations_there_and_back_for_every_chunk(chunks: int, tensor: int) -> None:
+def test_stages_send_activations_there_and_back_for_every_chunk() -> None:
     """2v messages of a GPU's part of 2sbh bytes for a micro-batch."""
-    plan = books(Layout(tensor, 2, chunks=chunks, micro=2), **BARE)
-    assert sent(plan, "stage_exposed") == pytest.approx(2 * chunks * 2 * ACTIVATIONS / tensor, rel=1e-9)
-    assert sent(books(Layout(tensor, 1), **BARE), "stage_exposed") == 0
+    for chunks, tensor in product((1, 2, 4), (1, 4)):
+        plan = books(Layout(tensor, 2, chunks=chunks, micro=2), **BARE)
+        assert sent(plan, "stage_exposed") == pytest.approx(2 * chunks * 2 * ACTIVATIONS / tensor, rel=1e-9)
+        assert sent(books(Layout(tensor, 1), **BARE), "stage_exposed") == 0
 
 
-@pytest.mark.parametrize("expert", [2, 4, 8])
-@pytest.mark.parametrize("recompute", ["none", "full"])
-def test_tokens_go_to_their_experts_and_back(expert: int, recompute: str) -> None:
+def test_tokens_go_to_their_experts_and_back() -> None:
     """Of every token top_k copies, all but those for the GPU's own experts: twice forward, twice backward."""
-    plan = books(Layout(data=8, expert=expert, recompute=recompute), MIXED)
-    times = 6 if recompute == "full" else 4
-    volume = MIXED.layers * times * MIXED.top_k * ACTIVATIONS * (expert - 1) / expert
-    assert sent(plan, "expert_exposed") == pytest.approx(volume, rel=1e-9)
-    some = books(Layout(data=8, expert=expert, recompute=recompute), replace(MIXED, moe_every=2))
-    assert sent(some, "expert_exposed") == pytest.approx(volume / 2, rel=1e-9)
-    parts = books(Layout(2, data=8, expert=expert, recompute=recompute, sequential=True), MIXED)
-    assert sent(parts, "expert_exposed") == pytest.approx(volume / 2, rel=1e-9)
+    for expert, (recompute, times) in product((2, 8), (("none", 4), ("full", 6))):
+        layout = Layout(data=8, expert=expert, recompute=recompute)
+        volume = MIXED.layers * times * MIXED.top_k * ACTIVATIONS * (expert - 1) / expert
+        for some, model, share in (
+            (layout, MIXED, 1),
+            (layout, replace(MIXED, moe_every=2), 1 / 2),
+            (replace(layout, tensor=2, sequential=True), MIXED, 1 / 2),
+        ):
+            assert sent(books(some, model), "expert_exposed") == pytest.approx(share * volume, rel=1e-9), some
 
 
 def test_keys_and_values_go_round_once_forward_twice_backward() -> None:
@@ -172,7 +161,7 @@ def whole(plan: Planned) -> dict[str, float]:
     return times
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     CHOICES, st.sampled_from(tuple(STACKS)), st.sampled_from((1e8, 1e10, 1e12)), st.sampled_from((GPT, GATED, MIXED))
 )
@@ -224,8 +213,3 @@ def test_gathering_is_hidden_behind_the_layer_before() -> None:
     assert old["gather_once"] == pytest.approx(old["layer_gathered"] / STACKS["deepspeed-2021"].gather)
     assert old["scatter_once"] == pytest.approx(2 * old["layer_gathered"] / STACKS["deepspeed-2021"].gather)
     assert books(layout, stack="deepspeed-2021").values["gather_once"] == slow["gather_once"]
-
-
-def test_the_system_is_a_node_of_eight() -> None:
-    """What the groups above assume."""
-    assert SYSTEM.gpus == 8
