@@ -1,13 +1,11 @@
 """Timelines of pipelines: as long as their papers say, in an order that can be, and with as much in flight as fits."""
 
-import gc
-import time
 from collections import defaultdict
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.planned import Pipeline
@@ -45,6 +43,7 @@ def by_stage(events: list[Event]) -> dict[int, list[Event]]:
     return {stage: sorted(row, key=lambda event: event.start) for stage, row in rows.items()}
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(pipelines())
 def test_every_task_is_done_once_by_its_stage_and_no_two_at_once(pipeline: Pipeline) -> None:
     """Forward, backward, and apart from it the weights' part in ZB-H1."""
@@ -64,6 +63,7 @@ def test_every_task_is_done_once_by_its_stage_and_no_two_at_once(pipeline: Pipel
         assert sum(event.seconds for event in row) == pipeline.micro_batches * (pipeline.forward + pipeline.backward)
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(pipelines())
 def test_a_micro_batch_goes_through_all_chunks_of_all_stages_and_back(pipeline: Pipeline) -> None:
     """Chunk by chunk; backward after the last forward, gradients of weights after their backward."""
@@ -81,15 +81,17 @@ def test_a_micro_batch_goes_through_all_chunks_of_all_stages_and_back(pipeline: 
             assert not weights or weights.start >= when[BACKWARD, place, one].end
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(pipelines())
 def test_1f1b_and_interleaved_take_what_their_paper_says(pipeline: Pipeline) -> None:
-    """Narayanan et al. 2021: a bubble of (p - 1) / v micro-batches."""
-    if pipeline.chunks == 1:
-        pipeline = Pipeline(*[pipeline.stages, 1, pipeline.micro_batches, pipeline.forward, pipeline.backward], 0.0)
+    """Narayanan et al. 2021: a bubble of (p - 1) / v micro-batches; and no schedule takes longer than 1F1B."""
+    plain = replace(pipeline, weights=0.0)
     length = pipeline.micro_batches + (pipeline.stages - 1) / pipeline.chunks
-    assert makespan(schedule(pipeline)) == pytest.approx(length * (pipeline.forward + pipeline.backward))
+    assert makespan(schedule(plain)) == pytest.approx(length * (pipeline.forward + pipeline.backward))
+    assert makespan(schedule(pipeline)) <= makespan(schedule(replace(plain, chunks=1))) + 1e-9
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.integers(1, 12), st.integers(0, 20), SECONDS, SECONDS, SECONDS)
 def test_zb_h1_takes_what_its_paper_says(stages: int, more: int, forward: float, inputs: float, weights: float) -> None:
     """Qi et al. 2023, table 1, where weights take no longer than the rest; and never longer than 1F1B."""
@@ -101,16 +103,9 @@ def test_zb_h1_takes_what_its_paper_says(stages: int, more: int, forward: float,
     assert length <= work + (stages - 1) * (forward + inputs + weights)
 
 
-@given(pipelines())
-def test_no_schedule_takes_longer_than_1f1b(pipeline: Pipeline) -> None:
-    """Also with fewer micro-batches than stages."""
-    plain = Pipeline(pipeline.stages, 1, pipeline.micro_batches, pipeline.forward, pipeline.backward, 0.0)
-    assert makespan(schedule(pipeline)) <= makespan(schedule(plain)) + 1e-9
-
-
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(pipelines())
 def test_as_many_micro_batches_are_in_flight_as_the_memory_is_reckoned_for(pipeline: Pipeline) -> None:
-    """From the begin of forward to the end of backward, the weights' part included; the most is reached."""
     events = schedule(pipeline)
     kinds = {event.kind for event in events}
     leaving = WEIGHTS if WEIGHTS in kinds else BACKWARD
@@ -124,6 +119,7 @@ def test_as_many_micro_batches_are_in_flight_as_the_memory_is_reckoned_for(pipel
     assert most / pipeline.chunks == pytest.approx(min(reckoned, pipeline.micro_batches))
 
 
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(pipelines(), st.integers(1, 40))
 def test_a_shortened_timeline_begins_and_ends_alike(pipeline: Pipeline, count: int) -> None:
     """So what is left out of a picture repeats."""
@@ -143,21 +139,3 @@ def test_what_cannot_be_run_is_refused() -> None:
         schedule(Pipeline(2**20, 1, 2, 1.0, 1.0, 0.0))
     with pytest.raises(ValueError, match="whole rounds"):
         schedule(Pipeline(4, 2, 6, 1.0, 1.0, 0.0))
-
-
-def test_a_large_timeline_is_there_at_once() -> None:
-    """64 stages, 512 micro-batches, 4 chunks: 0.5 s alone on a core, which is five times what its events alone take."""
-    gc.disable()  # it would go through what all other tests have left
-    try:
-        took = [seconds_of(lambda: schedule(Pipeline(64, 4, 512, 1.0, 2.0, 0.0))) for _ in range(3)]
-        alone = [seconds_of(lambda: [Event(0, 0, one, FORWARD, 0.0, 1.0) for one in range(2**18)]) for _ in range(3)]
-    finally:
-        gc.enable()
-    assert min(took) < 10 * min(alone)
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    """Of the processor."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
