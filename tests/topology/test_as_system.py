@@ -82,7 +82,7 @@ def test_links_whose_ends_are_hidden_are_a_guess():
     assert "only some GPUs are joined" in assumed(some)
 
 
-def test_gpus_under_one_switch_are_grouped():
+def test_gpus_under_one_switch_are_grouped_and_only_consumer_cards_are_taken_to_refuse_peer_access():
     links = tuple(
         Link(a, b, Kind.PCIE, "through one PCIe switch" if a // 2 == b // 2 else "between NUMA nodes", p2p="yes")
         for a, b in combinations(range(4), 2)
@@ -92,29 +92,22 @@ def test_gpus_under_one_switch_are_grouped():
     assert found.switches == ((0, 1), (2, 3))
     assert (found.per_socket, found.sockets, found.p2p) == (2, 2, True)
     assert "PCIe 4 x16, as sm89 has" in assumed(found)
-
-
-def test_peer_access_that_nobody_tried_is_refused_by_consumer_cards_only():
     for name, able in (("NVIDIA GeForce RTX 4090", False), ("NVIDIA L40S", True)):
-        link = Link(0, 1, Kind.PCIE)
-        found = from_topology(Topology("gpu", 2, (Gpu(name, capability="8.9"),) * 2, links=(link,)))
+        untried = Topology("gpu", 2, (Gpu(name, capability="8.9"),) * 2, links=(Link(0, 1, Kind.PCIE),))
+        found = from_topology(untried)
         assert found.p2p == able, name
         assert "since nobody has tried it" in assumed(found)
 
 
 def test_a_name_tells_the_architecture_where_nothing_else_does():
     names = {
-        "sm60": ("Tesla P100-SXM2-16GB",),
-        "sm70": ("Tesla V100-SXM2-16GB",),
-        "sm75": ("Quadro RTX 5000", "NVIDIA GeForce RTX 2080 Ti", "Tesla T4"),
-        "sm80": ("NVIDIA A100-SXM4-40GB",),
-        "sm86": ("NVIDIA RTX A6000", "NVIDIA A40"),
+        "sm60": ("Tesla P100-SXM2-16GB",), "sm70": ("Tesla V100-SXM2-16GB",), "sm80": ("NVIDIA A100-SXM4-40GB",),
+        "sm75": ("Quadro RTX 5000", "NVIDIA GeForce RTX 2080 Ti", "Tesla T4"), "sm86": ("NVIDIA RTX A6000", "A40"),
         "sm89": ("NVIDIA GeForce RTX 4090", "NVIDIA L40S", "NVIDIA RTX 5880 Ada Generation", "NVIDIA RTX 6000 Ada"),
         "sm90": ("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB", "NVIDIA H200"),
-        "sm100": ("NVIDIA B200", "NVIDIA GB200"),
-        "sm103": ("NVIDIA GB300",),
+        "sm100": ("NVIDIA B200", "NVIDIA GB200"), "sm103": ("NVIDIA GB300",),
         "sm120": ("NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
-    }
+    }  # fmt: skip
     for arch, products in names.items():
         for name in products:
             found = from_topology(Topology("gpu", 1, (Gpu(name),)))

@@ -55,13 +55,6 @@ def test_a_pcie_pair_has_the_slower_slot_and_the_drivers_refusal(pcie_box):
     assert (link.p2p, link.reason) == ("no", "the driver says: chipset not supported")
 
 
-def test_ranks_share_a_single_gpu(h200):
-    topology = discover(4, nvml=h200)
-    assert topology.name == "4 ranks sharing 1 x NVIDIA H200"
-    assert topology.links == ()
-    assert topology.link(0, 3).kind == Kind.SAME_GPU
-
-
 def test_gpus_come_in_the_order_of_cuda(dgx_h100):
     wanted = ("0000:2a:00.0", "0000:0a:00.0")
     assert tuple(device.bus_id for device in discover(bus_ids=wanted, nvml=dgx_h100).gpus) == wanted
@@ -87,6 +80,10 @@ def test_a_mig_slice_has_its_name_uuid_and_memory_and_no_nvlink(mig):
     assert discover(bus_ids=["0000:01:00.0"], uuids=[A[:4]], nvml=mig).gpus[0].uuid == f"MIG-{A}", "cut short"
     (hidden,) = discover(bus_ids=["0000:01:00.0"], uuids=[C], nvml=mig).gpus
     assert (hidden.name, hidden.uuid, hidden.memory) == ("NVIDIA H200 MIG slice", f"MIG-{C}", None)
+    mig.nvmlDeviceGetUUID = lambda gpu: "GPU-00000000-0100-0000"
+    for uuid in ("", "0000000001000000"):  # CUDA uses the GPU whole
+        (found,) = discover(bus_ids=["0000:01:00.0"], uuids=[uuid], nvml=mig).gpus
+        assert (found.name, found.slice, found.mig) == ("NVIDIA H200", False, True)
 
 
 def test_mig_slices_have_no_peer_access(mig):
@@ -96,13 +93,6 @@ def test_mig_slices_have_no_peer_access(mig):
     assert {(link.p2p, link.reason) for link in found.links} == {("no", "MIG slices reach no other GPU's memory")}
     assert not found.shared
     assert found.name == "1 x NVIDIA H200 MIG 1g.18gb + 1 x NVIDIA H200 MIG 1g.35gb + 1 x NVIDIA H200, same gpu + PCIe"
-
-
-def test_a_gpu_in_mig_mode_that_cuda_uses_whole_is_no_slice(mig):
-    mig.nvmlDeviceGetUUID = lambda gpu: "GPU-00000000-0100-0000"
-    for uuid in ("", "0000000001000000"):
-        (found,) = discover(bus_ids=["0000:01:00.0"], uuids=[uuid], nvml=mig).gpus
-        assert (found.name, found.slice, found.mig) == ("NVIDIA H200", False, True)
 
 
 def test_what_is_not_supported_is_none(dgx_h100):
@@ -123,7 +113,10 @@ def test_nvlink_that_a_virtual_machine_hides_has_no_count(pairs):
     assert (link.kind, link.nvlink.count, link.rate) == (Kind.NVLINK, None, None)
 
 
-def test_the_state_of_a_fabric_is_a_word(h200):
+def test_the_state_of_a_fabric_is_a_word_and_ranks_share_a_single_gpu(h200):
+    shared = discover(4, nvml=h200)
+    assert (shared.name, shared.links) == ("4 ranks sharing 1 x NVIDIA H200", ())
+    assert shared.link(0, 3).kind == Kind.SAME_GPU
     for state, word in ((1, "not started"), (2, "in progress"), (3, "completed"), (0, None)):
         h200.gpus = [replace(h200.gpus[0], fabric=(state, 0))]
         fabric = discover(nvml=h200).gpus[0].fabric
@@ -138,14 +131,11 @@ def test_where_no_gpu_can_be_shown_the_message_has_the_way_out(h200, monkeypatch
     h200.gpus = []
     with pytest.raises(PlatformError, match="the NVIDIA driver shows no GPU: check `nvidia-smi`"):
         discover(nvml=h200)
-    for error, message in (
-        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, r"NVML cannot be used \(Driver Not Loaded\): check `nvidia-smi`"),
-        (
-            pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-            r"Not Found.: a container needs NVIDIA_DRIVER_CAPABILITIES=compute",
-        ),
-    ):
-        h200.init_error = error
+    errors = {
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED: r"NVML cannot be used \(Driver Not Loaded\): check `nvidia-smi`",
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: r"Not Found.: a container needs NVIDIA_DRIVER_CAPABILITIES=compute",
+    }
+    for h200.init_error, message in errors.items():
         with pytest.raises(PlatformError, match=message):
             discover(nvml=h200)
     monkeypatch.setitem(sys.modules, "pynvml", None)

@@ -1,7 +1,9 @@
 """Systems in TOML: what comes along, what a file may say, and what it may not."""
 
 import copy
+import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,16 @@ BASE = {
 }
 EVERY_KEY = """
 name = "Everything"
-
-[gpu]
-arch = "sm70"
-name = "V100"
-tflops = 112
-fp8_tflops = 113
-memory = 31.5
-memory_bw = 850
+gpu = { arch = "sm70", name = "V100", tflops = 112, fp8_tflops = 113, memory = 31.5, memory_bw = 850 }
+scale = { nodes = 7 }
+host = { launch = "torch" }
+nccl = { version = "2.27.3", nvls = false, algo = "tree", proto = "ll" }
+nic = { per_node = 2, rate = 3.5, transport = "efa", gdr = false }
+calibration = { file = "sub/fit.json" }
+tier = [
+  { name = "leaf", radix = 5, oversubscription = 2, routing = "ecmp", paths = 3, qps = 4 },
+  { name = "core" },
+]
 
 [node]
 gpus = 8
@@ -43,38 +47,6 @@ pcie_lanes = 8
 switches = [[0, 1], [2, 3, 4, 5, 6, 7]]
 sockets = 4
 inter_socket = 7.5
-
-[nic]
-per_node = 2
-rate = 3.5
-transport = "efa"
-gdr = false
-
-[[tier]]
-name = "leaf"
-radix = 5
-oversubscription = 2
-routing = "ecmp"
-paths = 3
-qps = 4
-
-[[tier]]
-name = "core"
-
-[scale]
-nodes = 7
-
-[host]
-launch = "torch"
-
-[nccl]
-version = "2.27.3"
-nvls = false
-algo = "tree"
-proto = "ll"
-
-[calibration]
-file = "sub/fit.json"
 """
 
 
@@ -111,26 +83,14 @@ def test_every_preset_loads_and_has_a_network():
 
 
 RATES = {  # GB/s of a GPU into its fabric and of all cards of a node, as NCCL takes them; whether the switches add
-    "dgx-1v": (120, 50, False),
-    "dgx-2": (120, 100, False),
-    "dgx-a100": (240, 200, False),
-    "dgx-h100": (370.8, 400, True),
-    "hgx-h200": (370.8, 400, True),
-    "dgx-b200": (721.8, 400, True),
-    "gb200-nvl72": (721.8, 3600, True),
-    "gh200-quad": (370.8, 100, False),
-    "hgx-a100-4": (240, 100, False),
-    "hgx-h800": (164.8, 400, True),
-    "h100-nvl": (247.2, 200, False),
-    "pcie4-4090": (24, 12.5, False),
-    "pcie5-5090-p2p": (48, 12.5, False),
-    "ethernet-100g-tcp": (240, 12.5, False),
-    "alps-gh200": (370.8, 100, False),
-    "perlmutter": (240, 100, False),
-    "polaris": (240, 50, False),
-    "aws-p3dn": (120, 12.5, False),
+    "dgx-1v": (120, 50, False), "dgx-2": (120, 100, False), "dgx-a100": (240, 200, False),
+    "dgx-h100": (370.8, 400, True), "hgx-h200": (370.8, 400, True), "dgx-b200": (721.8, 400, True),
+    "gb200-nvl72": (721.8, 3600, True), "gh200-quad": (370.8, 100, False), "hgx-a100-4": (240, 100, False),
+    "hgx-h800": (164.8, 400, True), "h100-nvl": (247.2, 200, False), "pcie4-4090": (24, 12.5, False),
+    "pcie5-5090-p2p": (48, 12.5, False), "ethernet-100g-tcp": (240, 12.5, False), "alps-gh200": (370.8, 100, False),
+    "perlmutter": (240, 100, False), "polaris": (240, 50, False), "aws-p3dn": (120, 12.5, False),
     "aws-g4dn-metal": (12, 12.5, False),
-}
+}  # fmt: skip
 
 
 def test_rates_of_presets_are_those_that_nccl_takes():
@@ -143,13 +103,16 @@ def test_rates_of_presets_are_those_that_nccl_takes():
         assert files.load(name).p2p == p2p, name
 
 
-def test_a_system_that_is_written_is_read_again(tmp_path):
-    path = tmp_path / "written.toml"
-    for said in ({}, {"gdr": True}, {"gdr": False}):
-        system = parsed(nic=said)
-        assert system.nics.gdr == said.get("gdr", True)
-        path.write_text(files.to_toml(system))
-        assert files.load(str(path)) == system, said
+def test_a_system_that_is_written_is_read_again():
+    assert (parsed().nics.gdr, parsed(nic={"gdr": False}).nics.gdr) == (True, False)
+    systems = [files.load(name) for name in files.names()]
+    parts = [system.of(2).part(ranks) for system in systems for ranks in (1, system.gpus // 2, 2 * system.gpus)]
+    for system in (parsed(), parsed(nic={"gdr": False}), *parts):
+        again = files.parse(tomllib.loads(files.to_toml(system)), Path("written.toml"))
+        rates = {name: getattr(again, name) for name in ("gpu_rate", "spec_rate")}
+        assert list(rates.values()) == pytest.approx([system.gpu_rate, system.spec_rate]), system.title
+        between = system.socket_rate if system.sockets > 1 else 0.0
+        assert again == replace(system, socket_rate=between, **rates), system.title
 
 
 def test_every_key_arrives(tmp_path):
@@ -157,39 +120,17 @@ def test_every_key_arrives(tmp_path):
     (tmp_path / "every.toml").write_text(EVERY_KEY)
     found = files.load(str(tmp_path / "every.toml"))
     assert found == System(
-        name="Everything",
-        arch="sm70",
-        gpus=8,
-        fabric="hybrid-cube",
-        gpu_rate=119e9,
-        p2p=False,
-        cpu="power",
-        nics=Nics(2, 3.5e9, "efa", gdr=False),
-        tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core")),
-        nodes=7,
-        launch="torch",
-        nccl="2.27.3",
-        calibration=str(tmp_path / "sub/fit.json"),
-        gpu="V100",
-        flops=112e12,
-        flops_fp8=113e12,
-        memory=31.5 * 2**30,
-        memory_rate=850e9,
-        nvlinks=6,
-        spec_rate=151.5e9,
-        pcie_generation=2,
-        pcie_lanes=8,
-        switches=((0, 1), (2, 3, 4, 5, 6, 7)),
-        per_socket=2,
-        socket_rate=7.5e9,
-        nvls=False,
-        algorithm="tree",
+        "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "efa", gdr=False),
+        tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core")), nodes=7, launch="torch", nccl="2.27.3",
+        calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12, memory=31.5 * 2**30,
+        memory_rate=850e9, nvlinks=6, spec_rate=151.5e9, pcie_generation=2, pcie_lanes=8,
+        switches=((0, 1), (2, 3, 4, 5, 6, 7)), per_socket=2, socket_rate=7.5e9, nvls=False, algorithm="tree",
         protocol="ll",
-    )
+    )  # fmt: skip
     page = (ROOT / "docs" / "systems.md").read_text()
     for name, section in SECTIONS.items():
         for key in ["file"] if name == "calibration" else section.keys:  # the rest is what `collbench fit` writes
-            assert f"\n{key} = " in EVERY_KEY, key
+            assert re.search(rf"\b{key} = ", EVERY_KEY), key
             assert f"{key}`" in page, key
 
 
@@ -214,19 +155,14 @@ IMPOSSIBLE = (
     ({"node": {"fabric": "infiniband"}}, r"\[node\] fabric = 'infiniband' .* choose from: nvswitch, mesh"),
     ({"node": {"gpus": 0}}, r"\[node\] gpus = 0 is impossible; it must be a whole number from 1 to 1024"),
     ({"node": {"gpus": 8.0}}, r"\[node\] gpus = 8.0 is impossible; it must be a whole number"),
-    ({"node": {"gpus": True}}, r"\[node\] gpus = true is impossible"),
     ({"node": {"gpu_bw": 370.8e9}}, r"gpu_bw = 370800000000.0 .* in GB/s of one direction"),
     ({"node": {"gpu_bw": -1}}, r"gpu_bw = -1 is impossible"),
-    ({"node": {"gpu_bw": "370 GB/s"}}, r"gpu_bw = '370 GB/s' is impossible; it must be a number"),
     ({"node": {"gpu_bw": float("nan")}}, r"gpu_bw = nan is impossible"),
-    ({"nic": {"rate": 50e9}}, r"\[nic\] rate = 50000000000.0 .* \(400 Gb/s are 50\)"),
     ({"nic": {"rate": 400}}, r"\[nic\] rate = 400 .* \(400 Gb/s are 50\)"),
     ({"nic": {"rate": True}}, r"\[nic\] rate = true is impossible; it must be a number"),
-    ({"nic": {"rate": float("inf")}}, r"\[nic\] rate = inf"),
     ({"nic": {"per_node": 33}}, r"per_node = 33 is impossible; at most 4 for each GPU"),
     ({"nic": {"transport": "pigeon"}}, r"transport = 'pigeon' .* ib, roce, slingshot, efa, tcpx, tcp"),
     ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
-    ({"nic": {"gdr": 0}}, r"\[nic\] gdr = 0 is impossible; it must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),
     ({"tier": {"name": "leaf"}}, r"tier must be a table; write \[\[tier\]\]"),
     ({"tier": [{"radix": 4}]}, r"\[\[tier\]\] name is missing"),
@@ -240,12 +176,10 @@ IMPOSSIBLE = (
     ({"gpu": {"arch": "sm89"}}, r"fabric = 'nvswitch' is impossible: sm89 has no NVLink"),
     ({"node": {"fabric": "pcie", "nvlinks": 4}}, r"nvlinks needs a fabric of NVLinks"),
     ({"node": {"fabric": "mesh", "gpus": 8}}, r"nvlinks = 18 cannot be dealt evenly to the 7 others"),
-    ({"node": {"fabric": "mesh", "gpus": 1}}, r"cannot be dealt evenly"),
     ({"node": {"fabric": "hybrid-cube"}}, r"nvlinks = 18 is no hybrid-cube of 8 GPUs; it is 8 GPUs with 6 NVLinks"),
     ({"node": {"fabric": "hybrid-cube", "gpus": 5, "nvlinks": 6}}, r"nvlinks = 6 is no hybrid-cube of 5 GPUs"),
     ({"node": {"fabric": "nvlink-pairs", "gpus": 1}}, r"gpus = 1 cannot be nvlink-pairs"),
     ({"node": {"switches": [[0, 1], [1, 2]]}}, r"switches must name each GPU from 0 to 7 once"),
-    ({"node": {"switches": [[0, 1, 2, 3], [4, 5, 6, 6]]}}, r"switches must name each GPU from 0 to 7 once"),
     ({"node": {"switches": [0, 1]}}, r"switches = \[0, 1\] is impossible; it must be lists of GPU numbers"),
     ({"node": {"sockets": 9}}, r"sockets = 9 is impossible; at most one for each GPU"),
     ({"node": {"inter_socket": 10}}, r"inter_socket needs sockets = 2 or more"),

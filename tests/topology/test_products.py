@@ -12,34 +12,16 @@ from collbench.topology.system import System
 
 SYSTEM = System("any", "sm90", 8, "nvswitch", 370e9)
 NAMES = {  # as NVIDIA's driver says them: TFLOP/s on 16 bits and GiB, by data sheets
-    "Tesla P100-PCIE-16GB": (18.7, 16),
-    "Tesla V100-SXM2-16GB": (125, 16),
-    "Tesla V100-SXM3-32GB": (125, 32),
-    "Tesla T4": (65, 16),
-    "NVIDIA GeForce RTX 2080 Ti": (53.8, 11),
-    "NVIDIA A100-SXM4-40GB": (312, 40),
-    "NVIDIA A100 80GB PCIe": (312, 80),
-    "NVIDIA A800-SXM4-80GB": (312, 80),
-    "NVIDIA A40": (149.7, 48),
-    "NVIDIA A10": (125, 24),
-    "NVIDIA GeForce RTX 3090": (71, 24),
-    "NVIDIA GeForce RTX 4090": (165.2, 24),
-    "NVIDIA L40": (181, 48),
-    "NVIDIA L40S": (362, 48),
-    "NVIDIA L4": (121, 24),
-    "NVIDIA H100 NVL": (835, 94),
-    "NVIDIA H100 PCIe": (756, 80),
-    "NVIDIA H100 80GB HBM3": (989.4, 80),
-    "NVIDIA H800": (989.4, 80),
-    "NVIDIA H200": (989.4, 141),
-    "NVIDIA GH200 480GB": (989.4, 96),
-    "NVIDIA H20": (148, 96),
-    "NVIDIA B200": (2250, 180),
-    "NVIDIA GB200": (2500, 186),
-    "NVIDIA GB300": (2500, 270),
-    "NVIDIA GeForce RTX 5090": (209.5, 32),
-    "NVIDIA RTX PRO 6000 Blackwell Server Edition": (503.8, 96),
-}
+    "Tesla P100-PCIE-16GB": (18.7, 16), "Tesla V100-SXM2-16GB": (125, 16), "Tesla V100-SXM3-32GB": (125, 32),
+    "Tesla T4": (65, 16), "NVIDIA GeForce RTX 2080 Ti": (53.8, 11), "NVIDIA A100-SXM4-40GB": (312, 40),
+    "NVIDIA A100 80GB PCIe": (312, 80), "NVIDIA A800-SXM4-80GB": (312, 80), "NVIDIA A40": (149.7, 48),
+    "NVIDIA A10": (125, 24), "NVIDIA GeForce RTX 3090": (71, 24), "NVIDIA GeForce RTX 4090": (165.2, 24),
+    "NVIDIA L40": (181, 48), "NVIDIA L40S": (362, 48), "NVIDIA L4": (121, 24), "NVIDIA H100 NVL": (835, 94),
+    "NVIDIA H100 PCIe": (756, 80), "NVIDIA H100 80GB HBM3": (989.4, 80), "NVIDIA H800": (989.4, 80),
+    "NVIDIA H200": (989.4, 141), "NVIDIA GH200 480GB": (989.4, 96), "NVIDIA H20": (148, 96),
+    "NVIDIA B200": (2250, 180), "NVIDIA GB200": (2500, 186), "NVIDIA GB300": (2500, 270),
+    "NVIDIA GeForce RTX 5090": (209.5, 32), "NVIDIA RTX PRO 6000 Blackwell Server Edition": (503.8, 96),
+}  # fmt: skip
 
 
 def test_a_name_is_known_by_its_data_sheet_and_no_record_hides_behind_another():

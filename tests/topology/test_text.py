@@ -110,16 +110,12 @@ def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_bo
         assert note in notes(discover(nvml=h200))
 
 
-def test_a_hundred_thousand_gpus_fold_into_one_node():
+def test_nodes_fold_into_one_and_the_network_has_as_many_switches_as_they_need():
     system = files.load("dgx-h100")
-    shown = drawn(system.of(12_500))
-    assert shown.startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
-    assert "\n... x 12,500\n" in shown
-    assert len(shown.splitlines()) == len(drawn(system.of(100)).splitlines())
-
-
-def test_the_network_is_drawn_with_as_many_switches_as_the_nodes_need():
-    system = files.load("dgx-h100")
+    folded = drawn(system.of(12_500))
+    assert folded.startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
+    assert "\n... x 12,500\n" in folded
+    assert len(folded.splitlines()) == len(drawn(system.of(100)).splitlines())
     shown = flat(drawn(system.of(100)))
     assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
     assert "leaf 4 switches on each rail, 32 nodes under each, full rate up" in shown
@@ -136,10 +132,7 @@ def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
     h100 = files.load("dgx-h100")
     for system, words in (
         (h100, "GPUs 8 x H100 SXM5 (Hopper, sm90)"),
-        (
-            h100,
-            "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add (NVLS)",
-        ),
+        (h100, "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add"),
         (h100, "CPU 1 GPU 4 5 6 7"),
         (h100, "NICs 8 x InfiniBand, 50 GB/s each way; 400 together"),
         (replace(h100, nvls=False), "NVLS is off"),
@@ -219,9 +212,6 @@ def check_picture(system):
 def test_words_of_a_picture_stay_inside_their_boxes():
     for name, nodes in (("dgx-h100", 1), ("dgx-1v", 4), ("pcie4-4090", 1), ("aws-p3dn", 12_500), ("gb200-nvl72", 20)):
         check_picture(files.load(name).of(nodes))
-    long = figure(replace(files.load("dgx-h100"), name="very " * 40 + "long"))
-    (title,) = (words for words in long.axes[0].texts if words.get_text().startswith("very"))
-    assert title.get_window_extent(FigureCanvasAgg(long).get_renderer()).x1 < long.bbox.x1
 
 
 @pytest.mark.full

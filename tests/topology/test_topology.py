@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from collbench.errors import RunFileError
+from collbench.topology.architectures import pcie_spec
 from collbench.topology.devices import (
     Cache,
     DriverInfo,
@@ -21,26 +22,12 @@ from collbench.topology.devices import (
 )
 from collbench.topology.topology import Topology, join
 
-H100 = Gpu(
-    "NVIDIA H100 80GB HBM3",
-    "0000:0a:00.0",
-    pcie=Pcie(1, 16, 5, 16),
-    nvlink=NvLink(4, 18, 26.562e9),
-    fabric=FabricInfo("completed", "00", 1),
-)
-TWO_GPUS = Topology(
-    "gpu",
-    2,
-    gpus=(H100, H100),
-    links=(Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it"),),
-    driver=DriverInfo("570.86.15", "12.8"),
-)
-ONE_SOCKET = Topology(
-    "cpu",
-    2,
-    sockets=(Socket("AMD EPYC", 2, 2),),
-    host=Host((0, 1), 1.5, (Cache("L2", 2**20, 2, 1),), (NumaNode(0, (0, 1), 2**30),), 2**30, 2**26),
-)
+PCIE, FABRIC = Pcie(1, 16, 5, 16), FabricInfo("completed", "00", 1)
+H100 = Gpu("NVIDIA H100 80GB HBM3", "0000:0a:00.0", pcie=PCIE, nvlink=NvLink(4, 18, 26.562e9), fabric=FABRIC)
+SWITCHED = Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it")
+TWO_GPUS = Topology("gpu", 2, gpus=(H100, H100), links=(SWITCHED,), driver=DriverInfo("570.86.15", "12.8"))
+HOST = Host((0, 1), 1.5, (Cache("L2", 2**20, 2, 1),), (NumaNode(0, (0, 1), 2**30),), 2**30, 2**26)
+ONE_SOCKET = Topology("cpu", 2, sockets=(Socket("AMD EPYC", 2, 2),), host=HOST)
 
 
 def test_nvlinks_carry_the_data_sheets_rate_unless_their_lines_are_slower():
@@ -56,15 +43,14 @@ def test_nvlinks_carry_the_data_sheets_rate_unless_their_lines_are_slower():
         assert link.rate == rate, link
 
 
-def test_pcie_has_the_best_generation_and_the_lanes_in_use():
+def test_pcie_has_the_best_generation_and_the_lanes_in_use_and_a_link_what_carries_it():
     assert Pcie(1, 16, 5, 16).rate == pytest.approx(63.0e9, rel=1e-3), "an idle GPU drops to generation 1"
+    sheets = {1: 4e9, 2: 8e9, 3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
+    assert {generation: pcie_spec(generation, 16) for generation in sheets} == pytest.approx(sheets, rel=1e-3)
     half, full = Pcie(4, 8, 4, 16), Pcie(4, 16, 4, 16)
     assert (half.narrow, full.narrow) == (True, False)
     assert half.rate == full.rate / 2
     assert Pcie().rate is None
-
-
-def test_a_link_has_the_rate_of_what_carries_it():
     nvlink, pcie = NvLink(4, 18), Pcie(5, 16, 5, 16)
     assert Link(0, 1, Kind.NVSWITCH, nvlink=nvlink).rate == nvlink.rate
     assert Link(0, 1, Kind.PCIE, pcie=pcie).rate == pcie.rate
@@ -101,13 +87,6 @@ def test_the_name_counts_ranks_devices_and_what_joins_them():
     assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"
 
 
-def test_ranks_take_the_devices_in_turn():
-    topology = replace(TWO_GPUS, ranks=4)
-    assert topology.link(0, 2).kind == Kind.SAME_GPU
-    assert topology.link(2, 1) == TWO_GPUS.links[0]
-    assert ONE_SOCKET.link(0, 1).kind == Kind.SHARED_MEMORY
-
-
 def test_peer_access_needs_a_probe_that_worked_in_both_directions():
     worked, failed = (True, "loads and copies"), (False, "read back zeros")
     for probes, otherwise, verdict in (
@@ -139,6 +118,9 @@ def test_joined_nodes_keep_their_links_and_have_a_network_between_them():
 
 
 def test_ranks_that_share_gpus_node_by_node_keep_their_places():
+    topology = replace(TWO_GPUS, ranks=4)
+    assert (topology.link(0, 2).kind, topology.link(2, 1)) == (Kind.SAME_GPU, TWO_GPUS.links[0]), "in turn"
+    assert ONE_SOCKET.link(0, 1).kind == Kind.SHARED_MEMORY
     found = join([node("a", 1), node("b", 1)], [0, 0, 1, 1])
     assert [found.place(rank) for rank in range(4)] == [0, 0, 1, 1]
     assert found.link(0, 1).kind == Kind.SAME_GPU
