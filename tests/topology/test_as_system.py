@@ -67,8 +67,9 @@ def test_the_fabric_is_recognised_by_how_many_links_lead_where(h200):
         assert (found.gpu_rate, found.spec_rate) == pytest.approx((part.gpu_rate, part.spec_rate)), size
     mesh = from_topology(machine(4, lambda a, b: 2))
     assert (mesh.fabric, mesh.nvlinks, mesh.gpu_rate) == ("mesh", 6, pytest.approx(120e9))
-    odd = from_topology(machine(4, lambda a, b: 1 if (a, b) == (0, 3) else 0))
-    assert (odd.fabric, odd.gpu_rate) == ("pcie", pytest.approx(12e9))
+    none, odd = (from_topology(machine(4, lambda a, b, n=n: n * ((a, b) == (0, 3)))) for n in (0, 1))
+    for found in (none, odd):
+        assert (found.fabric, found.nvlinks, found.gpu_rate) == ("pcie", 0, pytest.approx(12e9))
     assert "in no known pattern" in assumed(odd)
 
 
@@ -78,7 +79,7 @@ def test_links_whose_ends_are_hidden_are_a_guess():
         assert (found.fabric, found.nvlinks) == (fabric, 6)
         assert "is hidden" in assumed(found)
     some = from_topology(machine(4, lambda a, b: None if a == 0 else 0))
-    assert some.fabric == "pcie"
+    assert (some.fabric, some.nvlinks) == ("pcie", 0)
     assert "only some GPUs are joined" in assumed(some)
 
 

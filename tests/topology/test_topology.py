@@ -35,6 +35,10 @@ def test_nvlinks_carry_the_data_sheets_rate_unless_their_lines_are_slower():
         NvLink(4, 18): 450e9,
         NvLink(4, 18, line_rate=26.562e9): 450e9,  # the surplus is encoding
         NvLink(3, 4, line_rate=14.0625e9): 56.25e9,  # RTX A6000
+        NvLink(1, 4): 80e9,
+        NvLink(2, 6): 150e9,
+        NvLink(3, 12): 300e9,
+        NvLink(5, 18): 900e9,
         NvLink(4): None,
         NvLink(count=2): None,
         NvLink(99, 2): None,

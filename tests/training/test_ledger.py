@@ -9,7 +9,7 @@ import pytest
 from collbench.training.candidates import candidates, layouts
 from collbench.training.curves import Group
 from collbench.training.job import STACKS
-from collbench.training.ledger import Network, Read, Section, reckon
+from collbench.training.ledger import Network, Read, reckon
 from collbench.training.planner import SECTIONS
 from collbench.training.setting import Setting, choices, inputs
 from tests.training.books import GATED, GPT, MIXED, Lines, asked, reckoned
@@ -54,25 +54,6 @@ def test_many_layouts_are_reckoned_as_each_alone_by_the_formulas_that_are_shown(
             for term in TERMS:
                 again = eval(term.formula, {"__builtins__": {}}, {**NAMES, **values})
                 assert np.array_equal(again, values[term.name]), term.name
-
-
-def test_terms_that_are_known_stay() -> None:
-    section = Section("some")
-
-    @section.term("s", "a book")
-    def twice(one: float) -> float:
-        """Of one."""
-        return 2 * one
-
-    @section.term()
-    def more(twice: float) -> float:
-        """Of both."""
-        return twice + 1
-
-    assert reckon([section], {"one": 3}) == {"one": 3, "twice": 6, "more": 7}
-    assert reckon([section], {"one": 3, "twice": 1})["more"] == 2
-    first = section.terms[0]
-    assert (first.unit, first.source, first.meaning, first.formula) == ("s", "a book", "Of one.", "2 * one")
 
 
 def test_a_network_is_asked_where_something_is_sent() -> None:

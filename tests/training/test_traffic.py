@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,31 +145,13 @@ def test_groups_are_where_a_layout_puts_them() -> None:
     assert {group for collective, group in groups if collective == "sendrecv"} == {Group(8, 4)}
 
 
-def whole(plan: Planned) -> dict[str, float]:
-    """Seconds of all communication of a step by what it is of, if nothing were hidden."""
-    known = {name: float(np.asarray(value)) for name, value in plan.values.items() if name != "network"}
-    layers, batches = known["own_layers"], known["micro_batches"]
-    again = 2 * known["full"]
-    times = {
-        "tensor_exposed": layers * (4 + again) * known["tensor_once"],
-        "stage_exposed": 2 * known["chunks"] * known["stage_once"],
-        "shard_exposed": layers * (2 * known["gather_once"] + known["scatter_once"]),
-        "gradient_exposed": known["gradient_seconds"] + known["expert_gradient_seconds"],
-    }
-    times["micro_exposed"] = sum(times.values()) * batches + known["context_exposed"] + known["expert_exposed"]
-    return times
-
-
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     CHOICES, st.sampled_from(tuple(STACKS)), st.sampled_from((1e8, 1e10, 1e12)), st.sampled_from((GPT, GATED, MIXED))
 )
-def test_what_is_exposed_is_some_of_what_is_sent(layout: Layout, stack: str, rate: float, model: Model) -> None:
-    """Never below nothing, never above all; and a faster network never makes a step longer."""
+def test_a_faster_network_never_makes_a_step_longer(layout: Layout, stack: str, rate: float, model: Model) -> None:
     given = asked(model, layout.gpus, 64, Lines(rate), stack=stack)
     plan = reckoned(given, layout)
-    for name, seconds in whole(plan).items():
-        assert 0 <= plan.values[name] <= seconds * (1 + 1e-9)
     assert min(plan.parts.values()) >= 0
     faster = reckoned(replace(given, curves=Lines(2 * rate)), layout)
     later = reckoned(replace(given, curves=Lines(rate, 1e-4)), layout)

@@ -1,5 +1,6 @@
-"""Candidates: exactly those layouts that numbers allow, and refusals that name numbers which work."""
+"""Layouts: names that are read again, exactly those candidates that numbers allow, and refusals with a way out."""
 
+import random
 import re
 from dataclasses import replace
 from itertools import product
@@ -15,7 +16,17 @@ from collbench.errors import UsageError
 from collbench.topology.files import load
 from collbench.training.candidates import CODES, FIELDS, MICROS, candidates, coded, divisors, layouts
 from collbench.training.job import STACKS, Job
-from collbench.training.layout import PLACEMENTS, SCHEDULES, SHARDINGS, Layout, Said, parse_layout
+from collbench.training.layout import (
+    PLACEMENTS,
+    RECOMPUTE,
+    SCHEDULES,
+    SHARDING_ALIASES,
+    SHARDINGS,
+    Layout,
+    Said,
+    layout_of,
+    parse_layout,
+)
 from collbench.training.models import Model
 from collbench.training.presets import MODELS
 from tests.training.books import GATED, MIXED, SYSTEM
@@ -163,13 +174,55 @@ def _mended(asked: Job, said: dict[str, Any], message: str) -> tuple[Job, dict[s
     return asked, {name: value for name, value in said.items() if name not in parse_layout(left[1])}
 
 
-def test_divisors_divide() -> None:
-    for number in (*range(1, 200), 4096, 4999, 5000):
-        assert divisors(number) == [one for one in range(1, number + 1) if number % one == 0], number
-
-
 def test_tensor_parallelism_stays_in_a_node_unless_it_is_said() -> None:
     pairs, wide = load("hgx-a100-4"), replace(TOY, heads=16)
     assert candidates(job(16, 16), pairs, {})["tensor"].max() == 4
     assert candidates(job(16, 16, wide), pairs, {})["tensor"].max() == 4
     assert set(candidates(job(16, 16, wide), pairs, {"tensor": 16})["tensor"]) == {16}
+    for number in (*range(1, 200), 4096, 4999, 5000):
+        assert divisors(number) == [one for one in range(1, number + 1) if number % one == 0], number
+
+
+COUNT = st.integers(1, 10**6)
+LAYOUTS = st.builds(
+    Layout, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, st.sampled_from(tuple(SHARDINGS)),
+    st.sampled_from(RECOMPUTE), st.sampled_from(SCHEDULES), st.booleans(), st.booleans(), st.sampled_from(PLACEMENTS),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(LAYOUTS, st.randoms(use_true_random=False), st.sampled_from((" ", ", ", ",", "\n", "  ")), st.booleans())
+def test_a_name_in_any_order_is_read_as_its_layout(one: Layout, dice: random.Random, gap: str, loud: bool) -> None:
+    assert one.gpus == one.tensor * one.pipeline * one.data * one.context
+    words = one.name.split()
+    dice.shuffle(words)
+    text = gap.join([*words, words[0]])
+    assert layout_of(parse_layout(text.upper() if loud else text)) == one
+
+
+def test_a_name_leaves_out_what_is_usual_and_only_what_is_said_is_read() -> None:
+    assert Layout().name == "dp1 mb1 ddp"
+    full = Layout(8, 16, 4, 2, 4, 2, 3, "zero1", "full", "zb", True, True, "pp-inside")
+    assert full.name == "tp8 pp16 cp2 ep4 v2 dp4 mb3 zero1 full sp offload zb pp-inside"
+    assert parse_layout("tp8") == {"tensor": 8}
+    assert parse_layout("no-sp offload tp=4") == {"sequential": False, "offload": True, "tensor": 4}
+    for alias, name in SHARDING_ALIASES.items():
+        assert parse_layout(alias) == {"sharding": name}
+    assert layout_of({"tensor": 2, "offload": True}) == Layout(tensor=2, offload=True)
+
+
+def test_unknown_words_and_contradictions_are_refused_with_the_choices() -> None:
+    for word in ("", "tp", "tp0", "tp-1", "tp1.5", "tp9999999999", "xx3", "no-zb", "zero4", "8tp", "sp2"):
+        message = f"unknown word of a layout {word!r}; choose from: tpN, .*zero1.*, pp-inside"
+        with pytest.raises(UsageError, match=message) as refused:
+            parse_layout(word)
+        assert "\n" not in str(refused.value)
+    for text, both in (
+        ("tp8 tp4", "tensor twice: 8 and 4"),
+        ("zero1 fsdp", "sharding twice: zero1 and zero3"),
+        ("sp no-sp", "sequential twice"),
+        ("none full", "recompute twice"),
+        ("1f1b zb", "schedule twice"),
+    ):
+        with pytest.raises(UsageError, match=f"--layout says {both}.*; give one"):
+            parse_layout(text)

@@ -1,6 +1,7 @@
-"""`collbench topo`: topologies and systems as text, systems as pictures, and caveats."""
+"""`collbench topo`: topologies and systems as text, systems as pictures, and a made-up machine that is looked at."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,18 +9,29 @@ from click.testing import CliRunner
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from collbench import cli
-from collbench.errors import UsageError
+from collbench.errors import PlatformError, UsageError
 from collbench.figures.system import draw, figure
+from collbench.platforms.gpu import discover as cuda_gpus
+from collbench.platforms.gpu import probe
 from collbench.topology import files, system_text, topology_text
 from collbench.topology.caveats import caveats
 from collbench.topology.devices import Host, Kind, Link, Socket
 from collbench.topology.discover_gpu import discover
 from collbench.topology.system import Tier
 from collbench.topology.topology import Topology
+from tests.platforms.gpu.fake_cuda import Machine
+from tests.topology.fake_nvml import FakeGpu, FakeNvml, bus
+
+NO_DRIVER, NO_LIBRARY = 9, 12  # NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRARY_NOT_FOUND
+TWO = ("0000:2a:00.0", "0000:0a:00.0")  # of dgx_h100's GPUs, as CUDA writes them, and in another order than NVML's
 
 
 def topo(*arguments):
     return CliRunner().invoke(cli.group, ["topo", *arguments], catch_exceptions=False)
+
+
+def shown(*arguments):
+    return Topology.from_json(json.loads(topo("--json", *arguments).output))
 
 
 def text(topology, width=80):
@@ -77,9 +89,9 @@ def test_gpus_have_a_matrix_with_a_label_for_each_kind_of_connection(dgx_h100, p
 
 
 def test_ranks_that_share_a_device_are_said_to(h200):
-    shown = flat(text(discover(4, nvml=h200)))
-    assert "same gpu every pair of ranks: loads and stores in one memory" in shown
-    assert "note: 4 ranks share 1 GPU: bus bandwidth means nothing" in shown
+    words = flat(text(discover(4, nvml=h200)))
+    assert "same gpu every pair of ranks: loads and stores in one memory" in words
+    assert "note: 4 ranks share 1 GPU: bus bandwidth means nothing" in words
     assert "one rank: nothing to connect" in text(discover(nvml=h200))
     sockets = (Socket("AMD EPYC", 2, 2), Socket("AMD EPYC", 2, 2))
     two = text(Topology("cpu", 4, sockets=sockets, links=(Link(0, 1, Kind.SHARED_MEMORY, "between CPU sockets"),)))
@@ -185,37 +197,111 @@ def test_a_picture_is_the_same_every_time_in_the_format_of_its_name(tmp_path):
     assert "... x 20" in result.stdout
 
 
-def inside(box, extent):
-    return box.x0 <= extent.x0 <= extent.x1 <= box.x1 and box.y0 <= extent.y0 <= extent.y1 <= box.y1
-
-
-def check_picture(system):
-    """Every GPU of the first node is there, and words stay in the picture and in their boxes."""
-    picture = figure(system)
-    renderer = FigureCanvasAgg(picture).get_renderer()
-    (axes,) = picture.axes
-    words = [label.get_text().split("\n")[-1] for label in axes.texts]
-    assert words[0].startswith(system.title)
-    assert all(f"{gpu}" in words for gpu in range(system.gpus)), system.title
-    boxes = {tuple(patch.get_center().round(6)): patch.get_window_extent(renderer) for patch in axes.patches}
-    boxed = 0
-    for label in axes.texts:
-        extent = label.get_window_extent(renderer)
-        assert inside(picture.bbox, extent), (system.title, label)
-        box = boxes.get(tuple(round(part, 6) for part in label.get_position()))
-        if box:
-            boxed += 1
-            assert inside(box, extent), (system.title, label)
-    assert boxed > system.gpus
-
-
 def test_words_of_a_picture_stay_inside_their_boxes():
+    """Every GPU of the first node is there."""
     for name, nodes in (("dgx-h100", 1), ("dgx-1v", 4), ("pcie4-4090", 1), ("aws-p3dn", 12_500), ("gb200-nvl72", 20)):
-        check_picture(files.load(name).of(nodes))
+        picture = figure(files.load(name).of(nodes))
+        renderer = FigureCanvasAgg(picture).get_renderer()
+        (axes,) = picture.axes
+        words = {label.get_text().split("\n")[-1] for label in axes.texts}
+        assert words >= {f"{gpu}" for gpu in range(files.load(name).gpus)}, name
+        boxes = {tuple(patch.get_center().round(6)): patch.get_window_extent(renderer) for patch in axes.patches}
+        for label in axes.texts:
+            extent = label.get_window_extent(renderer)
+            box = boxes.get(tuple(round(part, 6) for part in label.get_position()), picture.bbox)
+            assert box.x0 <= extent.x0 <= extent.x1 <= box.x1, (name, label)
+            assert box.y0 <= extent.y0 <= extent.y1 <= box.y1, (name, label)
 
 
-@pytest.mark.full
-def test_words_of_every_presets_picture_stay_inside_their_boxes():
-    for name in files.names():
-        for nodes in (1, 12_500):
-            check_picture(files.load(name).of(nodes))
+@pytest.fixture
+def nvml(monkeypatch, dgx_h100):
+    """Eight GPUs in the driver, and no CuPy."""
+    monkeypatch.setitem(sys.modules, "pynvml", dgx_h100)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return dgx_h100
+
+
+@pytest.fixture
+def cuda(nvml, monkeypatch):
+    """CuPy on a machine of which CUDA shows what it is told to."""
+    machines = []
+
+    def show(**changes):
+        machines.append(Machine(**changes))
+        monkeypatch.setattr(probe, "missing", lambda: "")
+        monkeypatch.setattr(cuda_gpus, "load_cupy", machines[-1].cupy)
+        return machines[-1]
+
+    yield show
+    for machine in machines:
+        machine.stop()
+
+
+def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml, tmp_path):
+    topo("-o", str(tmp_path / "here.svg"))
+    assert "8 x NVIDIA H100 80GB HBM3, NVSwitch" in (tmp_path / "here.svg").read_text()
+    assert topo().output.startswith("8 x NVIDIA H100 80GB HBM3, NVSwitch\n")
+    assert topo("--on", "cpu", "--ranks", "3").output.startswith("3 ranks on ")
+    assert shown("--ranks", "2").ranks == 2
+    moon = topo("--on", "moon")
+    assert moon.exit_code == 2
+    assert "'auto', 'gpu', 'cpu'" in moon.output
+    nvml.init_error = NO_DRIVER
+    assert " on " in topo().stdout.splitlines()[0]
+    message = r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose --on cpu$"
+    with pytest.raises(PlatformError, match=message):
+        topo("--on", "gpu")
+
+
+def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
+    nvml.init_error = NO_LIBRARY
+    cuda(devices=2)
+    monkeypatch.setattr(probe, "available", lambda: True)
+    words = flat(topo("--ranks", "4").stdout)
+    assert words.startswith("4 ranks sharing 2 x Test GPU what joins them is not known same gpu ranks on one device")
+    assert "GPU 1 0000:01:00.0" in words
+    reason = "NVML cannot be used (NVML Shared Library Not Found)"
+    assert f"note: links and slots of the GPUs are not known: {reason}" in words
+    assert [(gpu.bus_id, gpu.uuid) for gpu in shown("--ranks", "1").gpus] == [("0000:00:00.0", "01" * 16)]
+    for doubt, answer in (("available", False), ("missing", "CuPy")):
+        with monkeypatch.context() as patch:
+            patch.setattr(probe, doubt, lambda answer=answer: answer)
+            message = r"^no GPU can be used: NVML cannot be used .*, or choose --on cpu$"
+            with pytest.raises(PlatformError, match=message):
+                topo("--on", "gpu")
+
+
+def test_without_cupy_peer_access_is_unprobed_and_a_choice_of_gpus_is_not_silently_ignored(nvml, monkeypatch):
+    words = "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]' (or cuda13))"
+    assert words in flat(topo().output)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert "CUDA_VISIBLE_DEVICES is not applied" in topo().stderr
+
+
+def test_gpus_are_probed_in_the_order_of_cuda(cuda, monkeypatch):
+    machine = cuda(devices=2, buses={0: 0x2A, 1: 0x0A})
+    assert shown().links[0].p2p == "yes"
+    assert not machine.blocks, "the probe's buffers are given back"
+    cuda(devices=2, buses={0: 0x2A, 1: 0x0A}, losing_copies={(1, 0)})
+    found = shown()
+    assert tuple(gpu.bus_id for gpu in found.gpus) == TWO
+    assert (found.links[0].p2p, found.links[0].reason) == ("no", "a copy gave wrong data")
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([FakeGpu("Test GPU", bus(i)) for i in range(2)]))
+    cuda(devices=2)
+    found = shown("--on", "gpu")
+    assert [gpu.bus_id for gpu in found.gpus] == ["0000:00:00.0", "0000:01:00.0"]
+    assert [link.p2p for link in found.links] == ["yes"]
+
+
+def test_cuda_that_shows_no_gpu_or_another_one_is_the_reason(cuda, monkeypatch):
+    machine = cuda(devices=2, buses={0: 0x99, 1: 0x0A})
+    words = "peer access unprobed (CUDA uses the GPU at 0000:99:00.0, which NVML does not show"
+    assert words in flat(topo().stdout)
+    assert not machine.streams, "nothing was probed"
+    cuda(devices=0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    result = topo()
+    assert result.stdout.startswith("8 x NVIDIA H100 80GB HBM3")
+    assert "peer access unprobed (no GPU found (cudaErrorNoDevice: " in flat(result.stdout)
+    assert "CUDA_VISIBLE_DEVICES is not applied (no GPU found" in result.stderr
