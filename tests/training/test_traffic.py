@@ -176,6 +176,10 @@ def test_software_hides_what_it_says() -> None:
     quick = reckoned(asked(gpus=8, curves=Lines(1e15)), layout).values
     assert quick["gradient_exposed"] == pytest.approx(quick["gradient_seconds"] / 4)  # the last of four layers
     assert known["gradient_exposed"] == pytest.approx(known["gradient_seconds"] - known["gradient_window"])
+    experts = reckoned(asked(MIXED, 8, curves=Lines(1e8)), Layout(data=8, expert=2)).values
+    sending = experts["gradient_seconds"] + experts["expert_gradient_seconds"]
+    assert experts["gradient_exposed"] == pytest.approx(sending - experts["gradient_window"])
+    assert experts["gradient_window"] > 0
     assert quick["contention"] == pytest.approx(known["slowing"] * quick["gradient_seconds"])
     assert known["contention"] == pytest.approx(known["slowing"] * known["gradient_window"])
 
