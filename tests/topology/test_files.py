@@ -65,6 +65,17 @@ def parsed(**sections):
     return files.parse(fields, Path("mine.toml"))
 
 
+RATES = {  # GB/s of a GPU into its fabric and of all cards of a node, as NCCL takes them; whether the switches add
+    "dgx-1v": (120, 50, False), "dgx-2": (120, 100, False), "dgx-a100": (240, 200, False),
+    "dgx-h100": (370.8, 400, True), "hgx-h200": (370.8, 400, True), "dgx-b200": (721.8, 400, True),
+    "gb200-nvl72": (721.8, 3600, True), "gh200-quad": (370.8, 100, False), "hgx-a100-4": (240, 100, False),
+    "hgx-h800": (164.8, 400, True), "h100-nvl": (247.2, 200, False), "pcie4-4090": (24, 12.5, False),
+    "pcie5-5090-p2p": (48, 12.5, False), "ethernet-100g-tcp": (240, 12.5, False), "alps-gh200": (370.8, 100, False),
+    "perlmutter": (240, 100, False), "polaris": (240, 50, False), "aws-p3dn": (120, 12.5, False),
+    "aws-g4dn-metal": (12, 12.5, False),
+}  # fmt: skip
+
+
 def test_every_preset_loads_and_has_a_network():
     """Rates that a preset spells out are those of its architecture, and below what is promised."""
     systems = {name: files.load(name) for name in files.names()}
@@ -82,29 +93,15 @@ def test_every_preset_loads_and_has_a_network():
     assert {system.fabric for system in systems.values()} == set(FABRICS)
     assert {"sm70", "sm80", "sm89", "sm90", "sm100", "sm120"} <= {system.arch for system in systems.values()}
     assert {name for name, system in systems.items() if not system.nics.gdr} == {"aws-p3dn", "aws-g4dn-metal"}
-    slingshot = {name for name, system in systems.items() if system.nics.transport == "slingshot"}
-    assert slingshot == {"alps-gh200", "perlmutter", "polaris"}
-
-
-RATES = {  # GB/s of a GPU into its fabric and of all cards of a node, as NCCL takes them; whether the switches add
-    "dgx-1v": (120, 50, False), "dgx-2": (120, 100, False), "dgx-a100": (240, 200, False),
-    "dgx-h100": (370.8, 400, True), "hgx-h200": (370.8, 400, True), "dgx-b200": (721.8, 400, True),
-    "gb200-nvl72": (721.8, 3600, True), "gh200-quad": (370.8, 100, False), "hgx-a100-4": (240, 100, False),
-    "hgx-h800": (164.8, 400, True), "h100-nvl": (247.2, 200, False), "pcie4-4090": (24, 12.5, False),
-    "pcie5-5090-p2p": (48, 12.5, False), "ethernet-100g-tcp": (240, 12.5, False), "alps-gh200": (370.8, 100, False),
-    "perlmutter": (240, 100, False), "polaris": (240, 50, False), "aws-p3dn": (120, 12.5, False),
-    "aws-g4dn-metal": (12, 12.5, False),
-}  # fmt: skip
-
-
-def test_rates_of_presets_are_those_that_nccl_takes():
     for name, (rate, nics, adds) in RATES.items():
-        system = files.load(name)
+        system = systems[name]
         assert system.gpu_rate == pytest.approx(rate * 1e9), name
         assert system.nics.rate * system.nics.per_node == pytest.approx(nics * 1e9), name
         assert system.multicast == adds, name
-    for name, p2p in (("pcie4-4090", False), ("pcie4-4090-p2p", True), ("pcie5-5090", False), ("pcie5-5090-p2p", True)):
-        assert files.load(name).p2p == p2p, name
+    boxes = ("pcie4-4090", "pcie4-4090-p2p", "pcie5-5090", "pcie5-5090-p2p")
+    assert [systems[name].p2p for name in boxes] == [False, True, False, True]
+    slingshot = {name for name, system in systems.items() if system.nics.transport == "slingshot"}
+    assert slingshot == {"alps-gh200", "perlmutter", "polaris"}
 
 
 def test_a_system_that_is_written_is_read_again():
@@ -156,19 +153,15 @@ IMPOSSIBLE = (
     ({"node": {"gpu": 8}}, r"\[node\] gpu is no key; choose from: gpus, fabric, gpu_bw"),
     ({"gpu": None}, r"\[gpu\] is missing; its keys are: arch, name"),
     ({"gpu": {"arch": "h100"}}, r"\[gpu\] arch = 'h100' is impossible; choose from: sm60, sm70"),
-    ({"node": {"fabric": "infiniband"}}, r"\[node\] fabric = 'infiniband' .* choose from: nvswitch, mesh"),
     ({"node": {"gpus": 0}}, r"\[node\] gpus = 0 is impossible; it must be a whole number from 1 to 1024"),
     ({"node": {"gpus": 8.0}}, r"\[node\] gpus = 8.0 is impossible; it must be a whole number"),
     ({"node": {"gpu_bw": 370.8e9}}, r"gpu_bw = 370800000000.0 .* in GB/s of one direction"),
-    ({"node": {"gpu_bw": -1}}, r"gpu_bw = -1 is impossible"),
     ({"node": {"gpu_bw": float("nan")}}, r"gpu_bw = nan is impossible"),
     ({"nic": {"rate": 400}}, r"\[nic\] rate = 400 .* \(400 Gb/s are 50\)"),
-    ({"nic": {"rate": True}}, r"\[nic\] rate = true is impossible; it must be a number"),
     ({"nic": {"per_node": 33}}, r"per_node = 33 is impossible; at most 4 for each GPU"),
     ({"nic": {"transport": "pigeon"}}, r"transport = 'pigeon' .* ib, roce, slingshot, efa, tcpx, tcp"),
     ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),
-    ({"tier": {"name": "leaf"}}, r"tier must be a table; write \[\[tier\]\]"),
     ({"tier": [{"radix": 4}]}, r"\[\[tier\]\] name is missing"),
     ({"tier": [{"name": "a", "oversubscription": 0.5}]}, r"oversubscription = 0.5 .* from 1 to 1000"),
     ({"tier": [{"name": "a"}, {"name": "b"}]}, r"\[\[tier\]\] 'a' needs a radix"),
@@ -181,7 +174,6 @@ IMPOSSIBLE = (
     ({"node": {"fabric": "pcie", "nvlinks": 4}}, r"nvlinks needs a fabric of NVLinks"),
     ({"node": {"fabric": "mesh", "gpus": 8}}, r"nvlinks = 18 cannot be dealt evenly to the 7 others"),
     ({"node": {"fabric": "hybrid-cube"}}, r"nvlinks = 18 is no hybrid-cube of 8 GPUs; it is 8 GPUs with 6 NVLinks"),
-    ({"node": {"fabric": "hybrid-cube", "gpus": 5, "nvlinks": 6}}, r"nvlinks = 6 is no hybrid-cube of 5 GPUs"),
     ({"node": {"fabric": "nvlink-pairs", "gpus": 1}}, r"gpus = 1 cannot be nvlink-pairs"),
     ({"node": {"switches": [[0, 1], [1, 2]]}}, r"switches must name each GPU from 0 to 7 once"),
     ({"node": {"switches": [0, 1]}}, r"switches = \[0, 1\] is impossible; it must be lists of GPU numbers"),

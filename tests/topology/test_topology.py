@@ -6,27 +6,18 @@ from dataclasses import replace
 import pytest
 
 from collbench.errors import RunFileError
+from collbench.topology import devices
 from collbench.topology.architectures import pcie_spec
-from collbench.topology.devices import (
-    Cache,
-    DriverInfo,
-    FabricInfo,
-    Gpu,
-    Host,
-    Kind,
-    Link,
-    NumaNode,
-    NvLink,
-    Pcie,
-    Socket,
-)
+from collbench.topology.devices import Gpu, Host, Kind, Link, NvLink, Pcie, Socket
 from collbench.topology.topology import Topology, join
 
-PCIE, FABRIC = Pcie(1, 16, 5, 16), FabricInfo("completed", "00", 1)
+PCIE, FABRIC = Pcie(1, 16, 5, 16), devices.FabricInfo("completed", "00", 1)
 H100 = Gpu("NVIDIA H100 80GB HBM3", "0000:0a:00.0", pcie=PCIE, nvlink=NvLink(4, 18, 26.562e9), fabric=FABRIC)
 SWITCHED = Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it")
-TWO_GPUS = Topology("gpu", 2, gpus=(H100, H100), links=(SWITCHED,), driver=DriverInfo("570.86.15", "12.8"))
-HOST = Host((0, 1), 1.5, (Cache("L2", 2**20, 2, 1),), (NumaNode(0, (0, 1), 2**30),), 2**30, 2**26)
+DRIVER = devices.DriverInfo("570.86.15", "12.8")
+TWO_GPUS = Topology("gpu", 2, gpus=(H100, H100), links=(SWITCHED,), driver=DRIVER)
+CACHE, NODE = devices.Cache("L2", 2**20, 2, 1), devices.NumaNode(0, (0, 1), 2**30)
+HOST = Host((0, 1), 1.5, (CACHE,), (NODE,), 2**30, 2**26)
 ONE_SOCKET = Topology("cpu", 2, sockets=(Socket("AMD EPYC", 2, 2),), host=HOST)
 
 
@@ -35,14 +26,9 @@ def test_nvlinks_carry_the_data_sheets_rate_unless_their_lines_are_slower():
         NvLink(4, 18): 450e9,
         NvLink(4, 18, line_rate=26.562e9): 450e9,  # the surplus is encoding
         NvLink(3, 4, line_rate=14.0625e9): 56.25e9,  # RTX A6000
-        NvLink(1, 4): 80e9,
-        NvLink(2, 6): 150e9,
-        NvLink(3, 12): 300e9,
-        NvLink(5, 18): 900e9,
-        NvLink(4): None,
-        NvLink(count=2): None,
-        NvLink(99, 2): None,
     }
+    rates |= {NvLink(1, 4): 80e9, NvLink(2, 6): 150e9, NvLink(3, 12): 300e9, NvLink(5, 18): 900e9}
+    rates |= dict.fromkeys((NvLink(4), NvLink(count=2), NvLink(99, 2)))
     for link, rate in rates.items():
         assert link.rate == rate, link
 
@@ -55,10 +41,8 @@ def test_pcie_has_the_best_generation_and_the_lanes_in_use_and_a_link_what_carri
     assert (half.narrow, full.narrow) == (True, False)
     assert half.rate == full.rate / 2
     assert Pcie().rate is None
-    nvlink, pcie = NvLink(4, 18), Pcie(5, 16, 5, 16)
-    assert Link(0, 1, Kind.NVSWITCH, nvlink=nvlink).rate == nvlink.rate
-    assert Link(0, 1, Kind.PCIE, pcie=pcie).rate == pcie.rate
-    assert Link(0, 1, Kind.SHARED_MEMORY).rate is None
+    links = (SWITCHED, Link(0, 1, Kind.PCIE, pcie=full), Link(0, 1, Kind.SHARED_MEMORY))
+    assert [link.rate for link in links] == [450e9, full.rate, None]
 
 
 def test_a_run_file_brings_back_the_topology():
@@ -93,14 +77,15 @@ def test_the_name_counts_ranks_devices_and_what_joins_them():
 
 def test_peer_access_needs_a_probe_that_worked_in_both_directions():
     worked, failed = (True, "loads and copies"), (False, "read back zeros")
-    for probes, otherwise, verdict in (
-        ({(0, 1): worked, (1, 0): worked}, "", ("yes", "loads and copies")),
-        ({(0, 1): worked, (1, 0): failed}, "", ("no", "read back zeros")),
-        ({(0, 1): failed, (1, 0): worked}, "", ("no", "read back zeros")),
-        ({}, "needs CuPy", ("unprobed", "needs CuPy")),
+    for there, back, verdict in (
+        (worked, worked, ("yes", "loads and copies")),
+        (worked, failed, ("no", "read back zeros")),
+        (failed, worked, ("no", "read back zeros")),
     ):
-        (link,) = TWO_GPUS.probed(probes, otherwise=otherwise).links
+        (link,) = TWO_GPUS.probed({(0, 1): there, (1, 0): back}).links
         assert (link.p2p, link.reason) == verdict
+    (link,) = TWO_GPUS.probed({}, otherwise="needs CuPy").links
+    assert (link.p2p, link.reason) == ("unprobed", "needs CuPy")
     refused = replace(TWO_GPUS, links=(replace(TWO_GPUS.links[0], p2p="no", reason="the driver says: no"),))
     assert refused.probed({}, otherwise="needs CuPy") == refused
 

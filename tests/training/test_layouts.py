@@ -14,19 +14,10 @@ from hypothesis import strategies as st
 
 from collbench.errors import UsageError
 from collbench.topology.files import load
+from collbench.training import layout as words_of
 from collbench.training.candidates import CODES, FIELDS, MICROS, candidates, coded, divisors, layouts
 from collbench.training.job import STACKS, Job
-from collbench.training.layout import (
-    PLACEMENTS,
-    RECOMPUTE,
-    SCHEDULES,
-    SHARDING_ALIASES,
-    SHARDINGS,
-    Layout,
-    Said,
-    layout_of,
-    parse_layout,
-)
+from collbench.training.layout import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, Said, layout_of, parse_layout
 from collbench.training.models import Model
 from collbench.training.presets import MODELS
 from tests.training.books import GATED, MIXED, SYSTEM
@@ -87,7 +78,7 @@ def brute(given: Job) -> set[Layout]:
         for expert, chunks, micro in product(range(1, 9), range(1, 7), MICROS)
     ]
     names = ("sharding", "recompute", "schedule", "sequential", "offload", "placement")
-    words = list(product(SHARDINGS, ("none", "selective", "full"), SCHEDULES, (False, True), (False, True), PLACEMENTS))
+    words = list(product(SHARDINGS, RECOMPUTE, SCHEDULES, (False, True), (False, True), words_of.PLACEMENTS))
     allowed = [shape for shape in shapes if even(given, shape)]
     every = (replace(shape, **dict(zip(names, some, strict=True))) for shape in allowed for some in words)
     return {one for one in every if sensible(one)}
@@ -183,10 +174,9 @@ def test_tensor_parallelism_stays_in_a_node_unless_it_is_said() -> None:
         assert divisors(number) == [one for one in range(1, number + 1) if number % one == 0], number
 
 
-COUNT = st.integers(1, 10**6)
 LAYOUTS = st.builds(
-    Layout, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, st.sampled_from(tuple(SHARDINGS)),
-    st.sampled_from(RECOMPUTE), st.sampled_from(SCHEDULES), st.booleans(), st.booleans(), st.sampled_from(PLACEMENTS),
+    Layout, *[st.integers(1, 10**6)] * 7, st.sampled_from(tuple(SHARDINGS)), st.sampled_from(RECOMPUTE),
+    st.sampled_from(SCHEDULES), st.booleans(), st.booleans(), st.sampled_from(words_of.PLACEMENTS),
 )  # fmt: skip
 
 
@@ -206,7 +196,7 @@ def test_a_name_leaves_out_what_is_usual_and_only_what_is_said_is_read() -> None
     assert full.name == "tp8 pp16 cp2 ep4 v2 dp4 mb3 zero1 full sp offload zb pp-inside"
     assert parse_layout("tp8") == {"tensor": 8}
     assert parse_layout("no-sp offload tp=4") == {"sequential": False, "offload": True, "tensor": 4}
-    for alias, name in SHARDING_ALIASES.items():
+    for alias, name in words_of.SHARDING_ALIASES.items():
         assert parse_layout(alias) == {"sharding": name}
     assert layout_of({"tensor": 2, "offload": True}) == Layout(tensor=2, offload=True)
 
@@ -217,12 +207,7 @@ def test_unknown_words_and_contradictions_are_refused_with_the_choices() -> None
         with pytest.raises(UsageError, match=message) as refused:
             parse_layout(word)
         assert "\n" not in str(refused.value)
-    for text, both in (
-        ("tp8 tp4", "tensor twice: 8 and 4"),
-        ("zero1 fsdp", "sharding twice: zero1 and zero3"),
-        ("sp no-sp", "sequential twice"),
-        ("none full", "recompute twice"),
-        ("1f1b zb", "schedule twice"),
-    ):
+    twice = {"tp8 tp4": "tensor twice: 8 and 4", "zero1 fsdp": "sharding twice: zero1 and zero3"}
+    for text, both in (twice | {"sp no-sp": "sequential twice", "1f1b zb": "schedule twice"}).items():
         with pytest.raises(UsageError, match=f"--layout says {both}.*; give one"):
             parse_layout(text)

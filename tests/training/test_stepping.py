@@ -32,7 +32,7 @@ def test_the_bubble_is_its_papers_share_of_a_step() -> None:
             assert share == pytest.approx(bubble_share(pipeline, chunks, batches), rel=1e-3), (pipeline, chunks)
 
 
-def test_zero_bubble_waits_as_its_paper_says() -> None:
+def test_zero_bubble_waits_as_its_paper_says_and_the_first_micro_batch_hides_nothing() -> None:
     """Less than one forward, one backward: by two parts for weights, which take half of a backward pass."""
     for pipeline in (2, 4, 8):
         for recompute in RECOMPUTE:
@@ -48,6 +48,11 @@ def test_zero_bubble_waits_as_its_paper_says() -> None:
             assert plan.parts["bubble"] == pytest.approx(formula, rel=1e-6), layout
             assert 0 < plan.parts["bubble"] < plain.parts["bubble"], layout
             assert plan.parts == plain.parts | {"bubble": plan.parts["bubble"]}, layout
+    sent = books(Layout(pipeline=4)).values
+    once = 2 * 1024 * 1024 / 1e9
+    assert sent["stage_once"] == pytest.approx(once)
+    assert sent["filling"] == pytest.approx(2 * 3 * once * 0.9), "of the first micro-batch, of which nothing is hidden"
+    assert sent["pipeline_parallel"] == pytest.approx(64 * 2 * once * 0.1 + sent["filling"])
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -64,16 +69,13 @@ def test_parts_add_up_to_the_step_and_computing_scales(layout: Layout, stack: st
     assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2, rel=1e-9)
 
 
-def test_samples_are_waited_for_where_they_come_slower_than_they_are_used() -> None:
+def test_slow_samples_are_waited_for_and_the_slowest_gpu_by_bloms_formula() -> None:
     busy = float(books(Layout(data=8)).values["busy"])
     assert books(Layout(data=8)).parts["loading"] == 0
     for share in (0.1, 0.9, 1.1, 100.0):
         plan = books(Layout(data=8), loader=64 / busy / share)
         assert (plan.parts["loading"] > 0) == (share > 1)
         assert plan.step == pytest.approx(max(1, share) * busy, rel=1e-12)
-
-
-def test_the_slowest_gpu_is_waited_for_by_bloms_formula() -> None:
     for data in (1, 2, 8, 64):
         parts = books(Layout(data=data), noise=0.02).parts
         assert parts["stragglers"] / parts["computing"] == pytest.approx(slowest_of(data, 0.02)), data
@@ -92,6 +94,10 @@ def test_products_are_those_that_are_counted() -> None:
         reached = CONSTANTS.fused * 1024 / (1024 + CONSTANTS.half) if stack == "modern" else CONSTANTS.unfused
         rate = GPU.flops * CONSTANTS.products * reached
         assert plan["attention_seconds"] == pytest.approx(plan["attention_flops"] / rate)
+    for sequence in (512, 2**20):
+        reached = books(Layout(), sequence=sequence).values["attention_efficiency"]
+        assert reached == pytest.approx(CONSTANTS.fused / (1 + CONSTANTS.half / sequence))
+        assert books(Layout(context=8), sequence=sequence).values["attention_efficiency"] == reached
 
 
 def test_a_pass_backward_is_twice_one_forward() -> None:
@@ -111,15 +117,6 @@ def test_a_pass_backward_is_twice_one_forward() -> None:
             expected = known["pointwise_seconds"] / 2 if STACKS[stack].fused_attention else scores
             assert part["layer_again"] == pytest.approx(expected), (model.name, stack)
             assert part["layer_again"] < known["layer_forward"]
-
-
-def test_fused_attention_reaches_more_of_long_samples() -> None:
-    """Half of what it reaches at best where a sample has `half` tokens, however many GPUs cut it."""
-    for sequence in (512, 4096, 2**20):
-        reached = books(Layout(), sequence=sequence).values["attention_efficiency"]
-        assert reached == pytest.approx(CONSTANTS.fused / (1 + CONSTANTS.half / sequence))
-        assert books(Layout(context=8), sequence=sequence).values["attention_efficiency"] == reached
-        assert books(Layout(), sequence=sequence, **BARE).values["attention_efficiency"] == CONSTANTS.unfused
 
 
 def test_routed_experts_are_products_of_their_own_kind() -> None:
@@ -154,12 +151,11 @@ def test_memory_is_read_and_written_as_often_as_said() -> None:
 
     Ten times each element of a layer's norms and sums, once the heads and the activation; 13 bytes a score.
     """
-    known = books(Layout(2, micro=2), MIXED).values
-    assert known["sorted_bytes"] == 6 * 2 * (2 * 1024) * MIXED.top_k * MIXED.hidden
-    assert known["sorting_seconds"] == pytest.approx(known["sorted_bytes"] / GPU.memory_rate)
-    assert books(Layout(2, micro=2), replace(MIXED, moe_every=2)).values["sorted_bytes"] == known["sorted_bytes"] / 2
-    assert books(Layout(2, micro=2, sequential=True), MIXED).values["sorted_bytes"] == known["sorted_bytes"] / 2
-    assert books(Layout(2, micro=2)).values["sorted_bytes"] == 0
+    half = replace(MIXED, moe_every=2)
+    for sequential, model, share in ((False, MIXED, 1), (False, half, 1 / 2), (True, MIXED, 1 / 2), (False, GPT, 0)):
+        known = books(Layout(2, micro=2, sequential=sequential), model).values
+        assert known["sorted_bytes"] == share * 6 * 2 * (2 * 1024) * MIXED.top_k * MIXED.hidden
+        assert known["sorting_seconds"] == pytest.approx(known["sorted_bytes"] / GPU.memory_rate)
     known, split = (books(Layout(2, micro=2, sequential=some), **BARE).values for some in (False, True))
     heads, width = 2 * (1024 + 1024), 2 * 4 * 1024
     assert known["pointwise_bytes"] == 2 * 2 * 1024 * (10 * 1024 + (width + heads) / 2)
@@ -199,15 +195,6 @@ def test_the_optimiser_reads_and_writes_its_share_once() -> None:
         assert part == pytest.approx(whole / 8), name
         away = books(Layout(data=8, sharding="zero1", offload=True), optimiser=name).parts["optimiser"]
         assert away == pytest.approx(psi / 8 * (6 / SYSTEM.pcie_rate + (traffic + 4) / 25e9)), name
-
-
-def test_the_first_micro_batch_is_sent_through_all_stages() -> None:
-    """What is hidden later is not hidden for it: there and back, between any two stages."""
-    plan = books(Layout(pipeline=4)).values
-    once = 2 * 1024 * 1024 / 1e9
-    assert plan["stage_once"] == pytest.approx(once)
-    assert plan["filling"] == pytest.approx(2 * 3 * once * 0.9)
-    assert plan["pipeline_parallel"] == pytest.approx(64 * 2 * once * 0.1 + plan["filling"])
 
 
 def test_products_on_eight_bits_are_faster_where_the_gpu_has_them() -> None:

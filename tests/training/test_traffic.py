@@ -84,8 +84,11 @@ def test_sharding_within_nodes_adds_up_shares_between_them() -> None:
     assert {("allgather", Group(8, 8)), ("reducescatter", Group(8, 8)), ("allreduce", Group(4))} <= groups_of(layout)
 
 
-def test_a_layer_adds_up_activations_four_times_or_six() -> None:
-    """All-reduces of 2sbh bytes; halves of them send the same; full recomputation repeats the forward two."""
+def test_a_layer_adds_up_activations_four_times_or_six_and_stages_send_them_on() -> None:
+    """All-reduces of 2sbh bytes; halves of them send the same; full recomputation repeats the forward two.
+
+    Stages send 2v messages of a GPU's part of 2sbh bytes for a micro-batch, there and back for every chunk.
+    """
     for tensor, recompute in product((2, 8), RECOMPUTE):
         for sequential, halves in ((True, {"reducescatter", "allgather"}), (False, {"allreduce"})):
             layout = Layout(tensor, micro=2, recompute=recompute, sequential=sequential)
@@ -95,10 +98,6 @@ def test_a_layer_adds_up_activations_four_times_or_six() -> None:
             assert sent(plan, "tensor_exposed") == pytest.approx(volume, rel=1e-9), layout
             assert plan.parts["tensor_parallel"] == pytest.approx(32 * plan.values["tensor_exposed"])
             assert {(half, Group(tensor, tensor)) for half in halves} <= groups_of(layout, **BARE), layout
-
-
-def test_stages_send_activations_there_and_back_for_every_chunk() -> None:
-    """2v messages of a GPU's part of 2sbh bytes for a micro-batch."""
     for chunks, tensor in product((1, 2, 4), (1, 4)):
         plan = books(Layout(tensor, 2, chunks=chunks, micro=2), **BARE)
         assert sent(plan, "stage_exposed") == pytest.approx(2 * chunks * 2 * ACTIVATIONS / tensor, rel=1e-9)
@@ -146,9 +145,7 @@ def test_groups_are_where_a_layout_puts_them() -> None:
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    CHOICES, st.sampled_from(tuple(STACKS)), st.sampled_from((1e8, 1e10, 1e12)), st.sampled_from((GPT, GATED, MIXED))
-)
+@given(CHOICES, st.sampled_from(tuple(STACKS)), st.sampled_from((1e8, 1e12)), st.sampled_from((GPT, GATED, MIXED)))
 def test_a_faster_network_never_makes_a_step_longer(layout: Layout, stack: str, rate: float, model: Model) -> None:
     given = asked(model, layout.gpus, 64, Lines(rate), stack=stack)
     plan = reckoned(given, layout)
