@@ -43,15 +43,12 @@ def test_a_discovered_dgx_h100_is_the_preset(dgx_h100):
     assert from_topology(discover(nvml=dgx_h100)).gpu_rate == pytest.approx(9 * 20.6e9), "the fewest links count"
 
 
-def test_bridges_join_pairs(pairs):
+def test_bridges_join_pairs_and_boxes_run_at_their_narrowest_slot(pairs, pcie_box):
     found = from_topology(discover(nvml=pairs))
     assert (found.fabric, found.gpus, found.nvlinks, found.arch) == ("nvlink-pairs", 4, 4, "sm86")
     assert found.gpu_rate == pytest.approx(48e9), "12 GB/s a link, as NCCL takes it"
     assert found.spec_rate == pytest.approx(4 * 14.062e9), "as the driver says"
     assert (found.nvlinks_between(0, 1), found.nvlinks_between(1, 2)) == (4, 0)
-
-
-def test_a_box_without_peer_access_runs_at_its_narrowest_slot(pcie_box):
     found = from_topology(discover(nvml=pcie_box))
     assert (found.fabric, found.p2p, found.pcie_generation, found.pcie_lanes) == ("pcie", False, 4, 8)
     assert found.gpu_rate == pytest.approx(12e9)

@@ -43,12 +43,8 @@ def test_sockets_cores_threads_caches_and_memory_are_counted(tree):
     )
     assert host.numa == (NumaNode(0, (0, 1, 4, 5), 512 * 1024), NumaNode(1, (2, 3, 6, 7), 512 * 1024))
     assert host.memory == 1024 * 1024
-
-
-def test_by_default_there_are_as_many_ranks_as_usable_cpus(tree):
-    topology = discover(root=tree(dual_socket()), usable=[0, 2, 5])
-    assert topology.ranks == 3
-    assert topology.name == "3 ranks on 2 x Intel Xeon Platinum 8480C, 4 cores"
+    some = discover(root=tree(dual_socket()), usable=[0, 2, 5])
+    assert (some.ranks, some.name) == (3, "3 ranks on 2 x Intel Xeon Platinum 8480C, 4 cores")
 
 
 def test_cpuinfo_alone_tells_sockets_and_cores(tree):
@@ -65,6 +61,8 @@ def test_missing_files_and_files_of_nonsense_are_no_error(tree, tmp_path):
         assert discover(root=tree(files) / root).devices, missing
     files = dict.fromkeys(dual_socket(), "N/A") | {"proc/self/cgroup": "x", "sys/fs/cgroup/cpu.max": "N/A"}
     assert discover(root=tree(files)).devices
+    assert discover(root=tree({}) / "none").host.shm_free is None
+    assert discover(root=tree({"dev/shm/x": ""})).host.shm_free > 0
     without = discover(root=tmp_path / "none").sockets[0]
     assert (without.threads, bool(without.name)) == (os.cpu_count(), True)
 
@@ -80,7 +78,7 @@ def test_processors_are_named_without_what_is_counted_beside(tree):
         assert discover(root=root).sockets == (Socket(name, threads=1),)
 
 
-def test_the_lowest_limit_above_counts(tree):
+def test_the_lowest_limit_above_counts_in_either_version_of_control_groups(tree):
     files = {
         "proc/self/cgroup": "0::/user/job",
         "sys/fs/cgroup/user/job/cpu.max": "max 100000",
@@ -89,20 +87,12 @@ def test_the_lowest_limit_above_counts(tree):
     }
     host = discover(root=tree(files), usable=range(4)).host
     assert (host.cpu_limit, host.capacity) == (1.5, 1)
-
-
-def test_limits_of_control_groups_version_1(tree):
     docker = {"proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n0::/"}
     root = {"proc/self/cgroup": "2:cpu:/"}
     for files, folder, quota, limit in ((docker, "cpu,cpuacct", "200000", 2.0), (root, "cpu", "-1", None)):
         files[f"sys/fs/cgroup/{folder}/cpu.cfs_quota_us"] = quota
         files[f"sys/fs/cgroup/{folder}/cpu.cfs_period_us"] = "100000"
         assert discover(root=tree(files)).host.cpu_limit == limit
-
-
-def test_free_shared_memory_is_that_of_dev_shm(tree):
-    assert discover(root=tree({}) / "none").host.shm_free is None
-    assert discover(root=tree({"dev/shm/x": ""})).host.shm_free > 0
 
 
 def test_this_machine_has_a_topology_that_json_brings_back():

@@ -41,15 +41,12 @@ def test_facts_of_a_gpu_are_in_si_units_and_cudas_spelling(dgx_h100):
     assert found.driver == DriverInfo("570.86.15", "12.8")
 
 
-def test_direct_links_join_only_the_gpus_at_their_ends(pairs):
+def test_direct_links_join_only_the_gpus_at_their_ends_and_pcie_has_the_slower_slot(pairs, pcie_box):
     links = {(link.a, link.b): link for link in discover(nvml=pairs).links}
     assert {pair for pair, link in links.items() if link.kind == Kind.NVLINK} == {(0, 1), (2, 3)}
     assert links[0, 1].nvlink == NvLink(3, 4, 14.062e9)
     assert links[0, 1].rate == pytest.approx(56.248e9)
     assert (links[0, 2].kind, links[0, 2].path) == (Kind.PCIE, "between NUMA nodes")
-
-
-def test_a_pcie_pair_has_the_slower_slot_and_the_drivers_refusal(pcie_box):
     (link,) = discover(nvml=pcie_box).links
     assert (link.kind, link.path, link.pcie.width) == (Kind.PCIE, "through one CPU host bridge", 8)
     assert (link.p2p, link.reason) == ("no", "the driver says: chipset not supported")

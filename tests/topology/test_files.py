@@ -151,10 +151,8 @@ def test_an_architecture_and_a_fabric_say_the_rest():
 IMPOSSIBLE = (
     ({"nodes": 4}, r"mine\.toml: nodes is no key; choose from: name, gpu, node, nic, tier"),
     ({"node": {"gpu": 8}}, r"\[node\] gpu is no key; choose from: gpus, fabric, gpu_bw"),
-    ({"gpu": None}, r"\[gpu\] is missing; its keys are: arch, name"),
     ({"gpu": {"arch": "h100"}}, r"\[gpu\] arch = 'h100' is impossible; choose from: sm60, sm70"),
     ({"node": {"gpus": 0}}, r"\[node\] gpus = 0 is impossible; it must be a whole number from 1 to 1024"),
-    ({"node": {"gpus": 8.0}}, r"\[node\] gpus = 8.0 is impossible; it must be a whole number"),
     ({"node": {"gpu_bw": 370.8e9}}, r"gpu_bw = 370800000000.0 .* in GB/s of one direction"),
     ({"node": {"gpu_bw": float("nan")}}, r"gpu_bw = nan is impossible"),
     ({"nic": {"rate": 400}}, r"\[nic\] rate = 400 .* \(400 Gb/s are 50\)"),
@@ -162,7 +160,6 @@ IMPOSSIBLE = (
     ({"nic": {"transport": "pigeon"}}, r"transport = 'pigeon' .* ib, roce, slingshot, efa, tcpx, tcp"),
     ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),
-    ({"tier": [{"radix": 4}]}, r"\[\[tier\]\] name is missing"),
     ({"tier": [{"name": "a", "oversubscription": 0.5}]}, r"oversubscription = 0.5 .* from 1 to 1000"),
     ({"tier": [{"name": "a"}, {"name": "b"}]}, r"\[\[tier\]\] 'a' needs a radix"),
     ({"nic": None, "tier": [{"name": "a"}]}, r"\[\[tier\]\] joins nodes, .* add \[nic\]"),
@@ -176,12 +173,10 @@ IMPOSSIBLE = (
     ({"node": {"fabric": "hybrid-cube"}}, r"nvlinks = 18 is no hybrid-cube of 8 GPUs; it is 8 GPUs with 6 NVLinks"),
     ({"node": {"fabric": "nvlink-pairs", "gpus": 1}}, r"gpus = 1 cannot be nvlink-pairs"),
     ({"node": {"switches": [[0, 1], [1, 2]]}}, r"switches must name each GPU from 0 to 7 once"),
-    ({"node": {"switches": [0, 1]}}, r"switches = \[0, 1\] is impossible; it must be lists of GPU numbers"),
     ({"node": {"sockets": 9}}, r"sockets = 9 is impossible; at most one for each GPU"),
     ({"node": {"inter_socket": 10}}, r"inter_socket needs sockets = 2 or more"),
     ({"calibration": {"file": 3}}, r"\[calibration\] file = 3 is impossible; it must be a text"),
     ({"name": ""}, r"name = '' is impossible"),
-    ({"name": None}, r"name is missing"),
 )
 
 

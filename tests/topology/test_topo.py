@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from collbench import cli
 from collbench.errors import PlatformError, UsageError
-from collbench.figures.system import draw, figure
+from collbench.figures.system import draw
 from collbench.platforms.gpu import discover as cuda_gpus
 from collbench.platforms.gpu import probe
 from collbench.topology import files, system_text, topology_text
@@ -23,7 +22,6 @@ from tests.platforms.gpu.fake_cuda import Machine
 from tests.topology.fake_nvml import FakeGpu, FakeNvml, bus
 
 NO_DRIVER, NO_LIBRARY = 9, 12  # NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRARY_NOT_FOUND
-TWO = ("0000:2a:00.0", "0000:0a:00.0")  # of dgx_h100's GPUs, as CUDA writes them, and in another order than NVML's
 
 
 def topo(*arguments):
@@ -45,10 +43,6 @@ def drawn(system, width=80):
 def flat(shown):
     """Without frames and line breaks."""
     return " ".join(shown.replace("│", " ").split())
-
-
-def notes(topology):
-    return " ".join(caveats(topology))
 
 
 def cpu(ranks=2, **facts):
@@ -103,24 +97,22 @@ def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_bo
         (cpu(shm_free=2**26), "only 64 MiB free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size"),
         (discover(nvml=pcie_box), "GPU 1: fewer PCIe lanes in use"),
     ):
-        assert note in notes(topology)
+        assert note in " ".join(caveats(topology))
     first, one = dgx_h100.gpus[0], h200.gpus[0]
     dgx_h100.gpus[0] = replace(first, links=first.links[:17])
-    assert "GPU 0 has 17 active NVLinks, others have 18" in notes(discover(nvml=dgx_h100))
+    assert "GPU 0 has 17 active NVLinks, others have 18" in " ".join(caveats(discover(nvml=dgx_h100)))
     for changed, note in (
         (replace(one, mig=1), "GPU 0 is in MIG mode"),
         (replace(one, fabric=(2, 0)), "GPU 0 has not joined its fabric (in progress); check nvidia-fabricmanager"),
     ):
         h200.gpus = [changed]
-        assert note in notes(discover(nvml=h200))
+        assert note in " ".join(caveats(discover(nvml=h200)))
 
 
 def test_nodes_fold_into_one_and_the_network_has_as_many_switches_as_they_need():
     system = files.load("dgx-h100")
-    folded = drawn(system.of(12_500))
-    assert folded.startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
-    assert "\n... x 12,500\n" in folded
-    assert len(folded.splitlines()) == len(drawn(system.of(100)).splitlines())
+    assert drawn(system.of(12_500)).startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
+    assert "\n... x 12,500\n" in drawn(system.of(12_500))
     shown = flat(drawn(system.of(100)))
     assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
     assert "leaf 4 switches on each rail, 32 nodes under each, full rate up" in shown
@@ -136,16 +128,13 @@ def test_nodes_fold_into_one_and_the_network_has_as_many_switches_as_they_need()
 def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
     h100 = files.load("dgx-h100")
     for system, words in (
-        (h100, "GPUs 8 x H100 SXM5 (Hopper, sm90)"),
         (h100, "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add"),
         (h100, "CPU 1 GPU 4 5 6 7"),
         (h100, "NICs 8 x InfiniBand, 50 GB/s each way; 400 together"),
         (replace(h100, nvls=False), "NVLS is off"),
-        (replace(h100, guesses=("CPUs by Intel",)), "note: assumed: CPUs by Intel"),
         (files.load("dgx-1v"), "GPU 3 NV2 NV1 NV2 - - - - NV1"),
         (files.load("pcie4-4090"), "peer access refused: through the memory of the host"),
         (files.load("aws-p3dn"), "NICs 1 x EFA, 12.5 GB/s each way; through the memory of the host"),
-        (files.load("perlmutter"), "NICs 4 x Slingshot, 25 GB/s each way; 100 together"),
     ):
         assert words in flat(drawn(system))
     assert "0-3 NV2, 0-4 NV2" in flat(drawn(files.load("dgx-1v"), 40))
@@ -187,22 +176,6 @@ def test_a_picture_is_the_same_every_time_in_the_format_of_its_name(tmp_path):
     assert "... x 20" in result.stdout
 
 
-def test_words_of_a_picture_stay_inside_their_boxes():
-    """Every GPU of the first node is there."""
-    for name, nodes in (("dgx-h100", 1), ("dgx-1v", 4), ("pcie4-4090", 1), ("aws-p3dn", 12_500), ("gb200-nvl72", 20)):
-        picture = figure(files.load(name).of(nodes))
-        renderer = FigureCanvasAgg(picture).get_renderer()
-        (axes,) = picture.axes
-        words = {label.get_text().split("\n")[-1] for label in axes.texts}
-        assert words >= {f"{gpu}" for gpu in range(files.load(name).gpus)}, name
-        boxes = {tuple(patch.get_center().round(6)): patch.get_window_extent(renderer) for patch in axes.patches}
-        for label in axes.texts:
-            extent = label.get_window_extent(renderer)
-            box = boxes.get(tuple(round(part, 6) for part in label.get_position()), picture.bbox)
-            assert box.x0 <= extent.x0 <= extent.x1 <= box.x1, (name, label)
-            assert box.y0 <= extent.y0 <= extent.y1 <= box.y1, (name, label)
-
-
 @pytest.fixture
 def nvml(monkeypatch, dgx_h100):
     """Eight GPUs in the driver, and no CuPy."""
@@ -228,7 +201,12 @@ def cuda(nvml, monkeypatch):
         machine.stop()
 
 
-def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml, tmp_path):
+def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml, tmp_path, monkeypatch):
+    words = "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]' (or cuda13))"
+    assert words in flat(topo().output)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert "CUDA_VISIBLE_DEVICES is not applied" in topo().stderr
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     topo("-o", str(tmp_path / "here.svg"))
     assert "8 x NVIDIA H100 80GB HBM3, NVSwitch" in (tmp_path / "here.svg").read_text()
     assert topo().output.startswith("8 x NVIDIA H100 80GB HBM3, NVSwitch\n")
@@ -262,20 +240,13 @@ def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
                 topo("--on", "gpu")
 
 
-def test_without_cupy_peer_access_is_unprobed_and_a_choice_of_gpus_is_not_silently_ignored(nvml, monkeypatch):
-    words = "peer access unprobed (needs CuPy: pip install 'collbench[cuda12]' (or cuda13))"
-    assert words in flat(topo().output)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    assert "CUDA_VISIBLE_DEVICES is not applied" in topo().stderr
-
-
 def test_gpus_are_probed_in_the_order_of_cuda(cuda, monkeypatch):
     machine = cuda(devices=2, buses={0: 0x2A, 1: 0x0A})
     assert shown().links[0].p2p == "yes"
     assert not machine.blocks, "the probe's buffers are given back"
     cuda(devices=2, buses={0: 0x2A, 1: 0x0A}, losing_copies={(1, 0)})
     found = shown()
-    assert tuple(gpu.bus_id for gpu in found.gpus) == TWO
+    assert tuple(gpu.bus_id for gpu in found.gpus) == ("0000:2a:00.0", "0000:0a:00.0")
     assert (found.links[0].p2p, found.links[0].reason) == ("no", "a copy gave wrong data")
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml([FakeGpu("Test GPU", bus(i)) for i in range(2)]))
     cuda(devices=2)

@@ -83,7 +83,7 @@ def test_what_no_transformer_is_is_refused_with_what_would_be() -> None:
                 replace(small, **{name: value}).checked()
 
 
-def test_a_model_of_a_size_has_about_as_many_parameters_and_what_is_known_stays() -> None:
+def test_a_model_of_a_size_has_about_as_many_parameters_and_another_length_changes_positions_only() -> None:
     """Within a quarter; large ones have heads that eight GPUs can share."""
     for eighth in range(48, 105):
         size = 10 ** (eighth / 8)
@@ -102,9 +102,6 @@ def test_a_model_of_a_size_has_about_as_many_parameters_and_what_is_known_stays(
             of_size("any", impossible)
     with pytest.raises(UsageError, match=r"hidden = .* is impossible"):
         of_size("any", 1e9, hidden=-(10**30))
-
-
-def test_another_length_changes_learned_positions_only() -> None:
     gpt, llama = MODELS["gpt2-small"], MODELS["llama2-7b"]
     assert with_sequence(gpt, 2048).parameters - gpt.parameters == 1024 * 768
     assert with_sequence(llama, 8192).parameters == llama.parameters

@@ -60,8 +60,7 @@ def test_the_ranking_is_by_step_and_equal_ones_by_memory() -> None:
         assert second.step > first.step / (1 + EQUAL) ** 2
         if second.step < first.step:
             assert first.needed <= second.needed
-    groups = [tuple(getattr(one.layout, name) for name in GROUPED) for one in ranked]
-    assert len(set(groups)) == len(groups)
+    assert len({tuple(getattr(one.layout, name) for name in GROUPED) for one in ranked}) == len(ranked)
     best = best_of(gpt3().setting, parse_layout("tp8 pp16 mb2"))
     assert best.layout == Layout(tensor=8, pipeline=16, data=8, micro=2, recompute="full")
 
@@ -97,12 +96,6 @@ def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
     assert leaving(curve._replace(base=curve.base / 10))[0.7] is None
 
 
-def test_another_system_brings_its_own_software_unless_one_was_chosen() -> None:
-    assert on_system(gpt3().setting, load("dgx-h100")).job.stack == "modern"
-    assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100")).job.stack == "megatron-2022"
-    assert on_system(gpt3().setting, load("gb200-nvl72")).curves.system.gpus == 64
-
-
 def test_cost_is_hours_times_gpus_times_price() -> None:
     answer = gpt3()
     found = sizes(answer.setting, {}, [64, 96, 128, 256, 1024])
@@ -116,7 +109,10 @@ def test_cost_is_hours_times_gpus_times_price() -> None:
     assert cheapest(rows, math.inf) is min(rows, key=lambda one: one.cost)
 
 
-def test_the_same_money_buys_whole_nodes_at_most() -> None:
+def test_another_system_brings_its_software_unless_one_was_chosen_and_money_buys_whole_nodes() -> None:
+    assert on_system(gpt3().setting, load("dgx-h100")).job.stack == "modern"
+    assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100")).job.stack == "megatron-2022"
+    assert on_system(gpt3().setting, load("gb200-nvl72")).curves.system.gpus == 64
     answer = gpt3()
     (one,) = same_cost(answer.setting, answer.said, 2.0, [(load("dgx-h100"), 3.0)])
     assert one.gpus % 8 == 0
@@ -190,17 +186,13 @@ def test_a_file_and_words_describe_the_same_model() -> None:
         described({**told, "parameters": 1e12}, "file.toml")
 
 
-def test_a_job_has_those_gpus_of_a_node_that_deal_it_out_evenly() -> None:
-    """Of the 72 of an NVL72, and experts on 64 GPUs of one of them never leave it."""
+def test_another_number_of_gpus_has_nodes_of_its_own() -> None:
+    """Those of a node that deal it out evenly, not those that the first job had use for; and back again."""
     for gpus, inside, nodes in ((8, 8, 1), (64, 64, 1), (72, 72, 1), (256, 64, 4), (144, 72, 2)):
         system = placed(load("gb200-nvl72"), gpus)
         assert (system.gpus, system.nodes) == (inside, nodes)
         group = group_of(min(gpus, inside), 1, system.gpus)
         assert (group.ranks, group.nodes) == (inside, 1)
-
-
-def test_another_number_of_gpus_has_nodes_of_its_own() -> None:
-    """Not as many GPUs of a node as the first job had use for; and back again."""
     for system, gpus, others in (("dgx-h100", 4, 64), ("gb200-nvl72", 8, 64), ("gb200-nvl72", 64, 72)):
         one, other = (plan(MODELS["llama3-8b"], load(system), count, 576) for count in (gpus, others))
         for here, there in ((one, other), (other, one)):

@@ -37,10 +37,8 @@ def test_zero_bubble_waits_as_its_paper_says_and_the_first_micro_batch_hides_not
     for pipeline in (2, 4, 8):
         for recompute in RECOMPUTE:
             layout = Layout(pipeline=pipeline, schedule="zb", recompute=recompute)
-            plan, plain = (
-                reckoned(asked(ALIKE, pipeline, curves=Lines(1e18)), replace(layout, schedule=schedule))
-                for schedule in ("zb", "1f1b")
-            )
+            layouts = (layout, replace(layout, schedule="1f1b"))
+            plan, plain = (books(some, ALIKE, curves=Lines(1e18)) for some in layouts)
             known = plan.values
             weights = GPT.layers / pipeline * known["layer_backward"] / 2
             backward = known["stage_backward"] - weights  # and what is computed once more before it
@@ -57,8 +55,7 @@ def test_zero_bubble_waits_as_its_paper_says_and_the_first_micro_batch_hides_not
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(CHOICES, st.sampled_from(tuple(STACKS)), st.sampled_from((GPT, GATED, MIXED)), st.sampled_from((50.0, 1e9)))
-def test_parts_add_up_to_the_step_and_computing_scales(layout: Layout, stack: str, model: Model, rate: float) -> None:
-    """A GPU that is twice as fast at all computes a step in half the time."""
+def test_parts_add_up_and_faster_machines_are_faster(layout: Layout, stack: str, model: Model, rate: float) -> None:
     plan = books(layout, model, stack=stack, loader=rate, noise=0.01)
     assert plan.step == pytest.approx(sum(plan.parts.values()), rel=1e-12)
     assert tuple(plan.parts) == PARTS
@@ -67,6 +64,8 @@ def test_parts_add_up_to_the_step_and_computing_scales(layout: Layout, stack: st
     faster = replace(SYSTEM, flops=2 * GPU.flops, memory_rate=2 * GPU.memory_rate)
     quick = reckoned(asked(model, layout.gpus, curves=Lines(system=faster), stack=stack, noise=0.01), layout)
     assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2, rel=1e-9)
+    network, late = (books(layout, model, curves=lines, stack=stack).step for lines in (Lines(2e9), Lines(1e9, 1e-4)))
+    assert network * (1 - 1e-12) <= books(layout, model, stack=stack).step <= late * (1 + 1e-12)
 
 
 def test_slow_samples_are_waited_for_and_the_slowest_gpu_by_bloms_formula() -> None:
@@ -119,8 +118,11 @@ def test_a_pass_backward_is_twice_one_forward() -> None:
             assert part["layer_again"] < known["layer_forward"]
 
 
-def test_routed_experts_are_products_of_their_own_kind() -> None:
-    """A gated expert's three matrices for every copy of a token; what all tokens share is as in a dense model."""
+def test_routed_experts_are_products_of_their_own_kind_or_wait_for_their_weights() -> None:
+    """A gated expert's three matrices for every copy of a token; what all tokens share is as in a dense model.
+
+    Where few tokens come, weights are read forward and backward, 2 bytes each, and gradients read and written.
+    """
     known = books(Layout(2), MIXED).values
     assert known["grouped_flops"] == 2 * 1024 * MIXED.top_k * 3 * MIXED.hidden * MIXED.width / 2
     rate = GPU.flops * CONSTANTS.products
@@ -131,10 +133,6 @@ def test_routed_experts_are_products_of_their_own_kind() -> None:
     more = shared["product_flops"] - known["product_flops"]
     assert more == pytest.approx(known["grouped_flops"] / MIXED.top_k)
     assert books(Layout(2)).values["grouped_flops"] == 0
-
-
-def test_experts_that_see_few_tokens_wait_for_their_weights() -> None:
-    """Read forward and backward, 2 bytes each; their gradients are read and written; parallel experts have fewer."""
     few = replace(MIXED, experts=128, sequence=16)
     for gradients, size in GRADIENTS.items():
         for expert in (1, 4):
@@ -197,17 +195,7 @@ def test_the_optimiser_reads_and_writes_its_share_once() -> None:
         assert away == pytest.approx(psi / 8 * (6 / SYSTEM.pcie_rate + (traffic + 4) / 25e9)), name
 
 
-def test_products_on_eight_bits_are_faster_where_the_gpu_has_them() -> None:
-    half, eighth = (books(Layout(), precision=name).values for name in ("bf16", "fp8"))
-    faster = CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops
-    assert eighth["product_seconds"] == pytest.approx(half["product_seconds"] / faster)
-    assert eighth["attention_seconds"] == half["attention_seconds"]
-    old = Lines(system=replace(SYSTEM, arch="sm80", gpu="A100"))
-    steps = {reckoned(asked(curves=old, gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")}
-    assert len(steps) == 1
-
-
-def test_utilisation_is_of_the_data_sheet() -> None:
+def test_utilisation_is_of_the_data_sheet_and_eight_bits_are_faster_where_the_gpu_has_them() -> None:
     """What Narayanan's equation counts, over what the GPUs could have done in a step; an anchor scales computing."""
     model = MODELS["gpt3-1.3b"]
     plan = books(Layout(data=8), model)
@@ -217,3 +205,10 @@ def test_utilisation_is_of_the_data_sheet() -> None:
     quick = books(Layout(data=8), model, efficiency=2.0)
     assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2)
     assert np.isfinite(quick.step)
+    half, eighth = (books(Layout(), precision=name).values for name in ("bf16", "fp8"))
+    faster = CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops
+    assert eighth["product_seconds"] == pytest.approx(half["product_seconds"] / faster)
+    assert eighth["attention_seconds"] == half["attention_seconds"]
+    old = Lines(system=replace(SYSTEM, arch="sm80", gpu="A100"))
+    steps = {reckoned(asked(curves=old, gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")}
+    assert len(steps) == 1
