@@ -40,7 +40,6 @@ def test_without_an_anchor_tables_are_met_those_fitted_to_best() -> None:
 
 
 def test_nine_of_ten_published_steps_lie_within_the_spread() -> None:
-    """And not many more, or the spread would promise too little."""
     for experts, least, spread in ((False, 0.89, FITTED[90].spread), (True, 0.88, FITTED[90].spread_experts)):
         every = [one for table in published.TABLES for one in found(table) if bool(one.row.model.experts) == experts]
         assert least <= sum(abs(one.relative) <= spread for one in every) / len(every) <= 0.95, experts

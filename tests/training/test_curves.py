@@ -24,7 +24,6 @@ USED = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")  # by
 
 
 def test_points_are_met_and_between_them_lines_are_straight_in_logarithms() -> None:
-    """Beyond them latency and bandwidth stay."""
     assert TABLE.time(TABLE.sizes) == pytest.approx(TABLE.points[TYPICAL])
     assert TABLE.time(TABLE.sizes, HIGH) == pytest.approx(TABLE.points[HIGH])
     between = TABLE.time(np.sqrt(TABLE.sizes[1:] * TABLE.sizes[:-1]))

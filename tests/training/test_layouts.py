@@ -69,7 +69,6 @@ def sensible(one: Layout) -> bool:
 
 
 def brute(given: Job) -> set[Layout]:
-    """All tuples of small numbers that are even and sensible."""
     few = range(1, given.gpus + 1)
     shapes = [
         Layout(tensor, pipeline, data, context, expert, chunks, micro)
@@ -108,7 +107,6 @@ def test_everything_is_dealt_out_evenly_by_what_the_software_can(name: str, node
 
 
 def test_what_is_said_stays_even_if_it_is_of_no_use() -> None:
-    """Only what does not divide the GPUs, and chunks of one stage, are refused."""
     words = (
         "tp2, pp2, dp2, mb2, tp2 sp, zero1, full, none, offload, no-offload, zb, 1f1b, pp-inside, dp-inside, v3, v1, "
         "cp2, pp2 v3, hsdp, sp, zb pp1, tp1 sp, zero3 dp1, pp1 pp-inside, mb5"

@@ -84,7 +84,6 @@ def test_what_no_transformer_is_is_refused_with_what_would_be() -> None:
 
 
 def test_a_model_of_a_size_has_about_as_many_parameters_and_another_length_changes_positions_only() -> None:
-    """Within a quarter; large ones have heads that eight GPUs can share."""
     for eighth in range(48, 105):
         size = 10 ** (eighth / 8)
         model = of_size("any", size)

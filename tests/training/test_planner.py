@@ -51,7 +51,6 @@ def mean(given: Setting, layout: Layout) -> float:
 
 @pytest.mark.parametrize("gpus", [1, pytest.param(4, marks=pytest.mark.full), 6])
 def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that fit first the one with the least mean, whether they are reckoned together or in pieces."""
     given = tight(gpus)
     arrays = candidates(given.job, given.curves.system, {})
     plans = [reckoned(given, layout) for layout in layouts(arrays, range(len(arrays["data"])))]
@@ -95,7 +94,6 @@ def test_a_band_is_of_what_is_unsure() -> None:
 
 
 def test_constants_are_of_the_newest_generation_that_is_known() -> None:
-    """Not of a newer one than the GPU, unless all are."""
     assert all(fitted.generation == generation for generation, fitted in FITTED.items())
     for arch in ARCHITECTURES:
         older = [one for one in FITTED if one <= int(arch[2:])] or [min(FITTED)]
@@ -135,7 +133,6 @@ NAMES: dict[str, Any] = {"maximum": np.maximum, "minimum": np.minimum, "where": 
 
 
 def arrays_of(given: Setting) -> dict[str, Any]:
-    """Some candidates from everywhere in the list."""
     arrays = candidates(given.job, given.curves.system, {})
     places = np.linspace(0, len(arrays["data"]) - 1, SAMPLE).astype(int)
     return {name: array[places] for name, array in arrays.items()}

@@ -66,7 +66,6 @@ def test_the_ranking_is_by_step_and_equal_ones_by_memory() -> None:
 
 
 def test_what_does_not_fit_names_what_does() -> None:
-    """As many GPUs as are enough, or the word of the layout that was said too much."""
     with pytest.raises(UsageError, match=r"fits 80 GiB: .* short with .*; these fit: .*--gpus (\d+)") as refused:
         plan("megatron-1t", load("dgx-a100"), 64, 512)
     gpus = int(str(refused.value).rpartition("--gpus ")[2])
@@ -81,7 +80,6 @@ def test_what_does_not_fit_names_what_does() -> None:
 
 
 def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
-    """Straight against the logarithm of the GPUs; nowhere, if it stays above."""
     answer = gpt3()
     found = list(sizes(answer.setting, answer.said, [32, 64, 512, 1024, 4096]))
     assert [bool(size.best) for size in found] == [False, True, True, True, True]
@@ -163,7 +161,6 @@ def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful
 
 
 def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
-    """Weights gathered across nodes are likely faster here, and may take far longer; both are said."""
     answer = plan("gpt3-175b", load("gcp-a3-ultra"), 1024, 1536)
     best, boldest = answer.best, answer.boldest
     assert boldest.step == pytest.approx(answer.searched.steps.min())
@@ -187,7 +184,6 @@ def test_a_file_and_words_describe_the_same_model() -> None:
 
 
 def test_another_number_of_gpus_has_nodes_of_its_own() -> None:
-    """Those of a node that deal it out evenly, not those that the first job had use for; and back again."""
     for gpus, inside, nodes in ((8, 8, 1), (64, 64, 1), (72, 72, 1), (256, 64, 4), (144, 72, 2)):
         system = placed(load("gb200-nvl72"), gpus)
         assert (system.gpus, system.nodes) == (inside, nodes)

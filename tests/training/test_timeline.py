@@ -17,7 +17,6 @@ SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> Pipeline:
-    """Of every schedule, small."""
     stages, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     micro_batches = draw(st.integers(1, 14)) if chunks == 1 else stages * draw(st.integers(1, 4))
     forward, inputs = draw(SECONDS), draw(SECONDS)

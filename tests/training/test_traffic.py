@@ -20,7 +20,6 @@ ACTIVATIONS = 2 * 1024 * GPT.hidden  # bytes of a micro-batch's, 16 bits each
 
 
 def sent(plan: Planned, term: str) -> float:
-    """Bytes that a GPU sent in so many seconds."""
     return float(plan.values[term]) * RATE
 
 
