@@ -122,8 +122,8 @@ def test_every_key_arrives(tmp_path):
     found = files.load(str(tmp_path / "every.toml"))
     assert found == System(
         "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "efa", gdr=False),
-        tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core")), nodes=7, launch="torch", nccl="2.27.3",
-        calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12, memory=31.5 * 2**30,
+        tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core", 0, 1, "adaptive", 1, 1)), nodes=7, launch="torch",
+        nccl="2.27.3", calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12, memory=31.5 * 2**30,
         memory_rate=850e9, nvlinks=6, spec_rate=151.5e9, pcie_generation=2, pcie_lanes=8,
         switches=((0, 1), (2, 3, 4, 5, 6, 7)), per_socket=2, socket_rate=7.5e9, nvls=False, algorithm="tree",
         protocol="ll",
@@ -208,16 +208,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 HOPPER = System("any", "sm90", 8, "nvswitch", 370e9)
-NAMES = {  # as NVIDIA's driver says them: TFLOP/s on 16 bits and GiB, by data sheets
-    "Tesla P100-PCIE-16GB": (18.7, 16), "Tesla V100-SXM2-16GB": (125, 16), "Tesla V100-SXM3-32GB": (125, 32),
-    "Tesla T4": (65, 16), "NVIDIA GeForce RTX 2080 Ti": (53.8, 11), "NVIDIA A100-SXM4-40GB": (312, 40),
-    "NVIDIA A100 80GB PCIe": (312, 80), "NVIDIA A800-SXM4-80GB": (312, 80), "NVIDIA A40": (149.7, 48),
-    "NVIDIA A10": (125, 24), "NVIDIA GeForce RTX 3090": (71, 24), "NVIDIA GeForce RTX 4090": (165.2, 24),
-    "NVIDIA L40": (181, 48), "NVIDIA L40S": (362, 48), "NVIDIA L4": (121, 24), "NVIDIA H100 NVL": (835, 94),
-    "NVIDIA H100 PCIe": (756, 80), "NVIDIA H100 80GB HBM3": (989.4, 80), "NVIDIA H800": (989.4, 80),
-    "NVIDIA H200": (989.4, 141), "NVIDIA GH200 480GB": (989.4, 96), "NVIDIA H20": (148, 96),
-    "NVIDIA B200": (2250, 180), "NVIDIA GB200": (2500, 186), "NVIDIA GB300": (2500, 270),
-    "NVIDIA GeForce RTX 5090": (209.5, 32), "NVIDIA RTX PRO 6000 Blackwell Server Edition": (503.8, 96),
+NAMES = {  # as NVIDIA's driver says them: TFLOP/s on 16 bits, GiB and TB/s, by data sheets
+    "Tesla P100-PCIE-16GB": (18.7, 16, 0.73), "Tesla V100-SXM2-16GB": (125, 16, 0.9),
+    "Tesla V100-SXM3-32GB": (125, 32, 0.9), "Tesla T4": (65, 16, 0.32),
+    "NVIDIA GeForce RTX 2080 Ti": (53.8, 11, 0.616), "NVIDIA A100-SXM4-40GB": (312, 40, 1.555),
+    "NVIDIA A100 80GB PCIe": (312, 80, 1.935), "NVIDIA A800-SXM4-80GB": (312, 80, 2.039),
+    "NVIDIA A40": (149.7, 48, 0.696), "NVIDIA A10": (125, 24, 0.6), "NVIDIA GeForce RTX 3090": (71, 24, 0.936),
+    "NVIDIA GeForce RTX 4090": (165.2, 24, 1.008), "NVIDIA L40": (181, 48, 0.864), "NVIDIA L40S": (362, 48, 0.864),
+    "NVIDIA L4": (121, 24, 0.3), "NVIDIA H100 NVL": (835, 94, 3.9), "NVIDIA H100 PCIe": (756, 80, 2),
+    "NVIDIA H100 80GB HBM3": (989.4, 80, 3.35), "NVIDIA H800": (989.4, 80, 3.35), "NVIDIA H200": (989.4, 141, 4.8),
+    "NVIDIA GH200 480GB": (989.4, 96, 4), "NVIDIA H20": (148, 96, 4), "NVIDIA B200": (2250, 180, 8),
+    "NVIDIA GB200": (2500, 186, 8), "NVIDIA GB300": (2500, 270, 8), "NVIDIA GeForce RTX 5090": (209.5, 32, 1.792),
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": (503.8, 96, 1.792),
 }  # fmt: skip
 
 
@@ -227,7 +229,10 @@ def test_a_name_is_known_by_its_data_sheet_and_no_record_hides_behind_another():
         system = replace(HOPPER, gpu=name)
         assert is_named(system), name
         product = product_of(system)
-        assert (product.flops / 1e12, product.memory / 2**30) == pytest.approx(promised), name
+        found = (product.flops / 1e12, product.memory / 2**30, product.memory_rate / 1e12)
+        assert found == pytest.approx(promised), name
+        has_eight_bits = product_of(replace(system, flops=1e12)).flops_fp8 > 1e12
+        assert has_eight_bits == (product.flops_fp8 == pytest.approx(2 * product.flops, rel=0.02)), name
         first.add(next(p for p, _ in PRODUCTS if re.search(p, name, re.IGNORECASE)))
     assert first == {pattern for pattern, _ in PRODUCTS}
 

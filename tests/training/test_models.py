@@ -96,6 +96,7 @@ def test_a_model_of_a_size_has_about_as_many_parameters_and_another_length_chang
         model = of_size("any", 1e9, **known)
         assert {name: getattr(model, name) for name in known} == known
         assert "layers" in known or model.parameters == pytest.approx(1e9, rel=0.25), known
+    assert of_size("any", 1e5).layers >= 1
     for impossible in (0, 9e4, 2e15, -1, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="is impossible; give 1e5 to 1e15"):
             of_size("any", impossible)
