@@ -123,8 +123,8 @@ def test_every_key_arrives(tmp_path):
     assert found == System(
         "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "efa", gdr=False),
         tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core", 0, 1, "adaptive", 1, 1)), nodes=7, launch="torch",
-        nccl="2.27.3", calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12, memory=31.5 * 2**30,
-        memory_rate=850e9, nvlinks=6, spec_rate=151.5e9, pcie_generation=2, pcie_lanes=8,
+        nccl="2.27.3", calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12,
+        memory=31.5 * 2**30, memory_rate=850e9, nvlinks=6, spec_rate=151.5e9, pcie_generation=2, pcie_lanes=8,
         switches=((0, 1), (2, 3, 4, 5, 6, 7)), per_socket=2, socket_rate=7.5e9, nvls=False, algorithm="tree",
         protocol="ll",
     )  # fmt: skip

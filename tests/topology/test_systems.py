@@ -8,7 +8,7 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.topology import files
-from collbench.topology.architectures import pcie_rate, pcie_spec, socket_rate
+from collbench.topology.architectures import ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
 from collbench.topology.as_system import from_topology
 from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie, Socket
 from collbench.topology.discover_gpu import discover
@@ -108,6 +108,10 @@ def test_rates_of_a_whole_node_depend_on_what_its_gpus_meet_over():
     assert (cube.sharing, box.sharing, cube.part(1).sharing) == (2, 1, 1)
     assert (pcie_rate(3), pcie_rate(5, 8), SYSTEMS["gb200-nvl72"].is_rack, cube.is_rack) == (12e9, 24e9, True, False)
     assert (socket_rate("intel", 4), socket_rate("intel", 5), socket_rate("amd", 5)) == (10e9, 22e9, 16e9)
+    assert replace(box, pcie_generation=0).pcie_rate == pcie_rate(4), "a slot of the architecture's time"
+    links = {"sm60": (4, 18), "sm70": (6, 20), "sm75": (2, 20), "sm80": (12, 20), "sm86": (4, 12), "sm90": (18, 20.6)}
+    links |= dict.fromkeys(("sm100", "sm103"), (18, 40.1)) | dict.fromkeys(("sm89", "sm120", "sm121"), (0, 0))
+    assert {arch: (gpu.nvlinks, gpu.nvlink / 1e9) for arch, gpu in ARCHITECTURES.items()} == links
 
 
 def assumed(system):

@@ -14,6 +14,7 @@ from collbench.training import footprint
 from collbench.training.curves import Group
 from collbench.training.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.training.layout import RECOMPUTE, SHARDINGS, Layout
+from collbench.training.machine import machine_of, said
 from collbench.training.models import Model
 from collbench.training.planner import Planned
 from collbench.training.presets import MODELS
@@ -497,6 +498,8 @@ def test_utilisation_is_of_the_data_sheet_and_eight_bits_are_faster_where_the_gp
     faster = CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops
     assert eighth["product_seconds"] == pytest.approx(half["product_seconds"] / faster)
     assert eighth["attention_seconds"] == half["attention_seconds"]
+    told = said(machine_of(SYSTEM), 500.0, 40.0).product
+    assert (told.flops, told.flops_fp8, told.memory) == (500e12, 1000e12, 40 * 2**30)
     old = Lines(system=replace(SYSTEM, arch="sm80", gpu="A100"))
     steps = {reckoned(asked(curves=old, gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")}
     assert len(steps) == 1
