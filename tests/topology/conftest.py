@@ -20,15 +20,9 @@ def dgx_h100() -> FakeNvml:
 @pytest.fixture
 def pairs() -> FakeNvml:
     """4 RTX A6000: two pairs with 4 links each inside, PCIe between the pairs."""
-    gpu = FakeGpu(
-        "NVIDIA RTX A6000",
-        "",
-        pcie=(4, 16, 4, 16),
-        link_version=pynvml.NVML_NVLINK_VERSION_3_1,
-        link_speed=14062,
-        architecture=pynvml.NVML_DEVICE_ARCH_AMPERE,
-        capability=(8, 6),
-    )
+    line = {"link_version": pynvml.NVML_NVLINK_VERSION_3_1, "link_speed": 14062}
+    kind = {"architecture": pynvml.NVML_DEVICE_ARCH_AMPERE, "capability": (8, 6)}
+    gpu = FakeGpu("NVIDIA RTX A6000", "", pcie=(4, 16, 4, 16), **line, **kind)
     gpus = [replace(gpu, bus_id=bus(i + 1), links=((GPU, bus((i ^ 1) + 1)),) * 4) for i in range(4)]
     return FakeNvml(gpus, p2p={0: 0, 1: 0})
 
@@ -36,20 +30,11 @@ def pairs() -> FakeNvml:
 @pytest.fixture
 def pcie_box() -> FakeNvml:
     """2 consumer GPUs whose driver refuses peer access; the second has half its lanes."""
-    gpu = FakeGpu(
-        "NVIDIA GeForce RTX 4090",
-        bus(1),
-        pcie=(1, 16, 4, 16),
-        architecture=pynvml.NVML_DEVICE_ARCH_ADA,
-        capability=(8, 9),
-        mig=None,
-        numa=None,
-    )
-    return FakeNvml(
-        [gpu, replace(gpu, bus_id=bus(2), pcie=(1, 8, 4, 16))],
-        level=pynvml.NVML_TOPOLOGY_HOSTBRIDGE,
-        p2p={0: pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED, 1: pynvml.NVML_P2P_STATUS_OK},
-    )
+    kind = {"architecture": pynvml.NVML_DEVICE_ARCH_ADA, "capability": (8, 9), "mig": None, "numa": None}
+    gpu = FakeGpu("NVIDIA GeForce RTX 4090", bus(1), pcie=(1, 16, 4, 16), **kind)
+    p2p = {0: pynvml.NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED, 1: pynvml.NVML_P2P_STATUS_OK}
+    both = [gpu, replace(gpu, bus_id=bus(2), pcie=(1, 8, 4, 16))]
+    return FakeNvml(both, level=pynvml.NVML_TOPOLOGY_HOSTBRIDGE, p2p=p2p)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 # ruff: noqa: N802 - the names are pynvml's
 """NVML of machines that nobody has at hand, which answers as pynvml does."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -62,77 +63,20 @@ class FakeNvml:
     def nvmlShutdown(self) -> None:
         self.opened -= 1
 
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "570.86.15"
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
-        return 12080
-
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.gpus)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
-        return self.gpus[index]
-
-    def nvmlDeviceGetName(self, gpu: FakeGpu | Slice) -> str:
-        return gpu.name
-
-    def nvmlDeviceGetUUID(self, gpu: FakeGpu | Slice) -> str:
-        return gpu.uuid if isinstance(gpu, Slice) else f"GPU-{gpu.bus_id}"
-
-    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: FakeGpu) -> int:
-        return len(gpu.slices)
-
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: FakeGpu, index: int) -> Slice:
         if gpu.slices[index] is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return gpu.slices[index]
-
-    def nvmlDeviceGetPciInfo(self, gpu: FakeGpu) -> SimpleNamespace:
-        return SimpleNamespace(busId=gpu.bus_id)
-
-    def nvmlDeviceGetArchitecture(self, gpu: FakeGpu) -> int:
-        return _supported(gpu.architecture)
-
-    def nvmlDeviceGetCudaComputeCapability(self, gpu: FakeGpu) -> tuple[int, int]:
-        return _supported(gpu.capability)
-
-    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu) -> SimpleNamespace:
-        return SimpleNamespace(total=_supported(gpu.memory))
-
-    def nvmlDeviceGetMigMode(self, gpu: FakeGpu) -> list[int]:
-        return [_supported(gpu.mig), 0]
 
     def nvmlDeviceGetMemoryAffinity(self, gpu: FakeGpu, size: int, scope: int) -> list[int]:
         assert scope == pynvml.NVML_AFFINITY_SCOPE_NODE
         node: int = _supported(gpu.numa)
         return [(1 << node) if word == 0 else 0 for word in range(size)]
 
-    def nvmlDeviceGetCurrPcieLinkGeneration(self, gpu: FakeGpu) -> int:
-        return _supported(gpu.pcie)[0]
-
-    def nvmlDeviceGetCurrPcieLinkWidth(self, gpu: FakeGpu) -> int:
-        return _supported(gpu.pcie)[1]
-
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, gpu: FakeGpu) -> int:
-        return _supported(gpu.pcie)[2]
-
-    def nvmlDeviceGetMaxPcieLinkWidth(self, gpu: FakeGpu) -> int:
-        return _supported(gpu.pcie)[3]
-
     def nvmlDeviceGetNvLinkState(self, gpu: FakeGpu, link: int) -> int:
         if not gpu.links:
             raise pynvml.NVMLError(UNSUPPORTED)
         return int(link < len(gpu.links))
-
-    def nvmlDeviceGetNvLinkVersion(self, gpu: FakeGpu, link: int) -> int:
-        return gpu.link_version
-
-    def nvmlDeviceGetNvLinkRemoteDeviceType(self, gpu: FakeGpu, link: int) -> int:
-        return _supported(gpu.links[link][0])
-
-    def nvmlDeviceGetNvLinkRemotePciInfo(self, gpu: FakeGpu, link: int) -> SimpleNamespace:
-        return SimpleNamespace(busId=gpu.links[link][1])
 
     def nvmlDeviceGetFieldValues(self, gpu: FakeGpu, fields: list[int]) -> list[SimpleNamespace]:
         assert fields == [pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON]
@@ -143,9 +87,6 @@ class FakeNvml:
         pointer._obj.state, pointer._obj.cliqueId = _supported(gpu.fabric)
         return pynvml.NVML_SUCCESS
 
-    def nvmlDeviceGetTopologyCommonAncestor(self, first: FakeGpu, second: FakeGpu) -> int:
-        return _supported(self.level)
-
     def nvmlDeviceGetP2PStatus(self, first: FakeGpu, second: FakeGpu, index: int) -> int:
         assert isinstance(index, int), "ctypes takes no tuple"
         return _supported(self.p2p.get(index))
@@ -155,6 +96,32 @@ def _supported(answer: Any) -> Any:
     if answer is None:
         raise pynvml.NVMLError(UNSUPPORTED)
     return answer
+
+
+ANSWERS: dict[str, Callable[..., Any]] = {
+    "nvmlSystemGetDriverVersion": lambda nvml: "570.86.15",
+    "nvmlSystemGetCudaDriverVersion_v2": lambda nvml: 12080,
+    "nvmlDeviceGetCount": lambda nvml: len(nvml.gpus),
+    "nvmlDeviceGetHandleByIndex": lambda nvml, index: nvml.gpus[index],
+    "nvmlDeviceGetName": lambda nvml, gpu: gpu.name,
+    "nvmlDeviceGetUUID": lambda nvml, gpu: gpu.uuid if isinstance(gpu, Slice) else f"GPU-{gpu.bus_id}",
+    "nvmlDeviceGetMaxMigDeviceCount": lambda nvml, gpu: len(gpu.slices),
+    "nvmlDeviceGetPciInfo": lambda nvml, gpu: SimpleNamespace(busId=gpu.bus_id),
+    "nvmlDeviceGetArchitecture": lambda nvml, gpu: _supported(gpu.architecture),
+    "nvmlDeviceGetCudaComputeCapability": lambda nvml, gpu: _supported(gpu.capability),
+    "nvmlDeviceGetMemoryInfo": lambda nvml, gpu: SimpleNamespace(total=_supported(gpu.memory)),
+    "nvmlDeviceGetMigMode": lambda nvml, gpu: [_supported(gpu.mig), 0],
+    "nvmlDeviceGetCurrPcieLinkGeneration": lambda nvml, gpu: _supported(gpu.pcie)[0],
+    "nvmlDeviceGetCurrPcieLinkWidth": lambda nvml, gpu: _supported(gpu.pcie)[1],
+    "nvmlDeviceGetMaxPcieLinkGeneration": lambda nvml, gpu: _supported(gpu.pcie)[2],
+    "nvmlDeviceGetMaxPcieLinkWidth": lambda nvml, gpu: _supported(gpu.pcie)[3],
+    "nvmlDeviceGetNvLinkVersion": lambda nvml, gpu, link: gpu.link_version,
+    "nvmlDeviceGetNvLinkRemoteDeviceType": lambda nvml, gpu, link: _supported(gpu.links[link][0]),
+    "nvmlDeviceGetNvLinkRemotePciInfo": lambda nvml, gpu, link: SimpleNamespace(busId=gpu.links[link][1]),
+    "nvmlDeviceGetTopologyCommonAncestor": lambda nvml, first, second: _supported(nvml.level),
+}
+for _name, _answer in ANSWERS.items():
+    setattr(FakeNvml, _name, _answer)
 
 
 def bus(number: int) -> str:

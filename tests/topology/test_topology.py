@@ -1,128 +1,117 @@
+"""Topologies of ranks: rates of links, names, what a run file keeps, probes, and nodes that are joined."""
+
 import json
 from dataclasses import replace
 
 import pytest
 
 from collbench.errors import RunFileError
-from collbench.topology.devices import (
-    Cache,
-    DriverInfo,
-    FabricInfo,
-    Gpu,
-    Host,
-    Kind,
-    Link,
-    NumaNode,
-    NvLink,
-    Pcie,
-    Socket,
-)
-from collbench.topology.topology import Topology
+from collbench.topology import devices
+from collbench.topology.architectures import pcie_spec
+from collbench.topology.devices import Gpu, Host, Kind, Link, NvLink, Pcie, Socket
+from collbench.topology.topology import Topology, join
 
-H100 = Gpu(
-    "NVIDIA H100 80GB HBM3",
-    "0000:0a:00.0",
-    pcie=Pcie(1, 16, 5, 16),
-    nvlink=NvLink(4, 18, 26.562e9),
-    fabric=FabricInfo("completed", "00", 1),
-)
-TWO_GPUS = Topology(
-    "gpu",
-    2,
-    gpus=(H100, H100),
-    links=(Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it"),),
-    driver=DriverInfo("570.86.15", "12.8"),
-)
-ONE_SOCKET = Topology(
-    "cpu",
-    2,
-    sockets=(Socket("AMD EPYC", 2, 2),),
-    host=Host((0, 1), 1.5, (Cache("L2", 2**20, 2, 1),), (NumaNode(0, (0, 1), 2**30),), 2**30, 2**26),
-)
+PCIE, FABRIC = Pcie(1, 16, 5, 16), devices.FabricInfo("completed", "00", 1)
+H100 = Gpu("NVIDIA H100 80GB HBM3", "0000:0a:00.0", pcie=PCIE, nvlink=NvLink(4, 18, 26.562e9), fabric=FABRIC)
+SWITCHED = Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it")
+DRIVER = devices.DriverInfo("570.86.15", "12.8")
+TWO_GPUS = Topology("gpu", 2, gpus=(H100, H100), links=(SWITCHED,), driver=DRIVER)
+CACHE, NODE = devices.Cache("L2", 2**20, 2, 1), devices.NumaNode(0, (0, 1), 2**30)
+HOST = Host((0, 1), 1.5, (CACHE,), (NODE,), 2**30, 2**26)
+ONE_SOCKET = Topology("cpu", 2, sockets=(Socket("AMD EPYC", 2, 2),), host=HOST)
 
 
-@pytest.mark.parametrize("topology", [TWO_GPUS, ONE_SOCKET])
-def test_a_run_file_brings_back_the_topology(topology):
-    """Nothing is lost on the way through JSON, and nothing changes: a live header need not take it."""
-    record = topology.to_json()
-    assert json.loads(json.dumps(record)) == record
-    assert Topology.from_json(record) == topology
+def test_nvlinks_carry_the_data_sheets_rate_unless_their_lines_are_slower():
+    rates = {
+        NvLink(4, 18): 450e9,
+        NvLink(4, 18, line_rate=26.562e9): 450e9,  # the surplus is encoding
+        NvLink(3, 4, line_rate=14.0625e9): 56.25e9,  # RTX A6000
+    }
+    rates |= {NvLink(1, 4): 80e9, NvLink(2, 6): 150e9, NvLink(3, 12): 300e9, NvLink(5, 18): 900e9}
+    rates |= dict.fromkeys((NvLink(4), NvLink(count=2), NvLink(99, 2)))
+    for link, rate in rates.items():
+        assert link.rate == rate, link
 
 
-def test_keys_of_a_later_version_are_ignored():
-    """A header that says more than this version knows can still be read."""
-    record = TWO_GPUS.to_json() | {"nodes": 2}
-    record["gpus"][0]["colour"] = "green"
-    assert Topology.from_json(record) == TWO_GPUS
+def test_pcie_has_the_best_generation_and_the_lanes_in_use_and_a_link_what_carries_it():
+    assert Pcie(1, 16, 5, 16).rate == pytest.approx(63.0e9, rel=1e-3), "an idle GPU drops to generation 1"
+    sheets = {1: 4e9, 2: 8e9, 3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
+    assert {generation: pcie_spec(generation, 16) for generation in sheets} == pytest.approx(sheets, rel=1e-3)
+    half, full = Pcie(4, 8, 4, 16), Pcie(4, 16, 4, 16)
+    assert (half.narrow, full.narrow) == (True, False)
+    assert half.rate == full.rate / 2
+    assert Pcie().rate is None
+    links = (SWITCHED, Link(0, 1, Kind.PCIE, pcie=full), Link(0, 1, Kind.SHARED_MEMORY))
+    assert [link.rate for link in links] == [450e9, full.rate, None]
 
 
-@pytest.mark.parametrize("record", [{}, {"platform": "cpu", "ranks": 2, "sockets": 3}])
-def test_a_damaged_topology_is_named_as_such(record):
-    """The reader of a broken header sees one line, not a traceback."""
-    with pytest.raises(RunFileError, match="the header's topology cannot be read"):
-        Topology.from_json(record)
+def test_a_run_file_brings_back_the_topology():
+    for topology in (TWO_GPUS, ONE_SOCKET):
+        record = topology.to_json()
+        assert json.loads(json.dumps(record)) == record
+        assert Topology.from_json(record) == topology
+    newer = TWO_GPUS.to_json() | {"nodes": 2}
+    newer["gpus"][0]["colour"] = "green"
+    assert Topology.from_json(newer) == TWO_GPUS
+    shared = replace(TWO_GPUS, ranks=4).to_json()
+    assert (shared["name"], shared["shared"]) == ("4 ranks sharing 2 x NVIDIA H100 80GB HBM3, NVSwitch", True)
+    for damaged in ({}, {"platform": "cpu", "ranks": 2, "sockets": 3}):
+        with pytest.raises(RunFileError, match="the header's topology cannot be read"):
+            Topology.from_json(damaged)
 
 
-def test_json_carries_what_plots_need():
-    """Readers without this module find the name, and whether ranks share GPUs."""
-    record = replace(TWO_GPUS, ranks=4).to_json()
-    assert record["name"] == "4 ranks sharing 2 x NVIDIA H100 80GB HBM3, NVSwitch"
-    assert record["shared"] is True
+def test_the_name_counts_ranks_devices_and_what_joins_them():
+    names = {
+        TWO_GPUS: "2 x NVIDIA H100 80GB HBM3, NVSwitch",
+        Topology("gpu", 4, gpus=(Gpu("NVIDIA H200"),)): "4 ranks sharing 1 x NVIDIA H200",
+        Topology("gpu", 1, gpus=(Gpu("NVIDIA H200"),)): "1 x NVIDIA H200",
+        ONE_SOCKET: "2 ranks on 1 x AMD EPYC, 2 cores",
+        Topology("cpu", 1, sockets=(Socket("arm64", threads=8),)): "1 rank on 1 x arm64, 8 CPUs",
+    }
+    for topology, name in names.items():
+        assert topology.name == name
+    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
+    assert two.on_nodes(1) == two.to_json() | {"nodes": 1}
+    assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"
 
 
-@pytest.mark.parametrize(
-    ("topology", "name"),
-    [
-        (TWO_GPUS, "2 x NVIDIA H100 80GB HBM3, NVSwitch"),
-        (Topology("gpu", 4, gpus=(Gpu("NVIDIA H200"),)), "4 ranks sharing 1 x NVIDIA H200"),
-        (Topology("gpu", 1, gpus=(Gpu("NVIDIA H200"),)), "1 x NVIDIA H200"),
-        (ONE_SOCKET, "2 ranks on 1 x AMD EPYC, 2 cores"),
-        (Topology("cpu", 1, sockets=(Socket("arm64", threads=8),)), "1 rank on 1 x arm64, 8 CPUs"),
-    ],
-)
-def test_the_name_says_what_a_plot_must_show(topology, name):
-    """Ranks where they differ from devices, devices by count, and what joins them."""
-    assert topology.name == name
-
-
-def test_ranks_go_round_the_devices():
-    """With two GPUs, ranks 0 and 2 share one, and 1 and 2 are joined as the GPUs are."""
-    topology = replace(TWO_GPUS, ranks=4)
-    assert topology.link(0, 2).kind == Kind.SAME_GPU
-    assert topology.link(2, 1) == TWO_GPUS.links[0]
-
-
-def test_ranks_on_one_socket_share_memory():
-    """CPU ranks always reach each other."""
-    assert ONE_SOCKET.link(0, 1).kind == Kind.SHARED_MEMORY
-
-
-def test_a_probe_that_worked_in_both_directions_says_yes():
-    """What was seen to work takes the place of what the driver claims."""
-    (link,) = TWO_GPUS.probed({(0, 1): (True, "loads and copies"), (1, 0): (True, "loads and copies")}).links
-    assert (link.p2p, link.reason) == ("yes", "loads and copies")
-
-
-def test_one_direction_that_fails_is_enough_for_no():
-    """A pair counts only if each can use the other's memory."""
-    (link,) = TWO_GPUS.probed({(0, 1): (True, ""), (1, 0): (False, "read back zeros")}).links
-    assert (link.p2p, link.reason) == ("no", "read back zeros")
-
-
-def test_pairs_without_a_probe_say_why():
-    """`unprobed` comes with what to do about it."""
+def test_peer_access_needs_a_probe_that_worked_in_both_directions():
+    worked, failed = (True, "loads and copies"), (False, "read back zeros")
+    for there, back, verdict in (
+        (worked, worked, ("yes", "loads and copies")),
+        (worked, failed, ("no", "read back zeros")),
+        (failed, worked, ("no", "read back zeros")),
+    ):
+        (link,) = TWO_GPUS.probed({(0, 1): there, (1, 0): back}).links
+        assert (link.p2p, link.reason) == verdict
     (link,) = TWO_GPUS.probed({}, otherwise="needs CuPy").links
     assert (link.p2p, link.reason) == ("unprobed", "needs CuPy")
-
-
-def test_a_refusal_by_the_driver_outlives_a_missing_probe():
-    """That a probe could not run does not make a known no uncertain."""
     refused = replace(TWO_GPUS, links=(replace(TWO_GPUS.links[0], p2p="no", reason="the driver says: no"),))
     assert refused.probed({}, otherwise="needs CuPy") == refused
 
 
-def test_a_run_on_several_machines_counts_them():
-    """Nobody looked at the others, so the name says whose sockets these are."""
-    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
-    assert two.on_nodes(1) == two.to_json() | {"nodes": 1}
-    assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"
+def node(host: str, gpus: int = 2) -> Topology:
+    every = tuple(Gpu("NVIDIA H100", f"0000:0{i}:00.0", host=host) for i in range(gpus))
+    links = (Link(0, 1, Kind.NVSWITCH, p2p="yes"),) if gpus == 2 else ()
+    return Topology("gpu", gpus, every, links=links)
+
+
+def test_joined_nodes_keep_their_links_and_have_a_network_between_them():
+    assert join([node("a")], [0, 1, 0]) == replace(node("a"), ranks=3)
+    found = join([node("a"), node("b"), node("c", 1)], [0, 1, 2, 3, 4])
+    kinds = {(link.a, link.b): link.kind for link in found.links}
+    assert len(found.links) == len(kinds) == 10
+    assert [pair for pair, kind in kinds.items() if kind == Kind.NVSWITCH] == [(0, 1), (2, 3)]
+    assert set(kinds.values()) == {Kind.NVSWITCH, Kind.NETWORK}
+    assert found.name == "5 x NVIDIA H100, NVSwitch + network, 3 nodes"
+
+
+def test_ranks_that_share_gpus_node_by_node_keep_their_places():
+    topology = replace(TWO_GPUS, ranks=4)
+    assert (topology.link(0, 2).kind, topology.link(2, 1)) == (Kind.SAME_GPU, TWO_GPUS.links[0]), "in turn"
+    assert ONE_SOCKET.link(0, 1).kind == Kind.SHARED_MEMORY
+    found = join([node("a", 1), node("b", 1)], [0, 0, 1, 1])
+    assert [found.place(rank) for rank in range(4)] == [0, 0, 1, 1]
+    assert found.link(0, 1).kind == Kind.SAME_GPU
+    assert found.link(1, 2).kind == Kind.NETWORK
+    assert Topology.from_json(found.to_json()) == found

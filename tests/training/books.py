@@ -27,27 +27,9 @@ MIXED = replace(GATED, experts=8, top_k=2)
 CONSTANTS = Constants(products=0.5, spread=0.1)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A curve without latency, which writes down what it is asked."""
-
-    asked: list[tuple[str, Group, float]]
-    collective: str
-    group: Group
-    rate: float
-    latency: float
-    origin: str = "made up"
-
-    def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
-        sizes = np.asarray(nbytes, np.float64)
-        self.asked.extend((self.collective, self.group, float(size)) for size in np.atleast_1d(sizes))
-        factor = {"low": 0.8, "high": 1.25}.get(edge, 1.0)
-        return np.asarray(factor * (self.latency + sizes * bus_factor(self.collective, self.group.ranks) / self.rate))
-
-
 @dataclass
 class Lines:
-    """Such curves for every collective and group."""
+    """Curves of every collective and group without noise, which write down what they are asked."""
 
     rate: float = 1e9
     latency: float = 0.0
@@ -56,14 +38,24 @@ class Lines:
     asked: list[tuple[str, Group, float]] = field(default_factory=list)
 
     def curve(self, collective: str, group: Group) -> Curve:
-        return Line(self.asked, collective, group, self.rate, self.latency)
+        return Line(self, collective, group)
 
-    def wire(self) -> dict[str, float]:
-        """Bytes that a GPU sends, by collective, for one call of each that was asked for."""
-        total: dict[str, float] = {}
-        for collective, group, nbytes in self.asked:
-            total[collective] = total.get(collective, 0.0) + nbytes * bus_factor(collective, group.ranks)
-        return total
+
+@dataclass(frozen=True)
+class Line:
+    """One of them."""
+
+    of: Lines
+    collective: str
+    group: Group
+    origin: str = "made up"
+
+    def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
+        sizes = np.asarray(nbytes, np.float64)
+        self.of.asked.extend((self.collective, self.group, float(size)) for size in np.atleast_1d(sizes))
+        factor = {"low": 0.8, "high": 1.25}.get(edge, 1.0)
+        sent = sizes * bus_factor(self.collective, self.group.ranks)
+        return np.asarray(factor * (self.of.latency + sent / self.of.rate))
 
 
 def asked(
@@ -93,17 +85,9 @@ def books(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> P
     return reckoned(asked(model, layout.gpus, batch, **more), layout)
 
 
-CHOICES = st.builds(
-    Layout,
-    tensor=st.sampled_from((1, 2, 8)),
-    pipeline=st.sampled_from((1, 2, 4)),
-    data=st.sampled_from((1, 2, 16)),
-    context=st.sampled_from((1, 2)),
-    micro=st.sampled_from((1, 2)),
-    sharding=st.sampled_from(tuple(SHARDINGS)),
-    recompute=st.sampled_from(RECOMPUTE),
-    schedule=st.sampled_from(SCHEDULES),
-    sequential=st.booleans(),
-    offload=st.booleans(),
-)
-"""Layouts of few GPUs, also such as make no sense."""
+FEW = st.sampled_from((1, 2))
+CHOICES = st.builds(  # layouts of few GPUs, also such as make no sense
+    Layout, tensor=st.sampled_from((1, 2, 8)), pipeline=st.sampled_from((1, 2, 4)), data=st.sampled_from((1, 2, 16)),
+    context=FEW, micro=FEW, sharding=st.sampled_from(tuple(SHARDINGS)), recompute=st.sampled_from(RECOMPUTE),
+    schedule=st.sampled_from(SCHEDULES), sequential=st.booleans(), offload=st.booleans(),
+)  # fmt: skip

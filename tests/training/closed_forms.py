@@ -8,36 +8,21 @@ from statistics import NormalDist
 
 # ruff: noqa: N803
 PUBLISHED = {  # billions of parameters, and of those that a token meets where there are experts
-    "gpt2-small": (0.124, None),  # Radford et al. 2019, as corrected in github.com/openai/gpt-2
-    "gpt2-medium": (0.355, None),
-    "gpt2-large": (0.774, None),
-    "gpt2-xl": (1.558, None),
-    "gpt3-1.3b": (1.3, None),  # Brown et al. 2020, table 2.1
-    "gpt3-6.7b": (6.7, None),
-    "gpt3-13b": (13.0, None),
-    "gpt3-175b": (175.0, None),
-    "megatron-1.7b": (1.7, None),  # Narayanan et al. 2021, table 1
-    "megatron-3.6b": (3.6, None),
-    "megatron-7.5b": (7.5, None),
-    "megatron-18b": (18.4, None),
-    "megatron-39b": (39.1, None),
-    "megatron-76b": (76.1, None),
-    "megatron-145b": (145.6, None),
-    "megatron-310b": (310.1, None),
-    "megatron-530b": (529.6, None),
+    # Radford et al. 2019, as corrected in github.com/openai/gpt-2; Brown et al. 2020, table 2.1
+    "gpt2-small": (0.124, None), "gpt2-medium": (0.355, None), "gpt2-large": (0.774, None), "gpt2-xl": (1.558, None),
+    "gpt3-1.3b": (1.3, None), "gpt3-6.7b": (6.7, None), "gpt3-13b": (13.0, None), "gpt3-175b": (175.0, None),
+    # Narayanan et al. 2021, table 1
+    "megatron-1.7b": (1.7, None), "megatron-3.6b": (3.6, None), "megatron-7.5b": (7.5, None),
+    "megatron-18b": (18.4, None), "megatron-39b": (39.1, None), "megatron-76b": (76.1, None),
+    "megatron-145b": (145.6, None), "megatron-310b": (310.1, None), "megatron-530b": (529.6, None),
     "megatron-1t": (1008.0, None),
-    "llama2-7b": (6.738, None),  # files of weights: 6,738,415,616
-    "llama2-13b": (13.016, None),
-    "llama2-70b": (68.977, None),
-    "llama3-8b": (8.030, None),
-    "llama3-70b": (70.554, None),
-    "llama3-405b": (405.853, None),
-    "llama4-scout": (107.8, 17.2),  # Meta's model card: 109B, 17B active, with its part for images
-    "llama4-maverick": (400.7, 17.2),
-    "mixtral-8x7b": (46.70, 12.88),  # Jiang et al. 2024, arXiv:2401.04088: 47B, 13B active
-    "mixtral-8x22b": (140.6, 39.15),
-    "qwen3-235b": (235.1, 22.2),  # arXiv:2505.09388: 235B, 22B active
-}
+    # files of weights: llama2-7b has 6,738,415,616
+    "llama2-7b": (6.738, None), "llama2-13b": (13.016, None), "llama2-70b": (68.977, None),
+    "llama3-8b": (8.030, None), "llama3-70b": (70.554, None), "llama3-405b": (405.853, None),
+    # Meta's model card: 109B, 17B active, with its part for images; arXiv:2401.04088: 47B, 13B active; arXiv:2505.09388
+    "llama4-scout": (107.8, 17.2), "llama4-maverick": (400.7, 17.2), "mixtral-8x7b": (46.70, 12.88),
+    "mixtral-8x22b": (140.6, 39.15), "qwen3-235b": (235.1, 22.2),
+}  # fmt: skip
 
 
 def gpt_parameters(L: int, h: int, V: int, s: int) -> float:
