@@ -33,7 +33,7 @@ TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
 CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
 RESULTS = ROOT / "results"
 AB = RESULTS / "cpu-ab-slowed-ring"
-COMMANDS = {  # and a word with which a line must begin, whatever the width
+COMMANDS = {  # and a word with which a line must begin, whatever the width; the last is for programs
     "sweep --on cpu --impl mpi,two-shot,ring-flags -e 512K -f 16 --no-plot": "8 B",
     "sweep --on cpu --impl mpi -e 64 -I --no-plot": "8 B",
     "verify --on cpu --impl mpi --op broadcast": "mpi",
@@ -41,12 +41,16 @@ COMMANDS = {  # and a word with which a line must begin, whatever the width
     "predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4 --no-plot": "64 MiB",
     "list": "ring-flags",
     f"compare {AB}/as-is {AB}/COLLBENCH_KERNELS=my-kernels": "8 MiB",
+    "help environment": "CXX",
+    "topo dgx-h100": "DGX",
+    "topo dgx-h100 --json": "{",
+}
+LONGER = {
     f"diagnose {RESULTS}/cpu-2-ranks": "verdict:",
     f"fit {RESULTS}/cpu-2-ranks": "two-shot",
     "scale --on dgx-h100 --ranks 8..64 --compute 50ms --gradients 4G": "64",
+    "overlap --on dgx-h100 --compute 20ms --gradients 1G": "nccl",
     "train --model gpt2-small --on dgx-a100 --gpus 8 --batch 64": "1",
-    "topo dgx-h100": "DGX",
-    "help environment": "CXX",
     "topo dgx-h100 --json": "{",
 }
 
@@ -78,12 +82,13 @@ def parts(terminal: int) -> Iterator[bytes]:
         yield part
 
 
-def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path) -> None:
+@pytest.mark.parametrize("commands", [COMMANDS, pytest.param(LONGER, marks=pytest.mark.full)], ids=["some", "others"])
+def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path, commands: dict[str, str]) -> None:
     """At two widths; words are those of the pipe, where every column stands in full, but paths may be longer.
 
     Rows that are right have no escape codes, and JSON stays whole: a line of it is a program's, however long.
     """
-    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *COMMANDS]
+    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *commands]
     piped = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=of_a_user(), check=True).stdout
     for width in (50, 80):
         (folder := tmp_path / str(width)).mkdir()
@@ -92,7 +97,7 @@ def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path) -> None:
         assert json.loads(json_line)
         assert "\x1b" not in shown + piped
         for (words, begins), text, whole in zip(
-            list(COMMANDS.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
+            list(commands.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
         ):
             lines = text.split("\n")
             assert not [line for line in lines if len(line) > width and "/" not in line], (words, width)
