@@ -72,16 +72,14 @@ def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
 
 
 def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) -> None:
-    """One line a curve; what lies beyond the largest size is said to be extrapolated."""
-    out = fit(run_file(tmp_path / "run")).stdout
+    """One line a curve, and one for what was held back; a rate that no size reaches is called extrapolated."""
+    out = fit(run_file(tmp_path / "run"), "--held-back", "512").stdout
     assert "mpi" in out
     assert "one-shot and mpi cross between" in out
     assert "beyond 2 MiB, the largest size fitted, these curves are extrapolations" in out
-
-
-def test_a_rate_that_no_size_reaches_is_called_extrapolated(tmp_path: Path) -> None:
-    """Ten microseconds of latency and at most half a kilobyte."""
-    assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "run", sizes=5)).stdout
+    assert out.count("512 B held back: took") == 2
+    assert out.count(": covered") == 2
+    assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "few", sizes=5)).stdout
 
 
 def test_runs_are_joined(tmp_path: Path) -> None:
@@ -98,6 +96,8 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
     assert "is not a size" in refusal(fit(few, "--held-back", "x"))
     assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
+    assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
+    assert not (tmp_path / "x.toml").exists()
     assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
 
 
@@ -117,13 +117,6 @@ def test_one_curve_without_a_fit_does_not_hide_the_others(tmp_path: Path) -> Non
     assert done.stdout.count("GB/s") == 1
 
 
-def test_what_was_held_back_is_said_to_be_covered_or_not(tmp_path: Path) -> None:
-    """A line for each of the curves."""
-    out = fit(run_file(tmp_path / "run"), "--held-back", "512").stdout
-    assert out.count("512 B held back: took") == 2
-    assert out.count(": covered") == 2
-
-
 def test_the_committed_run_covers_sizes_that_are_held_back() -> None:
     """Small, middle, and where a cache ends, which is hardest: three of four curves; nine of ten of inner sizes."""
     run = file.read(COMMITTED)
@@ -139,29 +132,21 @@ def test_the_committed_run_covers_sizes_that_are_held_back() -> None:
     assert all(one.predicted != one.measured for one in inner)
 
 
-def test_a_calibration_of_a_cpu_is_refused(tmp_path: Path) -> None:
-    """The structural model describes GPUs."""
-    assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
-    assert not (tmp_path / "x.toml").exists()
-
-
 def calibrated(path: Path) -> tuple[System, list[float]]:
     """The system of a calibration's file, and its factors."""
     return files.load(str(path)), list(tomllib.loads(path.read_text())["calibration"].values())
 
 
-@pytest.mark.parametrize(("options", "nodes"), [((), 2), (("--nodes", 2), 2), (("--nodes", 4), 4)])
-def test_a_run_over_several_nodes_is_calibrated_as_such(
-    tmp_path: Path, options: tuple[object, ...], nodes: int
-) -> None:
+def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
     """Sixteen ranks fill two nodes, or are said to be on four; a machine as modelled has factors of 1."""
-    dgx, out = files.load("dgx-h100"), tmp_path / "machine.toml"
-    run = run_on(tmp_path / "run", dgx.part(16 // nodes).of(nodes))
-    done = fit(run, "--as", "dgx-h100", *options, "-o", out)
-    assert done.exit_code == 0, done.output + repr(done.exception)
-    system, factors = calibrated(out)
-    assert replace(system, calibration="") == dgx.of(nodes)
-    assert factors == pytest.approx([1] * len(factors), abs=0.01)
+    for nodes, options in ((2, ()), (4, ("--nodes", 4))):
+        dgx, out = files.load("dgx-h100"), tmp_path / f"{nodes}.toml"
+        run = run_on(tmp_path / f"run-{nodes}", dgx.part(16 // nodes).of(nodes))
+        done = fit(run, "--as", "dgx-h100", *options, "-o", out)
+        assert done.exit_code == 0, done.output + repr(done.exception)
+        system, factors = calibrated(out)
+        assert replace(system, calibration="") == dgx.of(nodes)
+        assert factors == pytest.approx([1] * len(factors), abs=0.01)
 
 
 def test_how_ranks_were_spread_matters(tmp_path: Path) -> None:

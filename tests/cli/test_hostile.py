@@ -1,7 +1,6 @@
 """Every command that reads a file gets every hostile file: no traceback, one line, and nothing that a terminal obeys.
 
-`make test` has one in three hundred of all trials, the same each time, `make test-all` one in forty; `HOSTILE_PARTS=1` tries
-all of them.
+`make test` has one in sixty of all trials, the same each time, `make test-all` one in twenty; `HOSTILE_PARTS=1` has all.
 """
 
 import os
@@ -20,7 +19,7 @@ from collbench.cli import group
 from tests.conftest import Command
 from tests.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS, Hostile, run_text
 
-SHARES = [300, pytest.param(int(os.environ.get("HOSTILE_PARTS", "40")), marks=pytest.mark.full)]
+SHARES = [60, pytest.param(int(os.environ.get("HOSTILE_PARTS", "20")), marks=pytest.mark.full)]
 WIDEST = 6000  # characters of a line for people
 WITHOUT_FILES = {"completion", "explain", "help", "jitter", "list", "styles", "verify"}
 
@@ -114,7 +113,7 @@ def test_hostile_files_end_in_one_line(here: Command, tmp_path: Path, kind: str,
             for name in OUTPUTS:
                 if (tmp_path / name).exists():
                     (tmp_path / name).rename(folder / name)
-    assert number > 5
+    assert number
     assert not wrong, "\n".join(wrong)
 
 
