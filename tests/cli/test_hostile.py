@@ -1,6 +1,6 @@
 """Every command that reads a file gets every hostile file: no traceback, one line, and nothing that a terminal obeys.
 
-`make test` has one in sixty of all trials, the same each time, `make test-all` one in twenty; `HOSTILE_PARTS=1` has all.
+`make test` has one in sixty of all trials, the same each time, `make test-all` one in twenty; `HOSTILE_PARTS=1` all.
 """
 
 import os
