@@ -3,8 +3,6 @@
 import doctest
 import importlib
 import inspect
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,22 +115,6 @@ def test_a_table_needs_its_package_and_says_so(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setitem(sys.modules, "pandas", type("pandas", (), {"DataFrame": DataFrame}))
     assert run.to_pandas().rows == run.rows()
-
-
-@pytest.mark.full
-def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
-    """Every block of docs/library.md, in a folder with the committed runs."""
-    (tmp_path / "results").symlink_to(ROOT / "results")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
-    assert blocks
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for block in blocks:
-        done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert "two-shot" in done.stdout
-    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["bandwidth.png"]
 
 
 def test_what_cannot_be_is_an_error_of_one_line() -> None:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,7 +21,7 @@ from collbench.runs import file
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.units import format_size
-from tests.conftest import ROOT, Command, case
+from tests.conftest import Command, case
 
 NAMES = ("mpi", "ring-flags")
 SIZES = (1024, 4096, 65536, 2**20, 2**24)
@@ -134,13 +133,6 @@ def test_what_is_wrong_or_failed_now_is_a_regression(base: Path, tmp_path: Path)
     assert "hung <here> (a regression)" in outcome.stdout
 
 
-def test_a_run_and_itself_are_said_to_be_the_same(base: Path) -> None:
-    outcome = compare(base, base, "--gate")
-    assert outcome.return_value == 0
-    assert "one and the same run" in outcome.stdout
-    assert "rows: 10 same" in outcome.stdout
-
-
 def test_several_runs_are_each_held_against_the_first_and_gated(base: Path, tmp_path: Path) -> None:
     outcome = compare(base, sweep(tmp_path / "b", 2), sweep(tmp_path / "c", 3, 1.3), "--gate")
     assert outcome.stdout.count("BASE  ") == 2
@@ -213,16 +205,6 @@ def test_summary_is_appended_with_nothing_that_is_markup(base: Path, tmp_path: P
     assert all(line.count("|") == 3 for line in text.splitlines() if line.startswith("| "))
 
 
-def test_figures_are_drawn_in_the_format_that_the_suffix_says(base: Path, tmp_path: Path) -> None:
-    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-    paths = [tmp_path / "new" / f"ratios.{suffix}" for suffix in starts]
-    outcome = compare(base, sweep(tmp_path / "other", 2), *(word for path in paths for word in ("-o", path)))
-    assert [line for line in outcome.stdout.splitlines() if line.startswith("figure")] == [
-        f"figure: {path}" for path in paths
-    ]
-    assert all(path.read_bytes().startswith(start) for path, start in zip(paths, starts.values(), strict=True))
-
-
 def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new = sweep(tmp_path / "new", 2)
     monkeypatch.chdir(tmp_path)
@@ -249,18 +231,6 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         assert (outcome.exit_code, "5% or 0.05" in outcome.stderr) == (2, True), text
 
 
-def test_a_foreign_header_may_hold_anything(base: Path, tmp_path: Path) -> None:
-    """And does not reach the terminal as it is."""
-    text = json.dumps(
-        {"kind": "header", "format": 1, "started": ["\x1b[2J"], "environment": "\x1b]0;x\x07", "sweep": 7}
-    )
-    path = tmp_path / "foreign.jsonl"
-    path.write_text(text + "\n" + "\n".join((base / file.NAME).read_text().splitlines()[1:]) + "\n")
-    outcome = compare(base, path)
-    assert outcome.return_value == 0
-    assert "\x1b" not in outcome.stdout
-
-
 def swept_twice(here: Command, *words: str, **variables: str) -> tuple[int, Any]:
     """`base` and then `new`, for which alone the variables are set: how the gate exits, and what was found."""
     sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", "-b", "8", "-e", "64", "-f", "8", *words, "--no-plot")
@@ -280,30 +250,6 @@ def test_two_sweeps_are_told_apart_where_they_differ(here: Command, slow: str, s
     assert ended == status
     verdicts = {name: {row["verdict"] for row in found["rows"] if row["implementation"] == name} for name in NAMES}
     assert verdicts == {"mpi": {"same"}, "ring-flags": {verdict}}
-
-
-SLOW = "for (unsigned long long end = shared_clock() + 200000000; shared_clock() < end;) {\n  }"
-
-
-@pytest.mark.full
-def test_a_kernel_slowed_on_purpose_does_not_pass(here: Command, tmp_path: Path) -> None:
-    """Two sweeps by real ranks, the second with a copy of the kernels in which one waits: exit 3, and it is slower.
-
-    It waits 200 ms, which no busy machine can hide: ranks that have their cores take microseconds, others wait for some
-    tens of milliseconds, and of 15 samples the interval leaves out the three longest.
-    """
-    kernels = tmp_path / "kernels"
-    shutil.copytree(ROOT / "kernels", kernels)
-    source = (kernels / "ring.cu").read_text()
-    start = "if (alone(world, source, target, count)) return;\n"
-    assert start in source
-    (kernels / "ring.cu").write_text(source.replace(start, f"{start}  {SLOW}\n", 1))
-    status, found = swept_twice(here, "-n", "15", "-e", "8", COLLBENCH_KERNELS=str(kernels))
-    assert status == 3, found
-    slowed = [row for row in found["rows"] if row["implementation"] == "ring-flags"]
-    assert [row["verdict"] for row in slowed] == ["slower"]
-    assert all(row["new_seconds"] >= 0.2 for row in slowed)
-    assert any("COLLBENCH_KERNELS" in difference["name"] for difference in found["differences"])
 
 
 def test_a_baseline_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

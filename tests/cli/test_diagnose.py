@@ -1,13 +1,11 @@
 """`collbench diagnose`: its words, and how it says no."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
-from collbench import cli
 from collbench.cli.diagnose import command
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction, Skipped
@@ -103,20 +101,3 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
             for row in rows:
                 writer.append(row)
         assert told in refusal(diagnose(tmp_path / name)), name
-
-
-ODD = ("x", ["x"], 7, None, {"name": 5, "variables": ["x"], "spin": [], "gpus": 7, "platform": "gpu", "ranks": "x"})
-
-
-def test_a_header_may_hold_anything(tmp_path: Path) -> None:
-    """A run file may come from anywhere: what is no part of a header counts as missing."""
-    lines = (ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl").read_text().splitlines()
-    rows = [line for line in lines if '"implementation": "ring-flags"' in line]
-    parts = ("environment", "topology", "sweep", "imported", "interleaved")
-    for value in ODD:
-        header = {"kind": "header", "format": 1, **dict.fromkeys(parts, value)}
-        (tmp_path / "run.jsonl").write_text("\n".join([json.dumps(header), *rows]) + "\n")
-        for name in ("diagnose", "fit"):
-            result = CliRunner().invoke(cli.group, [name, str(tmp_path)])  # type: ignore[arg-type]
-            assert result.exit_code == 0, (name, value, result.output, result.exception)
-            assert "ring-flags" in result.output

@@ -101,22 +101,6 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
 
 
-def test_one_curve_without_a_fit_does_not_hide_the_others(tmp_path: Path) -> None:
-    """It stands in the table with its reason; the legend alone says the unit of the rates."""
-    run = file.read(run_file(tmp_path / "run"))
-    with Writer(tmp_path / "more") as writer:
-        writer.header(run.header)
-        for place, result in enumerate(run.results):
-            writer.append(result)
-            if result.implementation == "mpi":  # beside it one that is quick and slow by turns
-                writer.append(replace(result, implementation="auto", seconds=(1e-6 * 9 ** (place // 2 % 2),) * 9))
-    done = fit(tmp_path / "more")
-    assert done.exit_code == 0
-    assert "auto      not fitted: a tenth of the sizes lies" in done.stdout
-    assert "one-shot and mpi cross between" in done.stdout
-    assert done.stdout.count("GB/s") == 1
-
-
 def test_the_committed_run_covers_sizes_that_are_held_back() -> None:
     """Small, middle, and where a cache ends, which is hardest: three of four curves; nine of ten of inner sizes."""
     run = file.read(COMMITTED)
@@ -154,16 +138,6 @@ def test_how_ranks_were_spread_matters(tmp_path: Path) -> None:
     run, out = run_on(tmp_path / "run", files.load("dgx-h100").part(4).of(4)), tmp_path / "machine.toml"
     assert fit(run, "--as", "dgx-h100", "-o", out).exit_code == 0
     assert max(abs(factor - 1) for factor in calibrated(out)[1]) > 0.05
-
-
-def test_every_number_of_ranks_is_spread_over_the_nodes(tmp_path: Path) -> None:
-    """Eight and sixteen ranks of two nodes are four and eight of each, as `diagnose --nodes` has them."""
-    dgx, out = files.load("dgx-h100"), tmp_path / "machine.toml"
-    run = run_on(tmp_path / "run", dgx.part(4).of(2), dgx.of(2))
-    assert fit(run, "--as", "dgx-h100", "--nodes", 2, "-o", out).exit_code == 0
-    system, factors = calibrated(out)
-    assert (system.nodes, system.gpus) == (2, 8)
-    assert factors == pytest.approx([1] * len(factors), abs=0.01)
 
 
 def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:

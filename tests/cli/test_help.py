@@ -1,6 +1,5 @@
 """What a user sees before anything runs, and how commands end: help, completion, closed streams, tracebacks."""
 
-import ast
 import re
 import signal
 import subprocess
@@ -12,14 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from collbench import interrupts
-from collbench.cli import TOGETHER, _last_resort, _names, _streams, _topics, group
+from collbench.cli import TOGETHER, _names, _streams, _topics, group
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from tests.conftest import ROOT, Command
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
-SOURCES = sorted((ROOT / "collbench").rglob("*.py"))
 
 
 def helped(*words: str) -> str:
@@ -65,43 +63,6 @@ def test_every_topic_is_listed_and_explained() -> None:
         assert topic in helped("help")
         assert len(helped(topic).splitlines()) > 4, topic
         assert max(map(len, helped(topic).splitlines())) <= 100, topic
-
-
-def texts(node: ast.Assign) -> dict[str, str]:
-    """The texts that an assignment gives names, `A = "x"` or `A, B = "x", "y"`."""
-    (target,), value = node.targets, node.value
-    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-    pairs = zip(target.elts, value.elts, strict=False) if both else [(target, value)]  # type: ignore[attr-defined]
-    return {ast.unparse(name): text.value for name, text in pairs if isinstance(text, ast.Constant)}
-
-
-def read_variables() -> set[str]:
-    """Names that the package asks the environment for, wherever they are written."""
-    constants: dict[str, str] = {}
-    asked: set[str] = set()
-    for tree in (ast.parse(path.read_text()) for path in SOURCES):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                constants |= texts(node)
-            if isinstance(node, ast.Call) and re.fullmatch(
-                r"(os\.)?(environ(ment)?\.get|getenv)", ast.unparse(node.func)
-            ):
-                asked.add(ast.unparse(node.args[0]))
-    names = {str(constants.get(word, word.strip("'\""))) for word in asked}
-    return {name for name in names if re.fullmatch(r"[A-Z][A-Z0-9_]+", name)}
-
-
-def test_every_variable_that_is_asked_for_is_in_the_help() -> None:
-    """And none that nobody asks for, but those of libraries and of words that several have."""
-    listed = {variable.name for variable in _topics.VARIABLES}
-    asked = read_variables()
-    assert {"COLLBENCH_CACHE", "CXX", "NCCL_TESTS_MIN_BW"} <= asked, "the search itself"
-    launchers = {name for name in asked if re.match(r"(OMPI|PMI|MV2|SLURM|WORLD|RANK)", name)}
-    own = {"NCCL_MAX_CTAS", "PYTHONPATH"}  # kept in run files; made safe
-    assert asked - launchers - own <= listed
-    text = "".join(path.read_text() for path in SOURCES if path.name != "_topics.py")
-    assert {name for name in listed if name not in text} <= {"NO_COLOR", "COLUMNS"}
-    assert set(re.findall(r"COLLBENCH_(?!LINK|SUPERVISOR|PLATFORM|COMPLETE)[A-Z]+", text)) <= listed
 
 
 def test_a_shell_completes_commands_options_and_names() -> None:
@@ -186,15 +147,6 @@ def test_the_traceback_can_be_asked_for(here: Command, broken: None, tmp_path: P
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback")
     assert not (tmp_path / "cache").exists()
-
-
-def test_where_no_folder_takes_it_the_line_says_how_to_see_it(
-    here: Command, broken: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_last_resort, "_written", lambda text: None)
-    done = here("list")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "COLLBENCH_TRACEBACK=1 shows the traceback" in done.stderr
 
 
 def test_what_is_missing_of_a_run_is_said_whatever_python_is_told_of_warnings(

@@ -121,14 +121,6 @@ def test_files_are_called_by_their_names_and_by_their_paths_where_those_are_alik
     assert re.search(r"^b/mine.toml +predicted: b", told(here, "a/mine.toml,b/mine.toml"), re.MULTILINE)
 
 
-def test_a_named_folder_has_a_run_file_for_each_which_other_commands_read(here: Command, tmp_path: Path) -> None:
-    told(here, THREE, "--out", "kept", "--no-plot")
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == set(THREE.split(","))
-    again = here("compare", *(f"kept/{name}" for name in THREE.split(",")))
-    assert again.returncode == 0, again.stderr
-    assert "ethernet-100g-tcp should lose to dgx-h100" in again.stdout
-
-
 def test_the_table_fits_and_says_more_where_there_is_room(here: Command) -> None:
     """No row is broken; the algorithm goes first, then the band."""
     for columns, parts in ((50, []), (80, ["band"]), (120, ["band", "algorithm"])):

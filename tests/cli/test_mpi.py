@@ -4,7 +4,6 @@ Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  
 installed (`apt install openmpi-bin`).
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from collbench.measurement import Measurement
 from collbench.platforms.cpu.installed import find, own
 from collbench.platforms.cpu.libraries import KINDS
 from collbench.runs.file import read
-from tests.conftest import ROOT, Command, of_a_user
+from tests.conftest import Command, of_a_user
 
 QUICK = ("sweep", "--on", "cpu", "-n", "8", "-e", "64", "-f", "8", "--no-plot", "--out", "out")
 
@@ -81,18 +80,6 @@ def test_each_library_is_loaded_from_its_own_folder(copied: Path, tmp_path: Path
 
 @pytest.mark.full
 @pytest.mark.parametrize("key", OTHERS or [pytest.param("", marks=pytest.mark.skip("no other MPI is installed here"))])
-def test_other_libraries_measure_beside_the_usual_one(here: Command, tmp_path: Path, key: str) -> None:
-    """Each started by its own launcher, and every collective right from the compiled loop."""
-    done = here(*QUICK, "--mpi", f"{key},mpich", "--op", "all", "-d", "float,half,bfloat16", "--impl", "library")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [result for result in read(tmp_path / "out").results if isinstance(result, Measurement)]
-    libraries = {result.implementation: result.library for result in rows}
-    assert libraries[f"mpi@{key}"].startswith(KINDS[key].name)
-    assert libraries["mpi"].startswith("MPICH")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("key", OTHERS or [pytest.param("", marks=pytest.mark.skip("no other MPI is installed here"))])
 def test_under_another_launcher_its_own_library_is_measured(tmp_path: Path, key: str) -> None:
     """With no variable set: mpi4py by itself would load MPICH, which ends in an abort under Open MPI's launcher."""
     library = find(key)
@@ -104,22 +91,3 @@ def test_under_another_launcher_its_own_library_is_measured(tmp_path: Path, key:
     assert done.returncode == 0, done.stdout + done.stderr
     (name,) = {one.library for one in read(tmp_path / "out").results if isinstance(one, Measurement) and one.library}
     assert name.startswith(library.kind.name)
-
-
-def test_a_status_of_the_library_ends_in_a_line(tmp_path: Path) -> None:
-    """A root that is no rank, in a world of one process; mpi4py has MPI return its errors."""
-    program = (
-        "from mpi4py import MPI\n"
-        "from collbench.errors import CaseFailed\n"
-        "from collbench.platforms.cpu import mpi\n"
-        "comm = MPI._handleof(MPI.COMM_WORLD)\n"
-        "bad = mpi.call('MPI_Bcast', (0, 0, MPI._handleof(MPI.FLOAT), 7, comm))\n"
-        "try:\n"
-        "    mpi.succeed(mpi.calls.repeated([bad])(2))\n"
-        "except CaseFailed as error:\n"
-        "    print(error)\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("MPI says: ")
-    assert "root" in done.stdout

@@ -62,11 +62,6 @@ def test_messages_between_a_pair_of_real_ranks_are_measured(here: Command, tmp_p
 
 
 @pytest.mark.full
-def test_one_rank_has_no_pair(here: Command) -> None:
-    assert "# 8 B: bandwidth takes 2 ranks" in here("osu_bw", "--on", "cpu", "-g", "1", "-m", "8").stdout
-
-
-@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_non_blocking_program_prints_the_overlap(here: Command, tmp_path: Path) -> None:
     """Overall, computing, communicating and what is hidden, as OSU reckons it; the run file has all its steps."""

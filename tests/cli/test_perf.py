@@ -160,18 +160,6 @@ def test_json_on_standard_output_is_all_that_is_there(here: Command, tmp_path: P
     assert "fastest" in done.stderr
 
 
-def test_json_goes_to_a_file_too_and_predictions_have_it(here: Command, tmp_path: Path) -> None:
-    """The table stays where it was."""
-    words = ("predict", "dgx-h100", "-b", "8", "-e", "64", "--no-plot", "--json")
-    done = here(*words, "rows.json")
-    assert done.returncode == 0, done.stderr
-    assert "predicted" in done.stdout
-    said = json.loads((tmp_path / "rows.json").read_text())
-    assert {row["outcome"] for row in said["results"]} == {"predicted"}
-    full = here(*words, "/dev/full")
-    assert (full.returncode, full.stderr.count("collbench: error:")) == (1, 1)
-
-
 @made_up
 def test_a_quiet_sweep_prints_rows_and_where_they_are(here: Command) -> None:
     """And nothing on stderr."""

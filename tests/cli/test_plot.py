@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 
@@ -12,7 +11,6 @@ from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
 from collbench.errors import CollbenchError
-from collbench.figures.kinds import kinds
 from collbench.figures.styles import STYLES
 from collbench.figures.views import QUANTITIES
 from collbench.measurement import Failed, Measurement
@@ -159,31 +157,6 @@ def kept(folder: Path, *rows: Row) -> Path:
             writer.append(row)
         writer.end("2025-01-01T00:00:00+00:00", 0)
     return folder
-
-
-@pytest.mark.full
-def test_what_a_command_measured_is_drawn_from_its_run_file(tmp_path: Path) -> None:
-    """All kinds at once, each under a name with the place of its run behind it."""
-    runs = [kept(tmp_path / name, *rows) for name, rows in MADE_UP.items()]
-    result = plot(*runs, "--out", tmp_path / "figures", "--format", "svg", "--view", "latency")
-    assert result.exit_code == 0, result.output
-    names = {Path(line).stem for line in result.stdout.splitlines()}
-    for place, name in enumerate(MADE_UP, 1):
-        stems = {"latency"} if name == "curves" else {f"{kind}-{place}" for kind in FIRST[name]}
-        assert stems <= names, name
-    assert all(Path(line).stat().st_size > 3000 for line in result.stdout.splitlines())
-    assert set(FIRST) == set(kinds()) - {"curves"}
-
-
-FIRST = {
-    "wires": ("wires-allreduce-float-sum",),
-    "scaling": ("scaling",),
-    "overlap": ("buckets-mpi", "overlap-mpi", "buckets-auto", "overlap-auto"),
-    "lateness": ("lateness-allreduce-float-1024B-mpi", "lateness-allreduce-float-1024B-auto"),
-    "losses": ("losses",),
-    **{name: (name,) for name in ("layouts", "memory", "efficiency", "interconnects", "pareto", "pipeline")},
-    "timeline": ("timeline-allreduce-float-sum-1024B-ring-flags", "shares-allreduce-float-sum-1024B"),
-}
 
 
 def test_an_implementation_can_be_chosen_of_steps_too(tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 import json
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from collbench.api.predicting import make_prediction
 from collbench.cli.predict import command as predict
@@ -85,14 +82,6 @@ def test_predict_is_the_same_sweep_for_the_library_alone(here: Command, tmp_path
     assert len(done.stdout.splitlines()) < 20
 
 
-def test_the_default_sizes_need_no_memory(here: Command, tmp_path: Path) -> None:
-    """From 8 B to 8 GiB, and beyond if asked."""
-    for name, words, wanted in (("a", (), (8, 2**33, 16)), ("b", ("-b", "1T", "-e", "1T"), (2**40, 2**40, 1))):
-        assert here("predict", "dgx-h100", *words, "--no-plot", "--out", name).returncode == 0
-        sizes = [prediction.case.nbytes for prediction in predictions(read(tmp_path / name))]
-        assert (sizes[0], sizes[-1], len(sizes)) == wanted
-
-
 def test_presets_and_files_are_predicted_by_their_own_number_of_ranks(here: Command, tmp_path: Path) -> None:
     text = (files.FOLDER / "dgx-h100.toml").read_text()
     (tmp_path / "mine.toml").write_text(text.replace('name = "DGX H100"', 'name = "Under my desk"'))
@@ -135,15 +124,6 @@ def test_some_ranks_of_every_node_are_predicted_as_such(here: Command, tmp_path:
     assert ten.header.topology.name == "DGX H100, 10 nodes of 4 GPUs"
     assert {result.case.ranks for result in ten.results} == {40} == {ten.header.topology.ranks}
     assert predictions(ten)[0].seconds != predictions(five)[0].seconds
-
-
-def test_a_file_that_names_no_calibration_leaves_nothing_behind(here: Command, tmp_path: Path) -> None:
-    text = (files.FOLDER / "dgx-h100.toml").read_text()
-    (tmp_path / "mine.toml").write_text(f'{text}\n[calibration]\nfile = "nowhere.toml"\n')
-    done = here("predict", "mine.toml")
-    assert done.returncode == 2
-    assert "nowhere.toml cannot be read" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
 
 
 def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_path: Path) -> None:
@@ -230,17 +210,6 @@ def test_nothing_is_started_and_nothing_heavy_imported(tmp_path: Path, environme
     )
     assert done.stderr.splitlines()[-1] == ""
     assert "predicted" in done.stdout
-
-
-@pytest.mark.machine
-def test_a_hundred_thousand_gpus_are_no_slower_than_eight(collbench: Command) -> None:
-    """Under two seconds of processor time, however loaded the machine is, with the interpreter's start."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = collbench(*ON, "--op", "allreduce", "-b", "8", "-e", "16G", "-f", "4", "--nodes", "12500")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, done.stderr
-    assert "100000 ranks" in done.stdout
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
 
 
 def test_under_a_launcher_one_process_speaks(here: Command, tmp_path: Path) -> None:

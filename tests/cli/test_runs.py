@@ -1,13 +1,9 @@
 """`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -17,7 +13,7 @@ from collbench.runs.cut_off import cut_off
 from collbench.runs.file import NAME, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.listing import History
-from tests.conftest import ROOT, Command, carried_out, measurement
+from tests.conftest import ROOT, Command, measurement
 from tests.figures.made_up_plans import compared, grown, paid, ranked
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
@@ -157,29 +153,6 @@ def test_broken_files_are_told_beside_the_list(runs: Command, three: Path) -> No
     assert len([entry for entry in json.loads(runs("--json").stdout) if "not JSON" in entry["broken"]]) == 7
 
 
-def test_a_narrow_terminal_keeps_the_paths(
-    runs: Command, three: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """In a real terminal; a pipe gets everything."""
-    topology = "8 x NVIDIA H100 80GB HBM3, NVSwitch of the third generation, and a long list of other hardware"
-    write(three / "far", "2026-03-04", topology=topology)
-    assert topology in runs().stdout
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 70, 0, 0))
-    environment |= {"COLLBENCH_CACHE": str(tmp_path / "cache"), "TERM": "dumb"}
-    command = [sys.executable, "-m", "collbench", "runs"]
-    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, check=True)
-    os.close(theirs)
-    text = os.read(ours, 65536).decode().replace("\x1b[2m", "").replace("\x1b[0m", "")
-    os.close(ours)
-    rows = text.splitlines()
-    assert done.stderr == b""
-    assert len(rows) == 5
-    assert all(len(row) <= 70 for row in rows)
-    assert "…" in rows[1]
-    assert [row.split()[-1] for row in rows[1:]] == [f"results/runs/{name}" for name in ("far", *reversed(DAYS))]
-
-
 def test_the_path_of_a_baseline_is_printed_byte_for_byte(
     runs: Command, three: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -262,23 +235,3 @@ def test_a_run_of_nothing_but_plans_is_drawn_listed_or_refused(here: Command, ru
     assert all("predicted" in line and f" {len(rows)} " in line for line in lines)
     done = here("plot", "plans", "--format", "svg", "--impl", "tp8 dp8 mb1 zero3")
     assert {Path(line).stem for line in done.stdout.splitlines()} == {"layouts", "memory"}
-
-
-@pytest.mark.full
-def test_figures_are_the_same_bytes_in_a_process_that_orders_sets_in_another_way(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
-    with Writer(tmp_path / "plans") as writer:
-        writer.header(Header())
-        for row in (*ranked(), *grown(), *compared(), *paid()):
-            writer.append(row)
-    drawn = []
-    for seed in ("1", "2"):
-        words = ("plot", "plans", "-o", f"figures-{seed}")
-        done = carried_out(tmp_path, environment | {"PYTHONHASHSEED": seed}, *words)
-        assert done.returncode == 0, done.stderr
-        drawn.append({path.name: path.read_bytes() for path in (tmp_path / f"figures-{seed}").iterdir()})
-    assert drawn[0] == drawn[1]
-    assert {Path(name).stem for name in drawn[0]} == {
-        *("layouts", "memory", "pipeline", "efficiency", "pareto", "interconnects")
-    }

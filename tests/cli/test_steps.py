@@ -6,19 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 import pytest
 
 from collbench.analysis.jitter.accusation import Finding, verdict
 from collbench.analysis.jitter.lateness import Steps
 from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.overlap import overlaps
-from collbench.analysis.race import race
 from collbench.analysis.scaling.points import curves
 from collbench.cli import styles as styles_command
 from collbench.cli._styles_options import make_styles
 from collbench.cli._sweep_options import DEFAULTS
-from collbench.measurement import Failed
 from collbench.platforms import platforms
 from collbench.runs.file import Run, Writer, read
 from collbench.runs.header import Header
@@ -26,7 +23,7 @@ from collbench.schedules import overlapping
 from collbench.step_times import COMMUNICATED, COMPUTED, StepPrediction, StepTimes
 from collbench.styles import styles
 from collbench.trained import Trained
-from tests.conftest import ROOT, Command, drawn_again
+from tests.conftest import Command, drawn_again
 from tests.figures.made_up_runs import MADE_UP
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
@@ -60,18 +57,6 @@ def test_two_ranks_are_held_against_one(here: Command, tmp_path: Path) -> None:
     assert both
     assert (alone.products, both.products) == (8, 4)
     assert drawn_again(here, tmp_path / "out") == ["scaling.png"]
-
-
-@pytest.mark.full
-def test_a_step_too_small_to_be_shared_is_still_called_strong(here: Command, tmp_path: Path) -> None:
-    """Its one product is made by either of two ranks; the run file says which scaling that is, and plot knows it."""
-    words = ("--mode", "strong", *SMALL, "--compute", "500KFLOP", "--gradients", "1K", "--impl", "auto")
-    said, run = carried_out(here, tmp_path, "scale", "--on", "cpu", "--ranks", "1,2", *words)
-    (curve,) = curves(run.results)
-    assert curve.mode == "strong"
-    assert [point.row.case.step.products for point in curve.points if point.row.case.step] == [1, 1]
-    assert "auto, strong: 2 ranks give" in said
-    assert "weak" not in said
 
 
 def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
@@ -172,49 +157,6 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
     assert 0 < row.clock < 0.05
 
 
-@pytest.mark.machine
-def test_a_clock_that_goes_otherwise_makes_nobody_late(here: Command, tmp_path: Path) -> None:
-    """Rank 1's is seconds ahead and gains: uncorrected, it would be late by seconds; corrected, it computes as long."""
-    clock = "import os, time\nnow = time.perf_counter\n"
-    clock += "if os.environ.get('PMI_RANK') == '1':\n    time.perf_counter = lambda: 3.0 + 1.00005 * now()\n"
-    (tmp_path / "sitecustomize.py").write_text(clock)
-    _, run = carried_out(here, tmp_path, *JITTER, "--impl", "auto", PYTHONPATH=f"{tmp_path}:{ROOT}")
-    (row,) = timed(run)
-    steps = Steps.of(row.series)
-    lateness = [abs(float(np.median(steps.late[1, own]))) for own in steps.slices]
-    assert min(lateness) < 0.5 * steps.typical, "a clock is off in every series, another program disturbs some of them"
-    for series in row.series:  # nobody leaves a step before the last rank has computed it
-        left = np.array(series.done).min(axis=0) - np.array(series.last_computed)
-        assert left.min() > -2 * row.clock
-
-
-@pytest.mark.full
-def test_a_rank_that_is_killed_costs_its_row(here: Command, tmp_path: Path) -> None:
-    """Of the library and the rung that should be fastest, the other is measured by fresh ranks, and judged."""
-    killed = tmp_path / "killed"
-    (tmp_path / "sitecustomize.py").write_text(f"""
-import os, pathlib, signal
-if os.environ.get("PMI_RANK") == "1":
-    from collbench.measure import stepping
-    sample = stepping._sample
-    def die(contestants, sampling, progress):
-        if sampling.steps and not pathlib.Path({str(killed)!r}).exists():
-            pathlib.Path({str(killed)!r}).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        sample(contestants, sampling, progress)
-    stepping._sample = die
-""")
-    done = here(*JITTER, PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert done.returncode == 1
-    run = read(tmp_path / "out")
-    (lost,) = (result for result in run.results if isinstance(result, Failed))
-    (kept,) = timed(run)
-    assert "signal 9" in lost.reason
-    assert {lost.implementation, kept.implementation} == {"mpi", "auto"}
-    assert "FAILED: a rank was ended by signal 9" in done.stdout
-    assert any(word in done.stdout for word in ("nobody is late", "inconclusive", "is late"))
-
-
 OPTIONS = DEFAULTS | styles_command.command.make_context("styles", []).params
 STYLES = ("styles", "--on", "cpu", "--ranks", "2", "--steps", "10", "--out", "out")
 
@@ -251,17 +193,6 @@ def test_other_commands_read_a_race(here: Command, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "not foreseen" not in done.stderr
         assert done.returncode in (0, 2, 4), done.stderr
-
-
-@pytest.mark.full
-def test_an_unreachable_target_is_said(here: Command, tmp_path: Path) -> None:
-    """Of every style; there is nothing to compare.  The run file knows it, and a picture is drawn again with it."""
-    words = ("--style", "ring,asynchronous", "--seeds", "2", "--target", "1e-9")
-    said, run = carried_out(here, tmp_path, *STYLES, *words)
-    assert drawn_again(here, tmp_path / "out") == ["losses.png"]
-    assert race(run.results).target == 1e-9  # type: ignore[union-attr]
-    assert "ring does not reach loss 1e-09 with 2 of 2 seeds" in said
-    assert "in time:" not in said
 
 
 def test_styles_pass_by_gpus_with_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

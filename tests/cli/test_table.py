@@ -155,14 +155,6 @@ def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
     assert second.split()[-5:] == ["101x", "2.000", "..", "200", "ok"]
 
 
-def test_a_long_setting_is_cut_in_front() -> None:
-    """Its end tells settings of one variable apart, and columns stay where they are."""
-    text = label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring")
-    assert text.startswith("B …")
-    assert text.endswith("ALGORITHM=ring")
-    assert len(text) == len(label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling"))
-
-
 def test_columns_stand_below_each_other_however_long_a_library_is_called() -> None:
     long = replace(measurement("mpi-python@intel"), library="Intel MPI 2021.18.1")
     width = len(long.label)

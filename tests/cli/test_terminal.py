@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.api import patience
-from collbench.cli import _streams
+from collbench.cli import _progress, _streams
 from collbench.cli._columns import Table, wrapped
 from collbench.cli._live_table import LiveTable
 from collbench.flaws import Mismatch
@@ -45,21 +45,13 @@ COMMANDS = {  # and a word with which a line must begin, whatever the width; the
     "topo dgx-h100": "DGX",
     "topo dgx-h100 --json": "{",
 }
-LONGER = {
-    f"diagnose {RESULTS}/cpu-2-ranks": "verdict:",
-    f"fit {RESULTS}/cpu-2-ranks": "two-shot",
-    "scale --on dgx-h100 --ranks 8..64 --compute 50ms --gradients 4G": "64",
-    "overlap --on dgx-h100 --compute 20ms --gradients 1G": "nccl",
-    "train --model gpt2-small --on dgx-a100 --gpus 8 --batch 64": "1",
-    "topo dgx-h100 --json": "{",
-}
 
 
-def in_a_terminal(command: list[str], folder: Path, width: int = 80, **variables: str) -> bytes:
+def in_a_terminal(command: list[str], folder: Path, width: int) -> str:
     """What a program writes to a terminal of that width on standard output; its messages are not looked at."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    environment = of_a_user() | {"TERM": "xterm"} | variables
+    environment = of_a_user() | {"TERM": "xterm"}
     with tempfile.TemporaryFile() as errors:
         with subprocess.Popen(command, stdout=theirs, stderr=errors, cwd=folder, env=environment) as process:
             os.close(theirs)
@@ -67,7 +59,7 @@ def in_a_terminal(command: list[str], folder: Path, width: int = 80, **variables
         os.close(ours)
         errors.seek(0)
         assert process.returncode == 0, errors.read().decode()
-    return written.replace(b"\r\n", b"\n")
+    return written.decode().replace("\r\n", "\n")
 
 
 def parts(terminal: int) -> Iterator[bytes]:
@@ -82,22 +74,21 @@ def parts(terminal: int) -> Iterator[bytes]:
         yield part
 
 
-@pytest.mark.parametrize("commands", [COMMANDS, pytest.param(LONGER, marks=pytest.mark.full)], ids=["some", "others"])
-def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path, commands: dict[str, str]) -> None:
+def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path) -> None:
     """At two widths; words are those of the pipe, where every column stands in full, but paths may be longer.
 
     Rows that are right have no escape codes, and JSON stays whole: a line of it is a program's, however long.
     """
-    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *commands]
+    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *COMMANDS]
     piped = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=of_a_user(), check=True).stdout
     for width in (50, 80):
         (folder := tmp_path / str(width)).mkdir()
-        shown = in_a_terminal(program, folder, width).decode()
+        shown = in_a_terminal(program, folder, width)
         *told, json_line, _ = shown.split("\f\n")
         assert json.loads(json_line)
         assert "\x1b" not in shown + piped
         for (words, begins), text, whole in zip(
-            list(commands.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
+            list(COMMANDS.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
         ):
             lines = text.split("\n")
             assert not [line for line in lines if len(line) > width and "/" not in line], (words, width)
@@ -207,66 +198,41 @@ def test_what_is_wrong_or_failed_is_red() -> None:
     assert f"{RED}right" not in said
 
 
-SLOW = """
-import sys, threading
-from contextlib import contextmanager
-from collbench.cli import _progress
+def test_what_is_waited_for_is_said_on_a_terminal_with_its_seconds_and_taken_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of it is left where the rows stand; no terminal or a quiet one gets no byte."""
+    drawn, draw = threading.Event(), _progress._draw
 
-sys.stderr = sys.stdout
-drawn, draw = threading.Event(), _progress._draw
+    def told(text: str) -> None:
+        draw(text)
+        if text:
+            drawn.set()
 
-def told(text):
-    draw(text)
-    if text:
-        drawn.set()
+    @contextmanager
+    def session(heard: bool) -> Iterator[None]:
+        assert drawn.wait(60 if heard else 0.2) == heard
+        drawn.clear()
+        yield
 
-_progress._draw = told
+    def rows(heard: bool) -> Iterator[str]:
+        with session(heard):
+            yield from ("first", "second", "third")
 
-def wait():
-    drawn.wait({seconds})
-    drawn.clear()
-
-@contextmanager
-def session():
-    wait()
-    yield
-
-def rows():
-    wait()
-    yield from ("first", "second", "third")
-
-with _progress.begun(session(), {ranks}, {quiet}):
-    print("begun", flush=True)
-    for row in _progress.awaited(rows(), {quiet}):
-        print(row, flush=True)
-"""
-DRAWN = re.compile(rb"\r\x1b\[K((starting|waiting) [^\r\n]*)?")
-FIRST = re.compile(rb"waiting for the first row: [^,]*, then checked, \d+ s")
-
-
-def slow(folder: Path, terminal: bool = True, ranks: int = 2, quiet: bool = False, term: str = "xterm") -> bytes:
-    """What a session and rows that wait until it is said write to a terminal, or into a pipe."""
-    heard = terminal and not quiet and term != "dumb"
-    command = [sys.executable, "-c", SLOW.format(seconds=60 if heard and ranks else 0.8, ranks=ranks, quiet=quiet)]
-    if terminal:
-        written = in_a_terminal(command, folder, TERM=term)
-    else:
-        written = subprocess.run(command, stdout=subprocess.PIPE, env=of_a_user(), check=True).stdout
-    assert DRAWN.sub(b"", written).split() == [b"begun", b"first", b"second", b"third"]
-    return written
-
-
-def test_what_is_waited_for_is_said_on_a_terminal_with_its_seconds_and_taken_away(tmp_path: Path) -> None:
-    """Nothing of it is left where the rows stand; in a pipe, a dumb terminal, or where quiet is wanted, not a byte."""
-    written = slow(tmp_path)
-    assert re.search(rb"starting 2 ranks, \d+ s", written)
-    assert FIRST.search(written)
-    assert all(b"\r\x1b[K" + word in written for word in (b"begun", b"first"))
-    assert b"starting" not in slow(tmp_path, ranks=0)
-    for elsewhere in ({"terminal": False}, {"quiet": True}, {"term": "dumb"}):
-        written = slow(tmp_path, **elsewhere)  # type: ignore[arg-type]
-        assert not {b"\x1b", b"ranks"} & set(written.split()), elsewhere
-        assert b"\x1b" not in written
+    monkeypatch.setattr(_progress, "_draw", told)
+    monkeypatch.setattr(_progress, "AFTER", 0.01)
+    for terminal, ranks, quiet, said in (
+        (True, 2, False, ["starting 2 ranks", _progress.FIRST]),
+        (True, 0, False, [_progress.FIRST]),
+        (True, 2, True, []),
+        (False, 2, False, []),
+    ):
+        monkeypatch.setattr(_progress, "obeys", lambda stream, terminal=terminal: terminal)
+        with _progress.begun(session(len(said) == 2), ranks, quiet):
+            assert list(_progress.awaited(rows(bool(said)), quiet)) == ["first", "second", "third"]
+        written = capsys.readouterr().err
+        assert {re.sub(r", \d+ s$", "", part) for part in written.split("\r") if part} == set(said)
+        assert written.endswith("\r") == bool(said)
 
 
 def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,15 +49,6 @@ def test_a_broken_kernel_is_found(here: Command, tmp_path: Path) -> None:
     assert "two-shot         allreduce     WRONG" in done.stdout
 
 
-@pytest.mark.full
-def test_many_cases_on_one_set_of_ranks_are_right(here: Command) -> None:
-    """What a case takes it gives back: MPI has room for a few user-defined operations, and bfloat16 needs them."""
-    options = ("--impl", "mpi", "--op", "allreduce,reduce,reducescatter", "-d", "bfloat16", "-o", "all")
-    done = here(*VERIFY, *options)
-    assert done.returncode == 0, done.stdout
-    assert " 0 failed" in done.stdout
-
-
 @pytest.mark.usefixtures("made_up_ranks")
 def test_what_a_quick_verify_leaves_out_is_said(here: Command) -> None:
     """Types and reductions by name; with --full nothing is, unless the user chose.  A quiet one has the table alone."""
