@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -26,8 +25,8 @@ from collbench.runs.environment import Setting
 from collbench.runs.file import Run, read
 from collbench.runs.header import Header, Interleaved
 from tests.cli.held_ranks import go, held
-from tests.cli.test_sweep import Start, alive, ranks_of, wait_for
-from tests.conftest import ROOT, Command, measurement
+from tests.cli.test_sweep import Start, ranks_of, wait_for
+from tests.conftest import Command, measurement
 
 MPI = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
 QUICK = ("sweep", "--on", "cpu", "-b", "1K", "-e", "1K", "--no-plot", "--out", "out")
@@ -125,23 +124,6 @@ def test_a_second_folder_that_is_taken_is_refused_and_the_first_not_made(here: C
     assert (taken / "run.jsonl").read_text() == "mine\n"
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_the_ranks_of_both_settings(start: Start, tmp_path: Path, number: int) -> None:
-    """Those that wait for their turn as well as those that run; two readable files, whole where it can be caught."""
-    process = start(*LONG, "--ab", "X=1", **held(tmp_path, "out/as-is", "out/X=1", rows=1))
-    pids = begun(tmp_path, process)
-    assert len(pids) == 4
-    os.kill(process.pid, number)
-    wait_for(lambda: not alive(pids))
-    assert all(run.results and run.complete == (number != signal.SIGKILL) for run in both(tmp_path, "as-is", "X=1"))
-    if number != signal.SIGKILL:
-        _, messages = process.communicate(timeout=60)
-        assert process.returncode == 128 + number
-        assert "interrupted: what was measured is in out/as-is/run.jsonl and out/X=1/run.jsonl" in messages
-        assert "Traceback" not in messages
-
-
 def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -> None:
     """The other setting's row has its time, and all later rows of both are measured by fresh ranks."""
     process = start(*LONG, "--ab", "X=1", **held(tmp_path, "out/as-is", "out/X=1", rows=1))
@@ -199,10 +181,3 @@ def test_the_summary_is_that_of_compare() -> None:
     a, b = Run(Path("a"), header, (base, measurement("ring")), True), Run(Path("b"), header, (new,), True)
     assert summary(a, b) == "B against A, 1 row: 1 slower; typical B / A 2.000x"
     assert summary(a, replace(b, results=())) == "no row has a time under both settings"
-
-
-def test_the_plain_command_imports_nothing_of_it() -> None:
-    script = "import sys, collbench.cli.sweep; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
-    loaded = set(done.stdout.split())
-    assert not loaded & {"collbench.measure.ab", "collbench.cli._ab", "collbench.measure.session", "numpy"}

@@ -133,12 +133,6 @@ def test_what_is_wrong_or_failed_now_is_a_regression(base: Path, tmp_path: Path)
     assert "hung <here> (a regression)" in outcome.stdout
 
 
-def test_several_runs_are_each_held_against_the_first_and_gated(base: Path, tmp_path: Path) -> None:
-    outcome = compare(base, sweep(tmp_path / "b", 2), sweep(tmp_path / "c", 3, 1.3), "--gate")
-    assert outcome.stdout.count("BASE  ") == 2
-    assert outcome.return_value == 3
-
-
 def test_only_picks_rows(base: Path, tmp_path: Path) -> None:
     """Which alone are tested and counted."""
     new = sweep(tmp_path / "new", 2)
@@ -190,19 +184,6 @@ def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path)
     assert kinds["allreduce, float, sum, 2 ranks, 4 KiB, mpi"] == ["system-out"]
     assert kinds["allreduce, float, sum, 2 ranks, 64 KiB, mpi"] == ["skipped"]
     assert [failure.get("message") for failure in suite.iter("failure") if "a < b" in failure.get("message", "")]
-
-
-def test_summary_is_appended_with_nothing_that_is_markup(base: Path, tmp_path: Path) -> None:
-    """As GitHub's step summary is written by one step after the other."""
-    path = tmp_path / "summary.md"
-    path.write_text("before\n")
-    new = write(tmp_path / "new", Failed(case(nbytes=1024), "mpi", "cpu", "<script>|x`*"))
-    compare(base, new, "--summary", path)
-    text = path.read_text()
-    assert text.startswith("before\n## collbench compare\n")
-    assert "regression" in text
-    assert "<script>" not in text
-    assert all(line.count("|") == 3 for line in text.splitlines() if line.startswith("| "))
 
 
 def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

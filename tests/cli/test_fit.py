@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from collbench import cli
-from collbench.analysis.fit.runs import curves
 from collbench.cli.fit import command
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
@@ -101,21 +100,6 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
 
 
-def test_the_committed_run_covers_sizes_that_are_held_back() -> None:
-    """Small, middle, and where a cache ends, which is hardest: three of four curves; nine of ten of inner sizes."""
-    run = file.read(COMMITTED)
-    thirds = sorted({result.case.nbytes for result in run.results})[1:-1:3]
-    hard = (512, 2**17, 2**21)
-    held = {size: [one for curve in curves([run], [size]) for one in curve.held] for size in {*thirds, *hard}}
-    for size in hard:
-        assert len(held[size]) >= 8, size
-        assert sum(one.covered for one in held[size]) >= 0.75 * len(held[size]), size
-    inner = [one for size in thirds for one in held[size] if not one.warning]
-    assert len(inner) > 30
-    assert sum(one.covered for one in inner) >= 0.88 * len(inner)
-    assert all(one.predicted != one.measured for one in inner)
-
-
 def calibrated(path: Path) -> tuple[System, list[float]]:
     """The system of a calibration's file, and its factors."""
     return files.load(str(path)), list(tomllib.loads(path.read_text())["calibration"].values())
@@ -131,13 +115,6 @@ def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
         system, factors = calibrated(out)
         assert replace(system, calibration="") == dgx.of(nodes)
         assert factors == pytest.approx([1] * len(factors), abs=0.01)
-
-
-def test_how_ranks_were_spread_matters(tmp_path: Path) -> None:
-    """Four of each of four nodes, fitted as if they had filled two, are another machine."""
-    run, out = run_on(tmp_path / "run", files.load("dgx-h100").part(4).of(4)), tmp_path / "machine.toml"
-    assert fit(run, "--as", "dgx-h100", "-o", out).exit_code == 0
-    assert max(abs(factor - 1) for factor in calibrated(out)[1]) > 0.05
 
 
 def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:

@@ -4,14 +4,12 @@ import importlib
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from collbench.cli.export import command as export_command
 from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
 from collbench.errors import CollbenchError
-from collbench.formats import formats, written
 from collbench.runs.file import read
 from tests.conftest import ROOT, Command
 from tests.formats.goldens import DATA
@@ -47,24 +45,6 @@ def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
     run = read(tmp_path / "run")
     assert len(run.results) == 14
     assert run.header.environment.host == "node07"
-
-
-def test_without_a_folder_it_is_made_where_runs_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named after time, collective and host, whatever characters that has."""
-    monkeypatch.chdir(tmp_path)
-    text = LOG.read_bytes().replace(b"  node07", b"../../x")
-    result = call(import_command, "-", text=text)
-    (made,) = (tmp_path / "results" / "runs").iterdir()
-    assert made.name.endswith("-allreduce-x-imported")
-    assert str(made.relative_to(tmp_path)) in result.stdout
-
-
-def test_tests_of_other_machines_go_into_folders_of_their_own(tmp_path: Path) -> None:
-    """Each path is printed."""
-    result = call(import_command, LOG, DATA / "rccl_mpi.csv", "-o", tmp_path / "runs")
-    paths = [line.removeprefix("run file: ") for line in result.stdout.splitlines() if line.startswith("run file")]
-    assert [Path(path).parent.name for path in paths] == ["1-allreduce", "2-allreduce"]
-    assert all(read(Path(path)).results for path in paths)
 
 
 def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
@@ -134,12 +114,6 @@ def test_an_export_goes_to_stdout_or_a_file(tmp_path: Path) -> None:
         (["--to", "csv", "-o", "/nowhere/file"], "cannot write /nowhere/file"),
     ):
         assert words in str(refusal(call(export_command, run, *arguments))), arguments
-
-
-def test_the_help_names_every_format() -> None:
-    for command, names in ((import_command, formats()), (export_command, written())):
-        shown = call(command, "--help").output
-        assert all(name in shown for name in names)
 
 
 OTHER = str(ROOT / "results" / "cpu-2-ranks-epyc")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from collbench import interrupts
-from collbench.cli import TOGETHER, _names, _streams, _topics, group
+from collbench.cli import TOGETHER, _names, _topics, group
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
@@ -149,20 +149,6 @@ def test_the_traceback_can_be_asked_for(here: Command, broken: None, tmp_path: P
     assert not (tmp_path / "cache").exists()
 
 
-def test_what_is_missing_of_a_run_is_said_whatever_python_is_told_of_warnings(
-    collbench: Command, tmp_path: Path
-) -> None:
-    """Once, in a line, and the rest is read."""
-    run = tmp_path / "run.jsonl"
-    run.write_bytes((ROOT / "results" / "cpu-2-ranks" / "run.jsonl").read_bytes()[:-20])
-    for filters in ("ignore", "error"):
-        done = collbench("compare", str(run), str(run), PYTHONWARNINGS=filters)
-        assert done.returncode == 0, done.stderr
-        (line,) = done.stderr.splitlines()
-        assert line.startswith("collbench: ")
-        assert "run.jsonl" in line
-
-
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -184,14 +170,6 @@ def test_streams_that_take_nothing(
     messages = done.stderr.removeprefix("AWS p5.48xlarge, 8 GPUs\n")  # before there was anything to print
     assert messages.startswith(said)
     assert len(messages.splitlines()) == bool(said)
-
-
-def test_a_character_that_the_terminal_lacks_is_a_question_mark(tmp_path: Path) -> None:
-    with (tmp_path / "out").open("w", encoding="ascii") as file:
-        stream = _streams._text((tmp_path / "text").open("wb"), file)
-    stream.write("1 µs\n")
-    stream.close()
-    assert (tmp_path / "text").read_bytes() == b"1 ?s\n"
 
 
 def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:

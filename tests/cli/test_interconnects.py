@@ -8,7 +8,6 @@ from pathlib import Path
 
 from collbench.measurement import Failed, Prediction, Reported
 from collbench.runs.file import read
-from collbench.topology import files
 from tests.cli.test_compare import compare, sampled, write
 from tests.conftest import ROOT, Command, case
 from tools.readme import BLOCK, printed
@@ -108,28 +107,6 @@ def test_a_measured_and_an_imported_run_among_systems_are_called_so(here: Comman
     assert "left out: other: no time of a case and size that another one has" in done.stderr
     done = here("predict", "dgx-h100,empty")
     assert (done.returncode, "no results" in done.stderr) == (2, True)
-
-
-def test_files_are_called_by_their_names_and_by_their_paths_where_those_are_alike(
-    here: Command, tmp_path: Path
-) -> None:
-    text = (files.FOLDER / "dgx-h100.toml").read_text()
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.toml").write_text(text.replace("DGX H100", folder))
-    assert re.search(r"^mine +predicted: a", told(here, "dgx-h100,a/mine.toml"), re.MULTILINE)
-    assert re.search(r"^b/mine.toml +predicted: b", told(here, "a/mine.toml,b/mine.toml"), re.MULTILINE)
-
-
-def test_the_table_fits_and_says_more_where_there_is_room(here: Command) -> None:
-    """No row is broken; the algorithm goes first, then the band."""
-    for columns, parts in ((50, []), (80, ["band"]), (120, ["band", "algorithm"])):
-        lines = told(here, THREE, COLUMNS=str(columns)).splitlines()
-        (heading,) = [line for line in lines if "vs first" in line]
-        assert [word for word in ("band", "algorithm") if word in heading] == parts, columns
-        rows = [line for line in lines if ROW.search(line)]
-        assert max(map(len, rows)) <= columns
-        assert len(rows) == 12
 
 
 def test_compare_of_two_machines_says_who_is_fastest_too() -> None:

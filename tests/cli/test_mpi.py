@@ -11,28 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from collbench.errors import UsageError
 from collbench.measurement import Measurement
 from collbench.platforms.cpu.installed import find, own
-from collbench.platforms.cpu.libraries import KINDS
 from collbench.runs.file import read
 from tests.conftest import Command, of_a_user
 
 QUICK = ("sweep", "--on", "cpu", "-n", "8", "-e", "64", "-f", "8", "--no-plot", "--out", "out")
-
-
-def others() -> list[str]:
-    """Kinds of libraries on this machine besides the one that mpi4py loads."""
-    names = []
-    for key in KINDS:
-        try:
-            names += [] if find(key).own else [key]
-        except UsageError:
-            continue
-    return names
-
-
-OTHERS = others()
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +60,3 @@ def test_each_library_is_loaded_from_its_own_folder(copied: Path, tmp_path: Path
     command = [*library.command(2), sys.executable, "-c", look]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert set(done.stdout.split()) == {str(copied / "lib" / "libmpi.so.12")}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("key", OTHERS or [pytest.param("", marks=pytest.mark.skip("no other MPI is installed here"))])
-def test_under_another_launcher_its_own_library_is_measured(tmp_path: Path, key: str) -> None:
-    """With no variable set: mpi4py by itself would load MPICH, which ends in an abort under Open MPI's launcher."""
-    library = find(key)
-    environment = of_a_user() | dict(library.kind.environment)
-    python = [sys.executable, "-P", "-m", "collbench", *QUICK, "--impl", "mpi,two-shot"]
-    done = subprocess.run(
-        [*library.command(2), *python], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (name,) = {one.library for one in read(tmp_path / "out").results if isinstance(one, Measurement) and one.library}
-    assert name.startswith(library.kind.name)

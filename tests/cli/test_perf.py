@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -61,20 +60,6 @@ def test_a_place_that_mpi_does_not_have_is_said_below_every_row(here: Command) -
     assert done.returncode == 0, done.stderr
     assert all("N/A" in match[6] for match in rows(done))
     assert "# mpi, in place: MPI leaves" in done.stdout
-
-
-@made_up
-def test_the_one_liners_of_tutorials_read_the_average(here: Command) -> None:
-    """By awk and by grep; the average is that of both places' bus bandwidths."""
-    done = here("all_reduce_perf", *QUICK, "-t", "1", "-m", "1", "-z", "0", "-c", "1", "--on", "cpu")
-    awk = subprocess.run(
-        ["awk", "/Avg bus bandwidth/ {print $NF}"], input=done.stdout, text=True, capture_output=True, check=True
-    )
-    (line,) = re.findall(r"^# Avg bus bandwidth +: (\S+) *$", done.stdout, re.MULTILINE)
-    assert awk.stdout.split() == [line]
-    buses = [float(match[6].split()[place]) for match in rows(done) for place in (2, 6)]
-    assert float(line) == pytest.approx(sum(buses) / len(buses), abs=0.011)
-    assert not re.search("no effect", done.stderr), "these values are the usual ones"
 
 
 @made_up

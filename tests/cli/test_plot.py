@@ -1,10 +1,8 @@
 """`collbench plot`: which files it writes, what it prints, and how it says no."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from click.testing import CliRunner, Result
-from PIL import Image
 
 from collbench.cases import Case
 from collbench.cli.plot import command
@@ -136,19 +134,6 @@ def test_what_is_drawn_can_be_chosen_and_is_another_picture_then(tmp_path: Path)
     assert len({usual, ring, picture("--lines", "0"), picture("--linear")}) == 4
 
 
-def test_every_style_has_its_size(tmp_path: Path) -> None:
-    """In pixels at its resolution, with room for the names at the ends of lines."""
-    for name, style in STYLES.items():
-        (path,) = plot(write_run(tmp_path / name), "--style", style.name, "--view", "latency").stdout.splitlines()
-        with Image.open(path) as picture:
-            assert picture.size[0] == int((style.width(1) + style.margin) * style.dpi + 1e-6), name
-
-
-def test_the_help_names_every_view_and_style() -> None:
-    told = plot("--help").stdout
-    assert all(word in told for word in (*STYLES, *(quantity.name for quantity in QUANTITIES)))
-
-
 def kept(folder: Path, *rows: Row) -> Path:
     """The folder of a run file with these rows."""
     with Writer(folder) as writer:
@@ -168,14 +153,3 @@ def test_an_implementation_can_be_chosen_of_steps_too(tmp_path: Path) -> None:
         "overlap-auto",
         "lateness-allreduce-float-1024B-auto-2",
     }
-
-
-def test_a_style_that_is_called_as_a_group_is_one(tmp_path: Path) -> None:
-    """`library` is a way to keep ranks in step too."""
-    rows = [replace(row, implementation="library") for row in MADE_UP["losses"][:4]] + MADE_UP["losses"][4:]
-    run = kept(tmp_path / "run", *rows)
-    one, all_ = (
-        Path(plot(run, *words, "-o", tmp_path / place, "--format", "svg").stdout.strip()).read_bytes()
-        for place, words in (("one", ("--impl", "library")), ("all", ()))
-    )
-    assert one != all_

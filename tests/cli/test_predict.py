@@ -12,7 +12,6 @@ from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
 from collbench.implementations import choose
 from collbench.measurement import Prediction, Skipped
-from collbench.model.network.what_if import WHAT_IFS
 from collbench.runs.file import Run, read
 from collbench.topology import files
 from tests.conftest import Command
@@ -114,18 +113,6 @@ def test_ranks_are_placed_as_they_were_asked_for() -> None:
         assert asked.ranks == place[0] * place[1], words
 
 
-def test_some_ranks_of_every_node_are_predicted_as_such(here: Command, tmp_path: Path) -> None:
-    """Named in title and header; forty ranks on ten nodes are not forty on five."""
-    for name, words in {"ten": ("--nodes", "10", "--ranks-per-node", "4"), "five": ("--nodes", "5")}.items():
-        done = here("predict", "dgx-h100", *words, "-b", "1M", "-e", "1M", "--no-plot", "--out", name)
-        assert done.returncode == 0, done.stderr
-        assert "allreduce, float, sum, 40 ranks" in done.stdout
-    ten, five = (read(tmp_path / name) for name in ("ten", "five"))
-    assert ten.header.topology.name == "DGX H100, 10 nodes of 4 GPUs"
-    assert {result.case.ranks for result in ten.results} == {40} == {ten.header.topology.ranks}
-    assert predictions(ten)[0].seconds != predictions(five)[0].seconds
-
-
 def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_path: Path) -> None:
     """A command line of nccl-tests can be kept as it is; and every option of `sweep` is one of measuring or of both."""
     few = ("--impl", "nccl", "-e", "1K")
@@ -139,11 +126,6 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert mine >= set(MEASURING)
     assert theirs >= mine - {"on", *MEASURING}
     assert not theirs & set(MEASURING)
-
-
-def test_the_help_has_every_what_if(here: Command) -> None:
-    shown = " ".join(here("predict", "--help").stdout.split())
-    assert all(what_if.form in shown and what_if.meaning in shown for what_if in WHAT_IFS.values())
 
 
 def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Path) -> None:

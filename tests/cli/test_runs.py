@@ -139,20 +139,6 @@ def test_a_run_may_be_named_by_its_place_in_the_folder(runs: Command) -> None:
     assert runs("--baseline", "best", "new").stdout == f"results/runs/middle/{NAME}\n"
 
 
-def test_broken_files_are_told_beside_the_list(runs: Command, three: Path) -> None:
-    """A few by their reason, all of them in JSON."""
-    for number in range(7):
-        (three / f"bad{number}").mkdir()
-        (three / f"bad{number}" / NAME).write_text("what is this\nwhat\n")
-    done = runs()
-    assert done.returncode == 0
-    assert done.stdout.count("broken") == 7
-    assert "bad6/run.jsonl: run.jsonl:1: not JSON\n" in done.stderr
-    assert done.stderr.count("not JSON") == 5
-    assert "and 2 more broken ones" in done.stderr
-    assert len([entry for entry in json.loads(runs("--json").stdout) if "not JSON" in entry["broken"]]) == 7
-
-
 def test_the_path_of_a_baseline_is_printed_byte_for_byte(
     runs: Command, three: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -73,14 +73,6 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
     assert efficiencies == sorted(efficiencies, reverse=True)
 
 
-def test_a_poor_scaling_names_what_would_help(here: Command) -> None:
-    """A step that is nearly all communication."""
-    done = here("scale", "--on", "dgx-h100", "--ranks", "8,64", "--compute", "1ms", "--gradients", "8G")
-    assert done.returncode == 0
-    assert "poor" in done.stdout
-    assert "what would help most: a batch 4 times" in done.stdout or "accumulation of 4" in done.stdout
-
-
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import choose, implementations
 from collbench.measure.start import mpiexec
 from collbench.measurement import Failed, Measurement, Skipped
@@ -145,29 +144,6 @@ def test_every_collective_is_right_with_the_last_of_three_ranks_as_root(here: Co
     assert done.returncode == 0, done.stdout + done.stderr
     assert measured(tmp_path) == of_records(choose("all", "cpu"), rows=1)
     assert ("ok, oversubscribed, --spin yield" in done.stdout) == (len(os.sched_getaffinity(0)) < 3)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(600)
-def test_one_rank_types_reductions_and_in_place_are_right(here: Command, tmp_path: Path) -> None:
-    """Against exactly known results; in place is skipped where a collective, or MPI, has no such form."""
-    done = here(*QUICK, "--op", "all", "--ranks", "1", "-b", "1", "-e", "199809", "-f", "447")
-    assert done.returncode == 0, done.stderr
-    assert measured(tmp_path) == of_records(choose("all", "cpu"), rows=3, ranks=1)
-    few = (*QUICK[:-1], "--impl", ",".join(FEW), "--ranks", "3", "-b", "24", "-e", "10008", "-f", "417", "-n", "1")
-    for option, kinds in (("-d", len(DATATYPES)), ("-o", len(REDUCTIONS)), ("--op", 1), ("--in-place", 1)):
-        shutil.rmtree(tmp_path / "out")
-        done = here(
-            *few[:-1], "1", "--out", "out", *(("--op", "all", "--in-place") if "in" in option else (option, "all"))
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        wanted = of_records(FEW, rows=2 * kinds)
-        if option == "--in-place":
-            del wanted["reducescatter", "mpi"]
-            wanted = Counter({key: rows for key, rows in wanted.items() if COLLECTIVES[key[0]].in_place})
-        if option in ("-d", "-o"):
-            wanted = Counter({key: rows for key, rows in wanted.items() if key[0] == "allreduce"})
-        assert measured(tmp_path) == wanted, option
 
 
 def test_a_missing_gpu_or_compiler_is_one_line_with_the_fix(here: Command, collbench: Command, tmp_path: Path) -> None:

@@ -95,15 +95,6 @@ def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> No
     assert re.search(r"none is done in 60 min: the quickest, \d+ GPUs, takes", done.stdout)
 
 
-def test_the_same_money_elsewhere(here: Command, tmp_path: Path) -> None:
-    """Half as many at twice the price."""
-    done = here("train", *GPT3, "--price", "1.5", "--up-or-out", "dgx-h100=3", "--out", "out")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = planned(tmp_path / "out", "interconnect")
-    assert [(row.system, row.gpus, row.price) for row in rows] == [("DGX A100", 1024, 1.5), ("DGX H100", 512, 3.0)]
-    assert "for the same money an hour" in done.stdout
-
-
 def test_a_slow_loader_starves_the_gpus_and_a_fast_one_does_not(here: Command, tmp_path: Path) -> None:
     for rate, wanted in ((30, "the GPUs starve"), (3000, "samples come fast enough")):
         done = here("train", *GPT3, "--loader", str(rate), "--out", f"out-{rate}")

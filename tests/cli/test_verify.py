@@ -34,21 +34,6 @@ def test_every_combination_is_in_the_table(here: Command, everything: bool) -> N
     assert "0 wrong, 0 failed" in done.stdout
 
 
-@pytest.mark.full
-def test_a_broken_kernel_is_found(here: Command, tmp_path: Path) -> None:
-    """Dropping what does not fill a pack is right for most sizes; exit status 1, with the place."""
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    file = tmp_path / "kernels" / "direct.cu"
-    right = "add_all<false, T>(rest, count - packs * Pack::LANES);"
-    assert right in file.read_text()
-    file.write_text(file.read_text().replace(right, ""))
-    options = ("--impl", "two-shot,one-shot", "--op", "allreduce", "-d", "float", "-o", "sum")
-    done = here(*VERIFY, *options, COLLBENCH_KERNELS=str(tmp_path / "kernels"))
-    assert done.returncode == 1
-    assert "WRONG: rank 0, element" in done.stdout
-    assert "two-shot         allreduce     WRONG" in done.stdout
-
-
 @pytest.mark.usefixtures("made_up_ranks")
 def test_what_a_quick_verify_leaves_out_is_said(here: Command) -> None:
     """Types and reductions by name; with --full nothing is, unless the user chose.  A quiet one has the table alone."""
