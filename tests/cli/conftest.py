@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import Result
 
+from collbench.errors import CollbenchError
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import carried_out, of_a_user
 
@@ -29,3 +31,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     assert done.returncode == 0, done.stderr
     (folder,) = (start / "results" / "runs").iterdir()
     return Whole(done, start, folder)
+
+
+def refusal(result: Result, status: int = 2) -> str:
+    """The one line that the command line would print of an error, with this exit status."""
+    assert isinstance(result.exception, CollbenchError), result.output
+    assert "\n" not in str(result.exception)
+    assert result.exception.exit_status == status
+    return str(result.exception)

@@ -14,13 +14,13 @@ from click.testing import Result as Outcome
 
 from collbench.cli._compare_table import COLUMNS
 from collbench.cli.compare import command
-from collbench.errors import CollbenchError
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Measurement, Reported, Result, Skipped
 from collbench.runs import file
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.units import format_size
+from tests.cli.conftest import refusal
 from tests.conftest import Command, case
 
 NAMES = ("mpi", "ring-flags")
@@ -60,14 +60,6 @@ def sweep(folder: Path, seed: int, factor: float = 1.0, **header: Any) -> Path:
 
 def compare(*arguments: object) -> Outcome:
     return CliRunner().invoke(command, [str(argument) for argument in arguments], standalone_mode=False)
-
-
-def refusal(outcome: Outcome) -> str:
-    """The one line that the command line would print."""
-    assert isinstance(outcome.exception, CollbenchError), outcome.output
-    assert outcome.exception.exit_status == 2
-    assert "\n" not in str(outcome.exception)
-    return str(outcome.exception)
 
 
 @pytest.fixture

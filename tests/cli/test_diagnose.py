@@ -7,13 +7,13 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from collbench.cli.diagnose import command
-from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
+from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
 
@@ -28,13 +28,6 @@ def run_file(folder: Path, system: System, header: dict[str, Any], samples: int 
 
 def diagnose(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> str:
-    """The one line that a user sees."""
-    assert isinstance(result.exception, CollbenchError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
 
 
 def test_a_right_run_is_as_expected(tmp_path: Path) -> None:

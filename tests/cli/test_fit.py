@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from collbench import cli
 from collbench.cli.fit import command
-from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
 from collbench.model.predict import curve
 from collbench.runs import file
@@ -18,6 +17,7 @@ from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
+from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -48,13 +48,6 @@ def run_on(folder: Path, *systems: System) -> Path:
 
 def fit(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> str:
-    """The one line that a user sees."""
-    assert isinstance(result.exception, CollbenchError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
 
 
 def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from collbench.cases import Case
 from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
-from collbench.errors import CollbenchError
 from collbench.figures.styles import STYLES
 from collbench.figures.views import QUANTITIES
 from collbench.measurement import Failed, Measurement
 from collbench.measurement import Result as Row
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
+from tests.cli.conftest import refusal
 from tests.figures.made_up_runs import MADE_UP, scaled
 
 
@@ -35,15 +35,6 @@ def write_run(
 
 def plot(*arguments: str | Path) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> CollbenchError:
-    """The error that the command line prints as one line."""
-    assert isinstance(result.exception, CollbenchError), result.output
-    assert "\n" not in str(result.exception)
-    assert result.exception.exit_status == 2
-    assert not result.stdout
-    return result.exception
 
 
 def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> None:
@@ -96,7 +87,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([run, "--as", "dgx-z", "-o", "new"], ["dgx-h100"]),
         *(([run, f"--lines={word}"], ["give 0 or more, or all"]) for word in ("seven", "-1", "", "7.5", "9" * 30, "²")),
     ):
-        error = str(refusal(plot(*words)))
+        error = refusal(plot(*words))
         assert all(word in error for word in told), (words, error)
     result = plot(run, "--format", "gif")
     assert result.exit_code == 2
