@@ -124,6 +124,7 @@ def test_a_second_folder_that_is_taken_is_refused_and_the_first_not_made(here: C
     assert (taken / "run.jsonl").read_text() == "mine\n"
 
 
+@pytest.mark.full
 def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -> None:
     """The other setting's row has its time, and all later rows of both are measured by fresh ranks."""
     process = start(*LONG, "--ab", "X=1", **held(tmp_path, "out/as-is", "out/X=1", rows=1))

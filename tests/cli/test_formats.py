@@ -114,7 +114,6 @@ def test_an_export_goes_to_stdout_or_a_file(tmp_path: Path) -> None:
 OTHER = str(ROOT / "results" / "cpu-2-ranks-epyc")
 RUN = str(ROOT / "results" / "cpu-2-ranks")
 JSON = {  # commands that have it, and how they spelled it before
-    ("fit", RUN): ("fit", "--json", RUN),
     ("runs", str(ROOT / "results")): ("runs", "--json", str(ROOT / "results")),
     ("topo", "dgx-h100"): ("topo", "--json", "dgx-h100"),
     ("topo", "--on", "cpu"): ("topo", "--on", "cpu", "--json"),

@@ -169,7 +169,7 @@ def stopped(folder: Path, end: str = "") -> Path:
 def test_a_command_that_reads_a_run_that_was_cut_off_says_so(here: Command, tmp_path: Path) -> None:
     """And of a whole run says nothing of the kind; JSON stays JSON; a figure says it, too, also of one of several."""
     stopped(tmp_path / "partial")
-    for words in ("fit {run}", "fit {run} --json", "diagnose {run}", "compare {run} {whole}"):
+    for words in ("fit {run} --json", "compare {run} {whole}"):
         for run, said in (("partial", True), (str(WHOLE), False)):
             done = here(*words.format(run=run, whole=WHOLE).split())
             assert done.returncode == 0, done.stderr

@@ -95,16 +95,6 @@ def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> No
     assert re.search(r"none is done in 60 min: the quickest, \d+ GPUs, takes", done.stdout)
 
 
-def test_a_slow_loader_starves_the_gpus_and_a_fast_one_does_not(here: Command, tmp_path: Path) -> None:
-    for rate, wanted in ((30, "the GPUs starve"), (3000, "samples come fast enough")):
-        done = here("train", *GPT3, "--loader", str(rate), "--out", f"out-{rate}")
-        assert done.returncode == 0
-        assert wanted in done.stdout
-    starved, fed = (planned(tmp_path / f"out-{rate}")[0] for rate in (30, 3000))
-    assert starved.typical == pytest.approx(1536 / 30)
-    assert fed.parts["loading"] == 0
-
-
 def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
     plain = here("train", *GPT3, "--layout", "tp8 pp16 mb1", "--out", "plain")
     anchored = here("train", *GPT3, "--layout", "tp8 pp16 mb1", "--anchor", "40s", "--out", "anchored")

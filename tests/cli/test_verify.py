@@ -14,7 +14,7 @@ from collbench.tracks import ADDED, WAITED
 from tests.conftest import ROOT, Command
 
 VERIFY = ("verify", "--on", "cpu")
-FEW = ("mpi", "ring-flags", "two-shot")
+FEW = ("mpi", "ring-flags")
 
 
 @pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
