@@ -3,8 +3,6 @@
 import doctest
 import importlib
 import inspect
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +12,10 @@ import pytest
 import collbench
 from collbench.cli import group
 from collbench.errors import RunFileError, UsageError
+from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
+
+__all__ = ["made_up_ranks"]
 
 SAME = {"cudagraph": bool, "formats": tuple}  # by another type than on the command line
 OTHERS = {  # parameters that are no option of the command, by function
@@ -29,24 +30,15 @@ OTHERS = {  # parameters that are no option of the command, by function
 WORDS = {"compare": ("a", "b"), "diagnose": ("a",), "plot": ("a",), "predict": ("dgx-h100",), "sweep": ()}
 
 
-def parameters(name: str) -> dict[str, inspect.Parameter]:
-    """Of a function of the library."""
-    return dict(inspect.signature(getattr(collbench, name)).parameters)
-
-
-@pytest.mark.parametrize("name", collbench.__all__)
-def test_a_function_has_the_options_and_defaults_of_its_command(name: str) -> None:
+def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
     """By the command's long names, but for what a program says otherwise: which run, and where to write."""
-    assert set(OTHERS) == set(collbench.__all__)
-    command = group.get_command(None, name)  # type: ignore[attr-defined]
-    if command is None:
-        assert name == "read"
-        return
-    usual = command.make_context(name, [*WORDS[name]]).params
-    for given in parameters(name).values():
-        if given.name not in OTHERS[name] and given.name != "out":
-            known = usual[given.name]
-            assert SAME.get(given.name, lambda value: value)(known) == _plain(given.default), given.name
+    assert set(OTHERS) == set(collbench.__all__) == {*WORDS, "read"}
+    for name, words in WORDS.items():
+        usual = group.get_command(None, name).make_context(name, [*words]).params  # type: ignore[attr-defined]
+        for given in inspect.signature(getattr(collbench, name)).parameters.values():
+            if given.name not in OTHERS[name] and given.name != "out":
+                known = SAME.get(given.name, lambda value: value)(usual[given.name])
+                assert known == _plain(given.default), (name, given.name)
 
 
 def _plain(value: object) -> object:
@@ -54,13 +46,14 @@ def _plain(value: object) -> object:
     return str(value) if value == 8 and not isinstance(value, bool) else value
 
 
-@pytest.mark.parametrize("module", ["comparing", "diagnosing", "drawing", "predicting", "reading", "sweeping"])
-def test_the_examples_of_a_function_are_true(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("made_up_ranks")
+def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they stand in its docstring, in the checkout."""
     monkeypatch.chdir(ROOT)
-    outcome = doctest.testmod(importlib.import_module(f"collbench.api.{module}"), report=True)
-    assert outcome.attempted > 1
-    assert outcome.failed == 0
+    for module in ("comparing", "diagnosing", "drawing", "predicting", "reading", "sweeping"):
+        outcome = doctest.testmod(importlib.import_module(f"collbench.api.{module}"), report=True)
+        assert outcome.attempted > 1, module
+        assert outcome.failed == 0, module
 
 
 def test_importing_collbench_imports_nothing_else() -> None:
@@ -73,8 +66,9 @@ def test_importing_collbench_imports_nothing_else() -> None:
         collbench.weep  # noqa: B018
 
 
+@pytest.mark.usefixtures("made_up_ranks")
 def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real ranks from a program: every result as it arrives, the same in the run, and in its file."""
+    """Every result as it arrives, the same in the run, and in its file."""
     monkeypatch.chdir(tmp_path)
     arrived: list[object] = []
     run = collbench.sweep(
@@ -123,35 +117,18 @@ def test_a_table_needs_its_package_and_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert run.to_pandas().rows == run.rows()
 
 
-def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
-    """Every block of docs/library.md, in a folder with the committed runs."""
-    (tmp_path / "results").symlink_to(ROOT / "results")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
-    assert blocks
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for block in blocks:
-        done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert "two-shot" in done.stdout
-    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["bandwidth.png"]
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (lambda: collbench.sweep("allreduc", on="cpu"), UsageError),
-        (lambda: collbench.sweep(on="cpu", nodes=2), UsageError),
-        (lambda: collbench.predict("dgx-x"), UsageError),
-        (lambda: collbench.read(ROOT / "README.md"), RunFileError),
-        (lambda: collbench.plot(ROOT / "results/cpu-2-ranks", "/proc/none"), UsageError),
-        (lambda: collbench.plot(ROOT / "results/cpu-2-ranks", "x", views="nothing"), UsageError),
-        (lambda: collbench.compare(*[ROOT / "results/cpu-2-ranks"] * 2, only="nccl"), UsageError),
-    ],
-)
-def test_what_cannot_be_is_an_error_of_one_line(call: object, error: type[Exception]) -> None:
+def test_what_cannot_be_is_an_error_of_one_line() -> None:
     """The one that the command would print."""
-    with pytest.raises(error) as raised:
-        call()  # type: ignore[operator]
-    assert str(raised.value).count("\n") == 0
+    run = ROOT / "results/cpu-2-ranks"
+    for error, call in (
+        (UsageError, lambda: collbench.sweep("allreduc", on="cpu")),
+        (UsageError, lambda: collbench.sweep(on="cpu", nodes=2)),
+        (UsageError, lambda: collbench.predict("dgx-x")),
+        (RunFileError, lambda: collbench.read(ROOT / "README.md")),
+        (UsageError, lambda: collbench.plot(run, "/proc/none")),
+        (UsageError, lambda: collbench.plot(run, "x", views="nothing")),
+        (UsageError, lambda: collbench.compare(run, run, only="nccl")),
+    ):
+        with pytest.raises(error) as raised:
+            call()
+        assert "\n" not in str(raised.value)

@@ -30,12 +30,9 @@ if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
 """
 
 
-def held(folder: Path, *runs: str, rows: int, more: str = "") -> dict[str, str]:
-    """The variables for a command whose ranks wait once each of these runs in `folder` has so many rows.
-
-    `more` is Python that every process of the command carries out as it starts.
-    """
-    (folder / "sitecustomize.py").write_text(_SITE.replace("HELD_FROM", str(rows)) + more)
+def held(folder: Path, *runs: str, rows: int) -> dict[str, str]:
+    """The variables for a command whose ranks wait once each of these runs in `folder` has so many rows."""
+    (folder / "sitecustomize.py").write_text(_SITE.replace("HELD_FROM", str(rows)))
     files = os.pathsep.join(str(folder / run / "run.jsonl") for run in runs)
     paths = os.pathsep.join((str(folder), str(Path(__file__).parents[2])))
     return {"PYTHONPATH": paths, "HELD_BY": files, "HELD_UNTIL": str(folder / "go")}

@@ -3,10 +3,12 @@
 What they say is that of a machine that becomes slower from one case or round to the next, scatters by 1 % and is
 disturbed now and then.  SLOW=1.1 in their environment makes ring-flags take 1.1 times as long.
 
-`python -m tests.cli.made_up_ranks sweep ...` is the command with such ranks, in a process of its own.
+`python -m tests.cli.made_up_ranks "sweep ..." "list" ...` carries out these commands with such ranks, one after the
+other in the same terminal or pipe, with a form feed behind each.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
@@ -57,4 +59,11 @@ def _take_their_place(patch: pytest.MonkeyPatch) -> None:
 
 if __name__ == "__main__":
     _take_their_place(pytest.MonkeyPatch())
-    main()
+    statuses = []
+    for words in sys.argv[1:]:
+        if not (child := os.fork()):
+            sys.argv = ["collbench", *words.split()]
+            main()
+        statuses.append(os.waitpid(child, 0)[1])
+        os.write(1, b"\f\n")
+    sys.exit(any(statuses))

@@ -1,22 +1,19 @@
 """`collbench diagnose`: its words, and how it says no."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner, Result
 
-from collbench import cli
 from collbench.cli.diagnose import command
-from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
+from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
 
@@ -31,13 +28,6 @@ def run_file(folder: Path, system: System, header: dict[str, Any], samples: int 
 
 def diagnose(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
-
-
-def refusal(result: Result) -> str:
-    """The one line that a user sees."""
-    assert isinstance(result.exception, CollbenchError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
 
 
 def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
@@ -60,16 +50,12 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     assert "unset NCCL_NVLS_ENABLE" in out
 
 
-def test_more_ranks_than_a_node_are_more_nodes(tmp_path: Path) -> None:
-    """Sixteen ranks of a DGX are two of them."""
+def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
+    """Sixteen ranks of a DGX are two of them, unless it is said otherwise."""
     run = run_file(tmp_path / "run", files.load("dgx-h100").of(2), {})
     assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--as", "dgx-h100").stdout
     assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--as", "dgx-h100", "--nodes", "4").stdout
-
-
-def test_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
-    """And says what to give."""
-    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), {})).stdout
+    out = diagnose(run).stdout
     assert "verdict: unknown: the run file does not say what the machine is; name it with --as" in out
 
 
@@ -98,35 +84,13 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     alone.write_text('name = "box"\n[gpu]\narch = "sm89"\n[node]\ngpus = 4\nfabric = "pcie"\n')
     assert "no network cards" in refusal(diagnose(run, "--as", alone))
     assert "8 ranks cannot be spread evenly over 3 nodes" in refusal(diagnose(run, "--as", "dgx-h100", "--nodes", "3"))
-    with Writer(tmp_path / "empty") as writer:
-        writer.header(Header())
-    assert "nothing to diagnose" in refusal(diagnose(tmp_path / "empty"))
-    with Writer(tmp_path / "predicted") as writer:
-        writer.header(Header())
-        writer.append(Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6))
-    assert "predictions only" in refusal(diagnose(tmp_path / "predicted"))
-
-
-ODD = ("x", ["x"], 7, None, {"name": 5, "variables": ["x"], "spin": [], "gpus": 7, "platform": "gpu", "ranks": "x"})
-
-
-@pytest.mark.parametrize("value", ODD, ids=str)
-@pytest.mark.parametrize("name", ["diagnose", "fit"])
-def test_a_header_may_hold_anything(tmp_path: Path, name: str, value: object) -> None:
-    """A run file may come from anywhere: what is no part of a header counts as missing."""
-    lines = (ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl").read_text().splitlines()
-    rows = [line for line in lines if '"implementation": "ring-flags"' in line]
-    parts = ("environment", "topology", "sweep", "imported", "interleaved")
-    header = {"kind": "header", "format": 1, **dict.fromkeys(parts, value)}
-    (tmp_path / "run.jsonl").write_text("\n".join([json.dumps(header), *rows]) + "\n")
-    result = CliRunner().invoke(cli.group.get_command(None, name), [str(tmp_path)])  # type: ignore[arg-type]
-    assert result.exit_code == 0, result.output + repr(result.exception)
-    assert "ring-flags" in result.output
-
-
-def test_what_was_skipped_is_no_prediction(tmp_path: Path) -> None:
-    """Its reason is in the file."""
-    with Writer(tmp_path / "skipped") as writer:
-        writer.header(Header())
-        writer.append(Skipped(case(), "nvls", "gpu", "no switch"))
-    assert "its other rows say why" in refusal(diagnose(tmp_path / "skipped"))
+    for name, rows, told in (
+        ("empty", (), "nothing to diagnose"),
+        ("predicted", (Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6),), "predictions only"),
+        ("skipped", (Skipped(case(), "nvls", "gpu", "no switch"),), "its other rows say why"),
+    ):
+        with Writer(tmp_path / name) as writer:
+            writer.header(Header())
+            for row in rows:
+                writer.append(row)
+        assert told in refusal(diagnose(tmp_path / name)), name

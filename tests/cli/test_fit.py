@@ -9,9 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from collbench import cli
-from collbench.analysis.fit.runs import curves
 from collbench.cli.fit import command
-from collbench.errors import CollbenchError
 from collbench.measurement import Measurement
 from collbench.model.predict import curve
 from collbench.runs import file
@@ -19,6 +17,7 @@ from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
+from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -51,13 +50,6 @@ def fit(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-def refusal(result: Result) -> str:
-    """The one line that a user sees."""
-    assert isinstance(result.exception, CollbenchError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
-
-
 def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
     """The rung and the library cross at (10 us - 1 us) / 3 ns = 3 kB."""
     done = fit(run_file(tmp_path / "run"), "--json")
@@ -72,16 +64,14 @@ def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
 
 
 def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) -> None:
-    """One line a curve; what lies beyond the largest size is said to be extrapolated."""
-    out = fit(run_file(tmp_path / "run")).stdout
+    """One line a curve, and one for what was held back; a rate that no size reaches is called extrapolated."""
+    out = fit(run_file(tmp_path / "run"), "--held-back", "512").stdout
     assert "mpi" in out
     assert "one-shot and mpi cross between" in out
     assert "beyond 2 MiB, the largest size fitted, these curves are extrapolations" in out
-
-
-def test_a_rate_that_no_size_reaches_is_called_extrapolated(tmp_path: Path) -> None:
-    """Ten microseconds of latency and at most half a kilobyte."""
-    assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "run", sizes=5)).stdout
+    assert out.count("512 B held back: took") == 2
+    assert out.count(": covered") == 2
+    assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "few", sizes=5)).stdout
 
 
 def test_runs_are_joined(tmp_path: Path) -> None:
@@ -98,51 +88,9 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
     assert "is not a size" in refusal(fit(few, "--held-back", "x"))
     assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
-    assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
-
-
-def test_one_curve_without_a_fit_does_not_hide_the_others(tmp_path: Path) -> None:
-    """It stands in the table with its reason; the legend alone says the unit of the rates."""
-    run = file.read(run_file(tmp_path / "run"))
-    with Writer(tmp_path / "more") as writer:
-        writer.header(run.header)
-        for place, result in enumerate(run.results):
-            writer.append(result)
-            if result.implementation == "mpi":  # beside it one that is quick and slow by turns
-                writer.append(replace(result, implementation="auto", seconds=(1e-6 * 9 ** (place // 2 % 2),) * 9))
-    done = fit(tmp_path / "more")
-    assert done.exit_code == 0
-    assert "auto      not fitted: a tenth of the sizes lies" in done.stdout
-    assert "one-shot and mpi cross between" in done.stdout
-    assert done.stdout.count("GB/s") == 1
-
-
-def test_what_was_held_back_is_said_to_be_covered_or_not(tmp_path: Path) -> None:
-    """A line for each of the curves."""
-    out = fit(run_file(tmp_path / "run"), "--held-back", "512").stdout
-    assert out.count("512 B held back: took") == 2
-    assert out.count(": covered") == 2
-
-
-def test_the_committed_run_covers_sizes_that_are_held_back() -> None:
-    """Small, middle, and where a cache ends, which is hardest: three of four curves; nine of ten of inner sizes."""
-    run = file.read(COMMITTED)
-    thirds = sorted({result.case.nbytes for result in run.results})[1:-1:3]
-    hard = (512, 2**17, 2**21)
-    held = {size: [one for curve in curves([run], [size]) for one in curve.held] for size in {*thirds, *hard}}
-    for size in hard:
-        assert len(held[size]) >= 8, size
-        assert sum(one.covered for one in held[size]) >= 0.75 * len(held[size]), size
-    inner = [one for size in thirds for one in held[size] if not one.warning]
-    assert len(inner) > 30
-    assert sum(one.covered for one in inner) >= 0.88 * len(inner)
-    assert all(one.predicted != one.measured for one in inner)
-
-
-def test_a_calibration_of_a_cpu_is_refused(tmp_path: Path) -> None:
-    """The structural model describes GPUs."""
     assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()
+    assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
 
 
 def calibrated(path: Path) -> tuple[System, list[float]]:
@@ -150,35 +98,16 @@ def calibrated(path: Path) -> tuple[System, list[float]]:
     return files.load(str(path)), list(tomllib.loads(path.read_text())["calibration"].values())
 
 
-@pytest.mark.parametrize(("options", "nodes"), [((), 2), (("--nodes", 2), 2), (("--nodes", 4), 4)])
-def test_a_run_over_several_nodes_is_calibrated_as_such(
-    tmp_path: Path, options: tuple[object, ...], nodes: int
-) -> None:
+def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
     """Sixteen ranks fill two nodes, or are said to be on four; a machine as modelled has factors of 1."""
-    dgx, out = files.load("dgx-h100"), tmp_path / "machine.toml"
-    run = run_on(tmp_path / "run", dgx.part(16 // nodes).of(nodes))
-    done = fit(run, "--as", "dgx-h100", *options, "-o", out)
-    assert done.exit_code == 0, done.output + repr(done.exception)
-    system, factors = calibrated(out)
-    assert replace(system, calibration="") == dgx.of(nodes)
-    assert factors == pytest.approx([1] * len(factors), abs=0.01)
-
-
-def test_how_ranks_were_spread_matters(tmp_path: Path) -> None:
-    """Four of each of four nodes, fitted as if they had filled two, are another machine."""
-    run, out = run_on(tmp_path / "run", files.load("dgx-h100").part(4).of(4)), tmp_path / "machine.toml"
-    assert fit(run, "--as", "dgx-h100", "-o", out).exit_code == 0
-    assert max(abs(factor - 1) for factor in calibrated(out)[1]) > 0.05
-
-
-def test_every_number_of_ranks_is_spread_over_the_nodes(tmp_path: Path) -> None:
-    """Eight and sixteen ranks of two nodes are four and eight of each, as `diagnose --nodes` has them."""
-    dgx, out = files.load("dgx-h100"), tmp_path / "machine.toml"
-    run = run_on(tmp_path / "run", dgx.part(4).of(2), dgx.of(2))
-    assert fit(run, "--as", "dgx-h100", "--nodes", 2, "-o", out).exit_code == 0
-    system, factors = calibrated(out)
-    assert (system.nodes, system.gpus) == (2, 8)
-    assert factors == pytest.approx([1] * len(factors), abs=0.01)
+    for nodes, options in ((2, ()), (4, ("--nodes", 4))):
+        dgx, out = files.load("dgx-h100"), tmp_path / f"{nodes}.toml"
+        run = run_on(tmp_path / f"run-{nodes}", dgx.part(16 // nodes).of(nodes))
+        done = fit(run, "--as", "dgx-h100", *options, "-o", out)
+        assert done.exit_code == 0, done.output + repr(done.exception)
+        system, factors = calibrated(out)
+        assert replace(system, calibration="") == dgx.of(nodes)
+        assert factors == pytest.approx([1] * len(factors), abs=0.01)
 
 
 def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:

@@ -4,15 +4,13 @@ import importlib
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from collbench.cli.export import command as export_command
 from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
-from collbench.errors import CollbenchError, RunFileError, StorageError, UsageError
-from collbench.formats import formats, written
 from collbench.runs.file import read
+from tests.cli.conftest import refusal
 from tests.conftest import ROOT, Command
 from tests.formats.goldens import DATA
 
@@ -32,12 +30,6 @@ def imported(tmp_path: Path, *arguments: object) -> Path:
     return tmp_path / "run"
 
 
-def refusal(result: Result) -> CollbenchError:
-    assert isinstance(result.exception, CollbenchError), result.output
-    assert "\n" not in str(result.exception)
-    return result.exception
-
-
 def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
     """Like a sweep: table and path to stdout, remarks to stderr."""
     result = call(import_command, LOG, "-o", tmp_path / "run")
@@ -47,24 +39,6 @@ def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
     run = read(tmp_path / "run")
     assert len(run.results) == 14
     assert run.header.environment.host == "node07"
-
-
-def test_without_a_folder_it_is_made_where_runs_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named after time, collective and host, whatever characters that has."""
-    monkeypatch.chdir(tmp_path)
-    text = LOG.read_bytes().replace(b"  node07", b"../../x")
-    result = call(import_command, "-", text=text)
-    (made,) = (tmp_path / "results" / "runs").iterdir()
-    assert made.name.endswith("-allreduce-x-imported")
-    assert str(made.relative_to(tmp_path)) in result.stdout
-
-
-def test_tests_of_other_machines_go_into_folders_of_their_own(tmp_path: Path) -> None:
-    """Each path is printed."""
-    result = call(import_command, LOG, DATA / "rccl_mpi.csv", "-o", tmp_path / "runs")
-    paths = [line.removeprefix("run file: ") for line in result.stdout.splitlines() if line.startswith("run file")]
-    assert [Path(path).parent.name for path in paths] == ["1-allreduce", "2-allreduce"]
-    assert all(read(Path(path)).results for path in paths)
 
 
 def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
@@ -79,115 +53,95 @@ def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
     assert "2 rows: collbench has no collective like hypercube_perf" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (["nowhere.txt"], RunFileError, "cannot read nowhere.txt"),
-        ([LOG, "--as", "xml"], UsageError, "unknown format 'xml'; choose from: nccl-tests-json"),
-        ([LOG, "--as", "osu"], RunFileError, "without a row"),
-        ([LOG, "--as", "csv"], RunFileError, "no column"),
-        ([LOG, "--as", "nccl-tests-json"], RunFileError, "not JSON"),
-        ([LOG, "--op", "allmagic"], UsageError, "unknown collective"),
-        ([LOG, "--ranks", "0"], UsageError, "--ranks"),
-        ([DATA / "osu_nccl_full.txt"], UsageError, "give --ranks N"),
-        ([ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl"], RunFileError, "is a run file of collbench already"),
-        ([Path(__file__)], RunFileError, "nothing in it looks like results"),
-    ],
-)
-def test_what_cannot_be_imported_is_named(
-    arguments: list[object], error: type[CollbenchError], words: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
     """And nothing is written."""
-    result = call(import_command, *arguments, "-o", tmp_path / "run")
-    found = refusal(result)
-    assert isinstance(found, error)
-    assert words in str(found)
+    for arguments, words in (
+        (["nowhere.txt"], "cannot read nowhere.txt"),
+        ([LOG, "--as", "xml"], "unknown format 'xml'; choose from: nccl-tests-json"),
+        ([LOG, "--as", "osu"], "without a row"),
+        ([LOG, "--as", "csv"], "no column"),
+        ([LOG, "--as", "nccl-tests-json"], "not JSON"),
+        ([LOG, "--op", "allmagic"], "unknown collective"),
+        ([LOG, "--ranks", "0"], "--ranks"),
+        ([DATA / "osu_nccl_full.txt"], "give --ranks N"),
+        ([ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl"], "is a run file of collbench already"),
+        ([Path(__file__)], "nothing in it looks like results"),
+    ):
+        assert words in refusal(call(import_command, *arguments, "-o", tmp_path / "run")), arguments
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["nccl_tests_2_19.txt", "nccl_tests_several_tests.txt", "rccl_mpi.csv", "tidy.csv"])
-def test_other_commands_take_an_import(name: str, tmp_path: Path) -> None:
+def test_other_commands_take_an_import(tmp_path: Path) -> None:
     """Diagnosed as what the file says (not enough) and as a named system; drawn; fitted where sizes suffice."""
-    run = imported(tmp_path, DATA / name)
-    plain = call(diagnose_command, run)
-    assert plain.exit_code == 0, plain.output
-    assert "name it with --as SYSTEM" in plain.stdout
-    assert call(diagnose_command, run, "--as", "dgx-h100").exit_code == 0
-    drawn = call(plot_command, run, "-o", tmp_path / "figures", "--format", "svg")
-    assert drawn.exit_code == 0, drawn.output
-    fitted = call(fit_command, run)
-    if fitted.exit_code:
-        assert "sizes, 4 are needed" in str(refusal(fitted)) or "size, 4 are needed" in str(refusal(fitted))
-    else:
-        assert "latency" in fitted.stdout
-
-
-def test_an_import_is_judged_against_a_named_system(tmp_path: Path) -> None:
-    """The point of importing: four H100 of a DGX, as expected."""
-    result = call(diagnose_command, imported(tmp_path, LOG), "--as", "dgx-h100")
-    assert "verdict: as expected" in result.stdout
-    assert call(fit_command, imported(tmp_path / "again", LOG)).exit_code == 0
-
-
-def test_sizes_of_no_bytes_are_kept_and_not_drawn(tmp_path: Path) -> None:
-    """nccl-tests prints them where it rounds sizes down."""
-    run = imported(tmp_path, DATA / "nccl_tests_several_tests.txt")
-    assert any(result.case.nbytes == 0 for result in read(run).results)
-    result = call(diagnose_command, run, "--as", "dgx-h100")
-    assert result.exit_code == 0
-    assert " 1 KiB" in result.stdout
-    assert " 0 B" not in result.stdout
+    for name, fits in (("nccl_tests_2_19.txt", True), ("nccl_tests_several_tests.txt", False), ("rccl_mpi.csv", False)):
+        (folder := tmp_path / name).mkdir()
+        run = imported(folder, DATA / name)
+        assert "name it with --as SYSTEM" in call(diagnose_command, run).stdout, name
+        named = call(diagnose_command, run, "--as", "dgx-h100")
+        assert named.exit_code == 0, name
+        drawn = call(plot_command, run, "-o", folder / "figures", "--format", "svg", "--view", "latency")
+        assert drawn.exit_code == 0, drawn.output
+        fitted = call(fit_command, run)
+        assert (fitted.exit_code == 0) == fits, name
+        assert ("latency" if fits else " 4 are needed") in (fitted.stdout if fits else refusal(fitted)), name
+        if fits:  # the point of importing: four H100 of a DGX
+            assert "verdict: as expected" in named.stdout
+        if "several" in name:  # where nccl-tests rounds sizes down, it prints some of no bytes
+            assert any(result.case.nbytes == 0 for result in read(run).results)
+            assert " 1 KiB" in named.stdout
+            assert " 0 B" not in named.stdout
 
 
 def test_an_export_goes_to_stdout_or_a_file(tmp_path: Path) -> None:
-    """And brings the log back as it was."""
+    """And brings the log back as it was; what it leaves out, and what cannot be, is named with its reason."""
     run = imported(tmp_path, LOG)
     assert call(export_command, run, "--to", "nccl-tests").stdout == LOG.read_text()
     result = call(export_command, run, "--to", "nccl-tests", "-o", tmp_path / "log.txt")
     assert result.stdout == f"file: {tmp_path / 'log.txt'}\n"
     assert (tmp_path / "log.txt").read_text() == LOG.read_text()
+    first = json.loads(call(export_command, run, "--to", "nccl-tests-json").stdout)["results"][0]
+    assert first["out_of_place"]["time"] == 12.9
+    assert call(export_command, run, "--to", "osu").stderr == "left out: 7 rows: OSU has no results in place\n"
+    for arguments, words in (
+        (["--to", "rccl-csv"], "choose from: nccl-tests-json, csv, osu, nccl-tests"),
+        (["--to", "csv", "--impl", "mpi"], "choose from: nccl"),
+    ):
+        assert words in refusal(call(export_command, run, *arguments)), arguments
+    failed = call(export_command, run, "--to", "csv", "-o", "/nowhere/file")
+    assert "cannot write /nowhere/file" in refusal(failed, status=1)
 
 
-def test_an_export_says_what_it_leaves_out(tmp_path: Path) -> None:
-    """On stderr, with the reason."""
-    result = call(export_command, imported(tmp_path, LOG), "--to", "osu")
-    assert result.stderr == "left out: 7 rows: OSU has no results in place\n"
+OTHER = str(ROOT / "results" / "cpu-2-ranks-epyc")
+RUN = str(ROOT / "results" / "cpu-2-ranks")
+JSON = {  # commands that have it, and how they spelled it before
+    ("runs", str(ROOT / "results")): ("runs", "--json", str(ROOT / "results")),
+    ("topo", "dgx-h100"): ("topo", "--json", "dgx-h100"),
+    ("topo", "--on", "cpu"): ("topo", "--on", "cpu", "--json"),
+    ("compare", RUN, OTHER): ("compare", RUN, OTHER, "--format", "json"),
+    ("predict", "dgx-h100", "-b", "8", "-e", "8", "--no-plot"): (),
+    ("predict", "dgx-h100,ethernet-100g-tcp", "-b", "8", "-e", "8"): ("--format", "json"),
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (["--to", "rccl-csv"], UsageError, "choose from: nccl-tests-json, csv, osu, nccl-tests"),
-        (["--to", "csv", "--impl", "mpi"], UsageError, "choose from: nccl"),
-        (["--to", "csv", "-o", "/nowhere/file"], StorageError, "cannot write /nowhere/file"),
-    ],
-)
-def test_what_cannot_be_exported_is_named(
-    arguments: list[str], error: type[CollbenchError], words: str, tmp_path: Path
-) -> None:
-    """With the choices."""
-    found = refusal(call(export_command, imported(tmp_path, LOG), *arguments))
-    assert isinstance(found, error)
-    assert words in str(found)
+def test_json_means_the_same_in_all_commands_that_have_it(here: Command, tmp_path: Path) -> None:
+    """A file gets what standard output would, which then has what it has without; with `-` it has the JSON alone."""
+    for words, before in JSON.items():
+        alone, beside = (here(*words, *more) for more in (("--json", "-"), ("--json", "a.json")))
+        assert (alone.returncode, beside.returncode) == (0, 0), (words, alone.stderr + beside.stderr)
+        printed, written = json.loads(alone.stdout), json.loads((tmp_path / "a.json").read_text())
+        assert type(printed) is type(written), words
+        assert len(printed) == len(written) > 0, words
+        assert beside.stdout.splitlines()[0] == here(*words).stdout.splitlines()[0], words
+        if before:
+            spelled = here(*(before if before[0] == words[0] else words + before))
+            assert json.loads(spelled.stdout) == printed, words
 
 
-def test_the_help_names_every_format() -> None:
-    """Those that are read, and those that are written."""
-    for command, names in ((import_command, formats()), (export_command, written())):
-        shown = call(command, "--help").output
-        assert all(name in shown for name in names)
-
-
-def test_a_foreign_type_is_not_offered_by_a_sweep(here: Command) -> None:
-    """There are no kernels for it."""
-    done = here("sweep", "-d", "f8e4m3")
-    assert done.returncode == 2
-    assert "known from other tools only; choose from: float" in done.stderr
-
-
-def test_the_real_commands(collbench: Command, tmp_path: Path) -> None:
-    """From a shell: import, then export of our own run as JSON that parses."""
-    done = collbench("import", str(LOG), "-o", "run")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "run file: run/run.jsonl")
-    done = collbench("export", "run", "--to", "nccl-tests-json")
-    assert json.loads(done.stdout)["results"][0]["out_of_place"]["time"] == 12.9
+def test_a_file_of_any_name_follows_an_equals_sign(here: Command, tmp_path: Path) -> None:
+    """Where a word alone would be a run; one that cannot be written is an error of one line."""
+    assert here("topo", "dgx-h100", "--json=named").returncode == 0
+    assert json.loads((tmp_path / "named").read_text())["name"]
+    done = here("topo", "dgx-h100", "--json", "nowhere/a.json")
+    assert done.returncode != 0
+    assert "--json FILE" in done.stderr
+    assert done.stderr.count("\n") == 1

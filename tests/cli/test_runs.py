@@ -1,22 +1,20 @@
-"""`collbench runs`: what it prints, where, and how it says no; in real processes and on a real sweep."""
+"""`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
 
 from collbench import cli
-from collbench.runs.file import NAME, Writer
+from collbench.runs.cut_off import cut_off
+from collbench.runs.file import NAME, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.listing import History
-from tests.conftest import Command, measurement
+from tests.conftest import ROOT, Command, measurement
+from tests.figures.made_up_plans import compared, grown, paid, ranked
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
 
@@ -41,13 +39,11 @@ def three(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """`collbench runs ...` with a cache of its own, from the command line's words to its exit; in this process."""
+    """`collbench runs ...` with a cache of its own, in this process; paths go to standard output as bytes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / "cache"))
 
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["collbench", "runs", *arguments])
         capfd.readouterr()
         with pytest.raises(SystemExit) as end:
@@ -57,16 +53,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return run
 
 
-def test_a_real_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("made_up_ranks")
+def test_a_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command) -> None:
     """From measuring to choosing, without a path but the ones that were printed."""
-    arguments = ("--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--no-plot")
     for _ in range(2):
-        done = here("sweep", *arguments)
+        done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--no-plot")
         assert done.returncode == 0, done.stderr
     listed = runs()
     assert (listed.returncode, listed.stderr) == (0, "")
     heading, *rows = listed.stdout.splitlines()
-    assert heading.split() == ["started", "host", "topology", "collectives", "implementations", "rows", "run"]
+    assert heading.split() == ["started", "host", "collectives", "implementations", "rows", "run"]
     newest, oldest = (row.split()[-1] for row in rows)
     assert runs("--tag", "good", oldest).stdout == f"{oldest}: good\n"
     for word in ("last", "best", "good"):
@@ -78,7 +74,7 @@ def test_a_real_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Comma
 
 @pytest.mark.usefixtures("three")
 def test_options_choose_what_is_listed(runs: Command) -> None:
-    """Each by itself; the newest first."""
+    """Each by itself; the newest first; who is left out is said on stderr, so that JSON stays JSON."""
 
     def listed(*arguments: str) -> list[str]:
         done = runs(*arguments)
@@ -95,60 +91,43 @@ def test_options_choose_what_is_listed(runs: Command) -> None:
         "old",
     ]
     assert listed("results/runs/old") == ["old"]
+    for words in ((), ("--json",)):
+        done = runs("-n", "1", *words)
+        assert "-n 3 lists them too" in done.stderr
+        assert "lists" not in done.stdout
 
 
-@pytest.mark.parametrize(("options", "what"), [((), "-n 3 lists them too"), (("--json",), "-n 3 lists them too")])
 @pytest.mark.usefixtures("three")
-def test_what_is_left_out_is_said_on_stderr(runs: Command, options: tuple[str, ...], what: str) -> None:
-    """So that nobody takes a part for all, and JSON stays JSON."""
-    done = runs("-n", "1", *options)
-    assert what in done.stderr
-    assert "lists" not in done.stdout
-
-
-def test_a_first_look_says_what_to_do(runs: Command, tmp_path: Path) -> None:
-    """No runs are no error; but a folder that is named must be there."""
+def test_no_runs_are_no_error_and_say_what_to_do(here: Command, runs: Command, tmp_path: Path) -> None:
+    """Filters that let nothing pass say so, rather than look like an empty folder."""
+    done = runs("--host", "node2")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "nothing to list in results/runs: none of its 3 runs match\n"
+    (tmp_path / "results").rename(tmp_path / "elsewhere")
     done = runs()
     assert (done.returncode, done.stdout) == (0, "")
     assert "no runs in results/runs yet: `collbench sweep" in done.stderr
     assert json.loads(runs("--json").stdout) == []
-    assert list(tmp_path.iterdir()) == [tmp_path / "cache"] or not list(tmp_path.iterdir())
-    missing = runs("nowhere")
-    assert missing.returncode == 2
-    assert "no folder nowhere" in missing.stderr
 
 
 @pytest.mark.usefixtures("three")
-def test_filters_that_let_nothing_pass_say_so(runs: Command) -> None:
-    """Rather than look like an empty folder."""
-    done = runs("--host", "node2")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "nothing to list in results/runs: none of its 3 runs match\n"
-
-
-REFUSED = {
-    "unknown collective": (("--op", "allreduc"), "choose from: allreduce"),
-    "unknown platform": (("--on", "tpu"), "choose from: gpu, cpu, model"),
-    "no date": (("--since", "soon"), "--since 'soon' is no time"),
-    "two jobs": (("--tag", "a", "new", "--baseline", "last", "new"), "--tag and --baseline are two jobs"),
-    "reserved tag": (("--tag", "last", "new"), "'last' cannot be a tag"),
-    "no such run": (("--baseline", "last", "nix"), "nix"),
-    "no such tag": (("--baseline", "nix", "new"), "choose from: last, best"),
-    "not tagged": (("--untag", "good", "new"), "its tags: none"),
-    "nothing before": (("--baseline", "last", "old"), "no last run"),
-    "a file": ((f"results/runs/new/{NAME}",), "give the folder"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.usefixtures("three")
-def test_wrong_words_are_one_line_and_exit_status_2(runs: Command, name: str) -> None:
+def test_wrong_words_are_one_line_and_exit_status_2(runs: Command) -> None:
     """Which names what is right."""
-    arguments, message = REFUSED[name]
-    done = runs(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    for words, message in {
+        "--op allreduc": "choose from: allreduce",
+        "--on tpu": "choose from: gpu, cpu, model",
+        "--since soon": "--since 'soon' is no time",
+        "--tag a new --baseline last new": "--tag and --baseline are two jobs",
+        "--tag last new": "'last' cannot be a tag",
+        "--baseline last nix": "nix",
+        "--baseline nix new": "choose from: last, best",
+        "--untag good new": "its tags: none",
+        "--baseline last old": "no last run",
+        f"results/runs/new/{NAME}": "give the folder",
+    }.items():
+        done = runs(*words.split())
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), words
+        assert message in done.stderr, words
 
 
 @pytest.mark.usefixtures("three")
@@ -158,55 +137,6 @@ def test_a_run_may_be_named_by_its_place_in_the_folder(runs: Command) -> None:
         assert runs("--baseline", "last", new).stdout == f"results/runs/middle/{NAME}\n"
         assert runs("--tag", "good", new).returncode == runs("--untag", "good", new).returncode == 0
     assert runs("--baseline", "best", "new").stdout == f"results/runs/middle/{NAME}\n"
-
-
-def test_broken_files_are_told_beside_the_list(runs: Command, three: Path) -> None:
-    """A few by their reason, all of them in JSON."""
-    for number in range(7):
-        (three / f"bad{number}").mkdir()
-        (three / f"bad{number}" / NAME).write_text("what is this\nwhat\n")
-    done = runs()
-    assert done.returncode == 0
-    assert done.stdout.count("broken") == 7
-    assert "bad6/run.jsonl: run.jsonl:1: not JSON\n" in done.stderr
-    assert done.stderr.count("not JSON") == 5
-    assert "and 2 more broken ones" in done.stderr
-    assert len([entry for entry in json.loads(runs("--json").stdout) if "not JSON" in entry["broken"]]) == 7
-
-
-@pytest.mark.usefixtures("three")
-def test_whoever_reads_a_few_lines_only_gets_them(environment: dict[str, str], tmp_path: Path) -> None:
-    """`collbench runs | head -1`, in a shell: no traceback behind it."""
-    command = f"'{sys.executable}' -m collbench runs | head -1"
-    environment |= {"COLLBENCH_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(
-        command, shell=True, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
-    )
-    assert done.stdout.startswith("started")
-    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
-
-
-def test_a_narrow_terminal_keeps_the_paths(
-    runs: Command, three: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """In a real terminal; a pipe gets everything."""
-    topology = "8 x NVIDIA H100 80GB HBM3, NVSwitch of the third generation, and a long list of other hardware"
-    write(three / "far", "2026-03-04", topology=topology)
-    assert topology in runs().stdout
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 70, 0, 0))
-    environment |= {"COLLBENCH_CACHE": str(tmp_path / "cache"), "TERM": "dumb"}
-    command = [sys.executable, "-m", "collbench", "runs"]
-    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, check=True)
-    os.close(theirs)
-    text = os.read(ours, 65536).decode().replace("\x1b[2m", "").replace("\x1b[0m", "")
-    os.close(ours)
-    rows = text.splitlines()
-    assert done.stderr == b""
-    assert len(rows) == 5
-    assert all(len(row) <= 70 for row in rows)
-    assert "…" in rows[1]
-    assert [row.split()[-1] for row in rows[1:]] == [f"results/runs/{name}" for name in ("far", *reversed(DAYS))]
 
 
 def test_the_path_of_a_baseline_is_printed_byte_for_byte(
@@ -221,3 +151,73 @@ def test_the_path_of_a_baseline_is_printed_byte_for_byte(
     assert done.stdout == b"results/runs/\xff \x1b/run.jsonl\n"
     assert "\x1b" not in runs().stdout
     assert [entry.path.parent for entry in History(three).entries][1] == odd
+
+
+WHOLE = ROOT / "results" / "cpu-2-ranks" / NAME
+ROWS = 60
+WORDS = f"cut off after {ROWS} rows"
+
+
+def stopped(folder: Path, end: str = "") -> Path:
+    """A run whose process was killed: its header and so many rows, and perhaps an end."""
+    folder.mkdir()
+    lines = WHOLE.read_text().splitlines(keepends=True)
+    (folder / NAME).write_text("".join(lines[: 1 + ROWS]) + end)
+    return folder
+
+
+def test_a_command_that_reads_a_run_that_was_cut_off_says_so(here: Command, tmp_path: Path) -> None:
+    """And of a whole run says nothing of the kind; JSON stays JSON; a figure says it, too, also of one of several."""
+    stopped(tmp_path / "partial")
+    for words in ("fit {run} --json", "compare {run} {whole}"):
+        for run, said in (("partial", True), (str(WHOLE), False)):
+            done = here(*words.format(run=run, whole=WHOLE).split())
+            assert done.returncode == 0, done.stderr
+            assert (WORDS in done.stdout + done.stderr) == said, (words, run)
+            assert "--json" not in words or WORDS not in done.stdout
+    done = here("plot", "partial", "--view", "latency", "--format", "svg", "--style", "paper")
+    assert WORDS in done.stderr
+    assert WORDS in (tmp_path / "partial" / "latency.svg").read_text()
+    assert here("plot", str(WHOLE), "partial", "--view", "latency", "--format", "svg", "-o", "both").returncode == 0
+    drawn = (tmp_path / "both" / "latency.svg").read_text()
+    assert f"partial: {WORDS}" in drawn
+    assert drawn.count("cut off") == 1
+
+
+def test_only_a_signal_cuts_a_run_off(runs: Command, tmp_path: Path) -> None:
+    """One that ended with wrong rows is whole."""
+    for status, words in ((0, ""), (1, ""), (130, WORDS), (143, WORDS)):
+        end = f'{{"kind": "end", "finished": "", "status": {status}}}\n'
+        assert cut_off(read(stopped(tmp_path / f"run-{status}", end))) == words, status
+    stopped(tmp_path / "partial")
+    assert runs(".").stdout.count("cut off") == 3
+
+
+REFUSED = {
+    "compare {run} others": "nothing to compare",
+    "diagnose {run}": "predictions only; give a run that was measured",
+    "fit {run}": "predictions only; give a run that was measured",
+    "export {run} --to csv": "no results with a time",
+    "runs . --baseline best {run}": "nothing to find a baseline for",
+}
+
+
+def test_a_run_of_nothing_but_plans_is_drawn_listed_or_refused(here: Command, runs: Command, tmp_path: Path) -> None:
+    """By every command that reads runs, in one line where it needs a measurement."""
+    rows = (*ranked(), *grown(), *compared(), *paid())
+    for name in ("plans", "others"):
+        with Writer(tmp_path / name) as writer:
+            writer.header(Header.from_json({"topology": {"name": "128 nodes of dgx-h100"}}))
+            for row in rows:
+                writer.append(row)
+            writer.end("2026-01-01T00:00:00+00:00", 0)
+    for words, reason in REFUSED.items():
+        done = here(*words.format(run=f"plans/{NAME}").split())
+        assert done.returncode == 2, words
+        (line,) = [line for line in done.stderr.splitlines() if "error" in line]
+        assert reason in line, words
+    lines = [line for line in runs(".").stdout.splitlines() if "128 nodes of dgx-h100" in line]
+    assert len(lines) == 2
+    assert all("predicted" in line and f" {len(rows)} " in line for line in lines)
+    done = here("plot", "plans", "--format", "svg", "--impl", "tp8 dp8 mb1 zero3")
+    assert {Path(line).stem for line in done.stdout.splitlines()} == {"layouts", "memory"}

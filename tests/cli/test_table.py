@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from collbench.cli._table import (
     ESTIMATE,
     SHARED,
@@ -18,7 +16,7 @@ from collbench.cli._table import (
     paired_rows,
     row,
 )
-from collbench.collectives import COLLECTIVES, Collective
+from collbench.collectives import COLLECTIVES
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Prediction, Skipped
 from collbench.note import Note, Sharing
@@ -45,42 +43,37 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     assert explained([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
 
 
-@pytest.mark.parametrize("one", COLLECTIVES.values(), ids=lambda one: one.name)
-def test_bandwidths_stand_where_messages_have_a_size(one: Collective) -> None:
+def test_bandwidths_stand_where_messages_have_a_size() -> None:
     """A barrier has none."""
-    result = measurement(seconds=(2e-6,) * 7, nbytes=4096, collective=one.name)
-    told = row(result, None).split()
-    factors = (1, one.bus_factor(result.case.ranks)) if one.sized else ()
-    rates = [f"{4096 / 2e-6 * factor / 1e9:.3f}" for factor in factors]
-    assert told == ["4", "KiB", "mpi", "2", "us", "0.0%", *rates, "ok"]
-
-
-def test_the_library_is_not_compared_with_itself() -> None:
-    """Its ratio is empty."""
-    library = measurement()
-    assert "x  ok" not in row(library, library)
-
-
-def test_too_few_samples_for_an_interval_are_marked() -> None:
-    """Infinity is no number for a table."""
-    assert " ? " in row(measurement(seconds=(1e-6,) * 3), None)
+    for name, collective in COLLECTIVES.items():
+        result = measurement(seconds=(2e-6,) * 7, nbytes=4096, collective=name)
+        factors = (1, collective.bus_factor(result.case.ranks)) if collective.sized else ()
+        rates = [f"{4096 / 2e-6 * factor / 1e9:.3f}" for factor in factors]
+        assert row(result, None).split() == ["4", "KiB", "mpi", "2", "us", "0.0%", *rates, "ok"], name
 
 
 def test_what_is_not_a_number_says_why() -> None:
-    """Skipped, failed and wrong rows carry the reason."""
+    """Skipped, failed and wrong rows carry the reason; too few samples and the library itself have none."""
     assert "skipped: no way" in row(Skipped(case(), "nvls", "gpu", "no way"), None)
     assert "FAILED: a rank died" in row(Failed(case(), "mpi", "cpu", "a rank died"), None)
-    wrong = measurement(seconds=())
-    wrong = type(wrong)(**{**wrong.__dict__, "mismatch": Mismatch(1, 5, 0, "1.0", "2.0", 7)})
-    text = row(wrong, None)
-    assert "WRONG: rank 1, element 5 (chunk 0): got 1.0, expected 2.0; 7 wrong on this rank" in text
+    wrong = replace(measurement(seconds=()), mismatch=Mismatch(1, 5, 0, "1.0", "2.0", 7))
+    text = "WRONG: rank 1, element 5 (chunk 0): got 1.0, expected 2.0; 7 wrong on this rank"
+    assert text in row(wrong, None)
+    library = measurement()
+    assert "x  ok" not in row(library, library)
+    assert " ? " in row(measurement(seconds=(1e-6,) * 3), None)
+
+
+def below(line: str, heading: str, **ends: str) -> None:
+    """Each of these values ends where its heading ends."""
+    for name, value in ends.items():
+        word = name.replace("_", " ")
+        assert line.index(value) + len(value) == heading.index(word) + len(word), word
 
 
 def test_rows_stand_below_their_headings() -> None:
     """Every column ends where its heading ends."""
-    line, names = row(measurement("ring-flags"), measurement()), heading("mpi")
-    for name, value in (("size", "KiB"), ("time", "us"), ("vs mpi", "1.00x")):
-        assert line.index(value) + len(value) == names.index(name) + len(name)
+    below(row(measurement("ring-flags"), measurement()), heading("mpi"), size="KiB", time="us", vs_mpi="1.00x")
 
 
 def test_what_a_library_expects_stands_in_a_column_of_its_own() -> None:
@@ -120,17 +113,15 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
     library = expected("nccl", 4e-6)
     line, names = row(expected("ring-ll", 2e-6, algorithm="ring", protocol="ll"), library), expected_heading("nccl")
     assert " ".join(line.split()) == "4 KiB ring-ll 2 us 1 us .. 4 us 2.048 2.048 2.00x ring/ll predicted"
-    for name, value in (("size", "KiB"), ("time", "2 us"), ("nine in ten", "4 us"), ("vs nccl", "2.00x")):
-        assert line.index(value) + len(value) == names.index(name) + len(name), name
+    below(line, names, size="KiB", time="2 us", nine_in_ten="4 us", vs_nccl="2.00x")
     assert names.index("algorithm") == line.index("ring/ll")
     assert row(expected("nccl", 1.0, note=Note.of("NICs at 50%")), None).endswith("  predicted, NICs at 50%")
 
 
 def test_a_change_stands_beside_what_it_changes() -> None:
     """Both times and their ratio, below their headings; what was skipped says why."""
-    line, names = change_row(expected("nccl", 1e-6), expected("nccl", 3e-6)), change_heading()
-    for name, value in (("as it is", "1 us"), ("what if", "3 us"), ("takes", "3.00x")):
-        assert line.index(value) + len(value) == names.index(name) + len(name), name
+    line = change_row(expected("nccl", 1e-6), expected("nccl", 3e-6))
+    below(line, change_heading(), as_it_is="1 us", what_if="3 us", takes="3.00x")
     skipped = Skipped(case(), "nvls", "model", "one node only")
     assert "skipped: one node only" in change_row(skipped, skipped)
 
@@ -149,33 +140,17 @@ def test_two_settings_are_two_rows_and_the_second_has_the_ratio() -> None:
 
 
 def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
-    """And there is no ratio."""
-    labels = label("A", ""), label("B", "NCCL_ALGO=Tree")
-    for result, word in (
-        (Failed(case(), "mpi", "cpu", "died"), "FAILED: died"),
-        (Skipped(case(), "mpi", "cpu", "no"), "no"),
-    ):
+    """And there is no ratio; one reason for both stands once; large factors have no decimals."""
+    labels = label("A", ""), label("B", "X=1")
+    failed, skipped = Failed(case(), "mpi", "cpu", "died"), Skipped(case(), "mpi", "cpu", "no way")
+    for result, word in ((failed, "FAILED: died"), (skipped, "no way")):
         first, second = paired_rows((measurement(), result), labels, [])
         assert first.endswith("ok")
-        assert second.split()[:2] == ["B", "NCCL_ALGO=Tree"]
+        assert second.split()[:2] == ["B", "X=1"]
         assert second.endswith(word)
-
-
-def test_a_long_setting_is_cut_in_front() -> None:
-    """Its end tells settings of one variable apart, and columns stay where they are."""
-    text = label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring")
-    assert text.startswith("B …")
-    assert text.endswith("ALGORITHM=ring")
-    assert len(text) == len(label("B", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling"))
-
-
-def test_settings_that_are_skipped_alike_are_one_row_and_large_factors_are_short() -> None:
-    """One reason for both, two where they differ; no decimals above a hundred."""
-    labels = label("A", ""), label("B", "X=1")
-    skipped = Skipped(case(), "mpi", "cpu", "no way")
     (line,) = paired_rows((skipped, skipped), labels, [])
     assert line.split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
-    assert len(list(paired_rows((skipped, Failed(case(), "mpi", "cpu", "died")), labels, []))) == 2
+    assert len(list(paired_rows((skipped, failed), labels, []))) == 2
     _, second = paired_rows((measurement(), measurement()), labels, [2.0, 101.0, 200.0])
     assert second.split()[-5:] == ["101x", "2.000", "..", "200", "ok"]
 

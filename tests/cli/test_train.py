@@ -1,6 +1,7 @@
 """`collbench train` as a user meets it: rankings, sizes, systems, money, runs, explanations, and wrong words."""
 
 import re
+from math import prod
 from pathlib import Path
 from typing import cast
 
@@ -46,10 +47,7 @@ def test_every_row_adds_up_and_fits(here: Command, tmp_path: Path) -> None:
         assert row.needed <= row.capacity == 80 * 2**30
         assert row.gpus == 16
         sizes = [int(size) for size in re.findall(r"\b(?:tp|pp|cp|dp)(\d+)", row.implementation)]
-        product = 1
-        for size in sizes:
-            product *= size
-        assert product == 16, row.implementation
+        assert prod(sizes) == 16, row.implementation
 
 
 def test_a_scaling_says_where_it_leaves_which_efficiency(here: Command, tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: P
 
 
 def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> None:
-    """By the tokens that GPT-3 was trained on, which are said."""
+    """By the tokens that GPT-3 was trained on, which are said; where nobody meets it, the quickest is named."""
     done = here("train", *GPT3, "--price", "2.5", "--deadline", "30d", "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = planned(tmp_path / "out", "cost")
@@ -91,32 +89,10 @@ def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> No
     assert done.stdout.count("cheapest in time") == 1
     assert "a run of 3e+11 tokens" in done.stdout
     assert (tmp_path / "out" / "pareto.png").stat().st_size > 5000
-
-
-def test_a_deadline_that_nobody_meets_names_the_quickest(here: Command) -> None:
-    done = here("train", *SMALL, "--price", "2.5", "--deadline", "1h", "--out", "out")
+    done = here("train", *SMALL, "--price", "2.5", "--deadline", "1h", "--out", "none")
     assert done.returncode == 0
     assert "cheapest in time" not in done.stdout
     assert re.search(r"none is done in 60 min: the quickest, \d+ GPUs, takes", done.stdout)
-
-
-def test_the_same_money_elsewhere(here: Command, tmp_path: Path) -> None:
-    """Half as many at twice the price."""
-    done = here("train", *GPT3, "--price", "1.5", "--up-or-out", "dgx-h100=3", "--out", "out")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = planned(tmp_path / "out", "interconnect")
-    assert [(row.system, row.gpus, row.price) for row in rows] == [("DGX A100", 1024, 1.5), ("DGX H100", 512, 3.0)]
-    assert "for the same money an hour" in done.stdout
-
-
-def test_a_slow_loader_starves_the_gpus_and_a_fast_one_does_not(here: Command, tmp_path: Path) -> None:
-    for rate, wanted in ((30, "the GPUs starve"), (3000, "samples come fast enough")):
-        done = here("train", *GPT3, "--loader", str(rate), "--out", f"out-{rate}")
-        assert done.returncode == 0
-        assert wanted in done.stdout
-    starved, fed = (planned(tmp_path / f"out-{rate}")[0] for rate in (30, 3000))
-    assert starved.typical == pytest.approx(1536 / 30)
-    assert fed.parts["loading"] == 0
 
 
 def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
@@ -156,49 +132,6 @@ def test_every_term_is_explained_with_its_numbers(here: Command) -> None:
     )
     assert "source: Korthikanti" in done.stdout
     assert re.search(r"read: allreduce of 48 MiB among 8 GPUs, 8 in a node: .* \(model of DGX A100\)", done.stdout)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--model", "gpt9"], "choose from: gpt2-small"),
-        (["--model", "layers=4,hidden=100,heads=3"], "not divisible by 3 heads; give hidden 99"),
-        (["--model", "layers=4,hidden=128"], "heads is missing"),
-        (["--model", "missing.toml"], "cannot read"),
-        (["--model", "layers=4,hidden=128,heads=4,width=3"], "choose from"),
-        (["--gpus", "0"], "give 1 to"),
-        (["--batch", "0"], "give 1 to"),
-        (["--gpus", "1024", "--batch", "3"], "such as --batch"),
-        (["--layout", "tp3"], "cannot deal out the 32 heads"),
-        (["--layout", "tp8 tp4"], "says tensor twice"),
-        (["--layout", "turbo"], "choose from: tpN"),
-        (["--on", "nowhere"], "choose from"),
-        (["--precision", "fp4"], "choose from: bf16"),
-        (["--stack", "jax"], "choose from: modern"),
-        (["--loader", "0"], "samples a second"),
-        (["--deadline", "30d"], "needs a --price"),
-        (["--price", "0"], "above 0"),
-        (["--price", "2", "--deadline", "soon"], "such as 30d"),
-        (["--price", "2", "--up-or-out", "dgx-a100"], "SYSTEM=PRICE"),
-        (["--price", "2", "--tokens", "many"], "13B or 1.5T"),
-        (["--scale", "8..4"], "8..8192"),
-        (["--compare-interconnects", "dgx-h100,nowhere"], "choose from"),
-        (["--anchor", "soon"], "32s or 45%"),
-        (["--anchor", "1ms"], "cannot be the step"),
-        (["--reserve", "100"], "less than 100"),
-        (["--model", "llama3-405b", "--gpus", "8"], "short with"),
-        (["--fitted"], "is described"),
-    ],
-)
-def test_what_cannot_be_is_one_line_with_a_way_out(
-    here: Command, tmp_path: Path, words: list[str], reason: str
-) -> None:
-    done = here("train", *SMALL, *words, "--out", "out")
-    assert done.returncode == 2, done.stdout
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert reason in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 def test_what_does_not_fit_says_by_how_much_and_what_would(here: Command) -> None:

@@ -1,5 +1,6 @@
-"""The conformance run: every combination is in the table, and a broken one is found."""
+"""`collbench verify` and `explain`: every combination is in the table, and a slow rank shows where others wait."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,56 +8,46 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.implementations import choose
+from collbench.measurement import Explanation
+from collbench.runs.file import read
+from collbench.tracks import ADDED, WAITED
 from tests.conftest import ROOT, Command
 
+VERIFY = ("verify", "--on", "cpu")
+FEW = ("mpi", "ring-flags")
 
+
+@pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)  # every type or collective, compiled first where the cache is empty
-def test_every_combination_is_in_the_table(here: Command) -> None:
-    """Each implementation with each collective, passed or skipped with a reason."""
-    done = here("verify", "--on", "cpu", "-d", "float,half")
+def test_every_combination_is_in_the_table(here: Command, everything: bool) -> None:
+    """Each implementation with each collective, passed or skipped with a reason, out of place and in place."""
+    dtypes = ("-d", "float,half") if everything else ("--impl", ",".join(FEW))
+    done = here(*VERIFY, *dtypes)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {
         tuple(line.split()[:2]): line.split()[2:] for line in done.stdout.splitlines() if "allreduce only" not in line
     }
-    for name in choose("all", "cpu"):
+    for name in choose("all", "cpu") if everything else FEW:
         for collective in COLLECTIVES:
-            assert len(rows[name, collective]) == 2
+            assert len(rows[name, collective]) == 1 + everything
             assert set(rows[name, collective]) <= {"ok", "skip", "ok/skip"}
     assert "0 wrong, 0 failed" in done.stdout
 
 
-def test_a_broken_kernel_is_found(here: Command, tmp_path: Path) -> None:
-    """Dropping what does not fill a pack is right for most sizes; exit status 1, with the place."""
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    file = tmp_path / "kernels" / "direct.cu"
-    right = "add_all<false, T>(rest, count - packs * Pack::LANES);"
-    assert right in file.read_text()
-    file.write_text(file.read_text().replace(right, ""))
-    options = ("--impl", "two-shot,one-shot", "--op", "allreduce", "-d", "float", "-o", "sum")
-    done = here("verify", "--on", "cpu", *options, COLLBENCH_KERNELS=str(tmp_path / "kernels"))
-    assert done.returncode == 1
-    assert "WRONG: rank 0, element" in done.stdout
-    assert "two-shot         allreduce     WRONG" in done.stdout
-
-
-def test_many_cases_on_one_set_of_ranks_are_right(here: Command) -> None:
-    """What a case takes it gives back: MPI has room for a few user-defined operations, and bfloat16 needs them."""
-    options = ("--impl", "mpi", "--op", "allreduce,reduce,reducescatter", "-d", "bfloat16", "-o", "all")
-    done = here("verify", "--on", "cpu", *options)
-    assert done.returncode == 0, done.stdout
-    assert " 0 failed" in done.stdout
-
-
+@pytest.mark.usefixtures("made_up_ranks")
 def test_what_a_quick_verify_leaves_out_is_said(here: Command) -> None:
-    """Types and reductions by name; with --full nothing is, unless the user chose."""
-    options = ("--on", "cpu", "--impl", "mpi", "--op", "broadcast")
-    quick = here("verify", *options).stdout
+    """Types and reductions by name; with --full nothing is, unless the user chose.  A quiet one has the table alone."""
+    options = (*VERIFY, "--impl", "mpi", "--op", "broadcast")
+    quick = here(*options).stdout
     assert "not checked: types double, half" in quick
     assert "reductions prod, max, min, avg (--full" in quick
-    full = here("verify", *options, "--full", "-d", "float,int8").stdout
+    full = here(*options, "--full", "-d", "float,int8").stdout
     assert "not checked: types double, half" in full
     assert "reductions prod" not in full
-    assert all(count(full, word) == 2 * count(quick, word) > 0 for word in ("right",))
+    assert count(full, "right") == 2 * count(quick, "right") > 0
+    done = here(*options, "-q")
+    assert not done.stderr
+    assert "0 wrong" in done.stdout
 
 
 def count(text: str, word: str) -> int:
@@ -64,8 +55,60 @@ def count(text: str, word: str) -> int:
     return int(text.partition(f" {word},")[0].split()[-1])
 
 
-def test_a_quiet_verify_says_nothing_on_stderr(here: Command) -> None:
-    """The table stays."""
-    done = here("verify", "--on", "cpu", "--impl", "mpi", "--op", "broadcast", "-q")
-    assert not done.stderr
-    assert "0 wrong" in done.stdout
+def explained(
+    here: Command, folder: Path, names: tuple[str, ...], *words: str, **variables: str
+) -> dict[str, Explanation]:
+    """Rows, timelines, and tracks of both ranks of these implementations."""
+    done = here("explain", "--on", "cpu", "--out", "out", *words, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = read(folder / "out")
+    results = {result.implementation: result for result in run.results if isinstance(result, Explanation)}
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if line and line[0] not in " \n"}
+    found = json.loads((folder / "out" / "trace.json").read_text())["traceEvents"]
+    for row in found:  # as Perfetto's format wants it
+        assert isinstance(row["pid"], int)
+        assert isinstance(row["tid"], int)
+        assert row["ph"] == "M" or (row["ts"] >= 0 and row["dur"] >= 0)
+    tracks = {event["args"]["name"] for event in found if event["ph"] == "M"}
+    size = "1 KiB" if "1K" in words else "16 KiB"
+    for name in names:
+        assert {track.rank for track in results[name].tracks} == {0, 1}, name
+        assert rows[name].count("%") == 6, name
+        assert {f"{name} allreduce {size} rank {rank}" for rank in (0, 1)} <= tracks
+    if "mpi" in results:
+        assert "cannot be looked into" in rows["mpi"]
+    return results
+
+
+def test_a_rung_is_explained_and_the_library_has_a_time_alone(here: Command, tmp_path: Path) -> None:
+    results = explained(here, tmp_path, ("two-shot",), "--impl", "mpi,two-shot", "-b", "16K", "--format", "svg")
+    assert set(results) == {"mpi", "two-shot"}
+    for name in ("timeline-allreduce-float-sum-16384B-two-shot.svg", "shares-allreduce-float-sum-16384B.svg"):
+        assert (tmp_path / "out" / name).stat().st_size > 5000
+
+
+DAWDLE = 0.03  # seconds: so long that nothing else on this machine is taken for it
+
+
+@pytest.mark.full
+def test_every_rung_is_explained_and_a_slow_rank_shows_in_the_others_waiting(here: Command, tmp_path: Path) -> None:
+    """Of two-shot, rank 1 dawdles over its adding: that is where its time goes, and rank 0 waits for it."""
+    assert set(explained(here, tmp_path, choose("ladder", "cpu"), "-b", "16K")) == set(choose("all", "cpu"))
+    shutil.rmtree(tmp_path / "out")
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    file = tmp_path / "kernels" / "direct.cu"
+    place = "  stamp_block(world, Phase::ADDED);\n  call.meet(1);\n"
+    text = file.read_text()
+    assert text.count(place) == 3
+    until = f"world.rank() == 1 && shared_clock() - since < {DAWDLE * 1e9:.0f}"
+    file.write_text(text.replace(place, f"  for (u64 since = shared_clock(); {until};) {{}}\n" + place))
+    words = ("--impl", "two-shot", "-b", "1K", "--format", "svg")
+    result = explained(here, tmp_path, ("two-shot",), *words, COLLBENCH_KERNELS=str(tmp_path / "kernels"))["two-shot"]
+    quick, slow = result.tracks
+    assert slow.spent[ADDED] > 0.97 * DAWDLE
+    assert quick.spent[WAITED] > 0.8 * DAWDLE
+    assert quick.spent[ADDED] < 0.5 * DAWDLE
+    assert result.seconds > 0.97 * DAWDLE
+    name = "timeline-allreduce-float-sum-1024B-two-shot.svg"
+    assert here("plot", "out", "-o", "again", "--format", "svg").returncode == 0
+    assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()

@@ -1,0 +1,197 @@
+"""Wrong words are one line that names the choices or the fix, exit status 2, and nothing is started or left behind."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+LAUNCHED = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+H100 = "predict dgx-h100"
+REFUSED = {  # by what all these words stand behind; of a complaint, parts with other words between them
+    "sweep --on cpu": (
+        ("--op alreduce", "unknown collective 'alreduce'; choose from: allreduce"),
+        ("-d float8", "unknown dtype 'float8'; choose from: float"),
+        ("-d f8e4m3", "known from other tools only; choose from: float"),
+        ("-o mean", "unknown reduction 'mean'; choose from: sum"),
+        ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
+        ("--impl nccl", "nccl does not run on cpu; choose from"),
+        ("-b 0", "-b 0 is no message"),
+        ("-b x", "'x' is not a size"),
+        ("-f 1", "-f 1 never gets to -e; give a factor above 1"),
+        ("-b 1M -e 8", "-b 1M is above -e 8"),
+        ("-m 64K", "MIN:MAX"),
+        ("-e 900T", "of shared memory and "),
+        ("--ranks 0", "--ranks 0 is too few"),
+        ("-n 0", "--iters 0 is too few"),
+        ("-r 2", "--root 2 is no rank; choose from 0 to 1"),
+        ("--budget 0", "--budget 0.0 is no time"),
+        ("--spin fast", "unknown --spin 'fast'; choose from: auto, yield, busy"),
+        ("--on moon", "unknown --on 'moon'; choose from: auto, gpu, cpu, ... dgx-h100, "),
+        ("--out /proc/nothing", "cannot write to /proc/nothing"),
+        ("--frobnicate", "unknown option"),
+        ("--nodes 2", "--nodes goes with a described system, and --on cpu is none"),
+        ("--ranks-per-node 2", "--ranks-per-node goes with a described system"),
+    ),
+    "sweep --ab": (
+        ("A", "--ab 'A' sets no variable; write NAME=VALUE, NAME= (empty) or -NAME (not set)"),
+        ('"A=\'1"', "close the quotes"),
+        ("'A=1 -A'", "names A twice"),
+        ("COLLBENCH_LINK=x", "--ab cannot set COLLBENCH_LINK: collbench sets it itself"),
+        ("A=1 --ab A=2 --ab A=3", "--ab is given 3 times, but compares two settings"),
+        ("A=1 --on dgx-h100", "--ab measures, and on --on dgx-h100 nothing runs"),
+        ("A=1 --on cpu --out /proc/nothing", "cannot write to /proc/nothing/as-is"),
+        ("CXX=no-such-compiler --on cpu", "with CXX=no-such-compiler: the C++ compiler 'no-such-compiler'"),
+    ),
+    "sweep --mpi": (
+        ("lam", "unknown MPI library 'lam'; choose from: mvapich, cray, intel, openmpi, mpich, a folder"),
+        ("/no/such", "--mpi /no/such: there is nothing there; give a folder with bin/mpiexec"),
+        ("mpich,mpich", "--mpi names MPICH twice"),
+        ("mpich --on gpu", "--mpi names libraries of ranks on a CPU, and these are on gpu"),
+        ("mpich --ab X=1", "--mpi and --ab"),
+    ),
+    "predict": (
+        ("", "Missing argument"),
+        ("moon", "unknown system 'moon'; choose from: "),
+        ("moon.toml", "cannot read moon.toml"),
+        ("dgx-h100,moon", "unknown system 'moon'; choose from: ... dgx-h100 ... FILE.toml, the path of a run"),
+        ("dgx-h100,dgx-h100", "dgx-h100 is named twice"),
+        ("dgx-h100,hgx-h200 --ranks 12", "--ranks 12 is less than the 16 GPUs"),
+        ("dgx-h100,hgx-h200 --impl ring-host", "which is a bound and no expectation"),
+        ("dgx-h100,dgx-a100 --nodes 10 --ranks 40", "80 GPUs of --nodes 10; give --ranks 80"),
+    ),
+    "sweep --on dgx-h100": (("--nodes 10 --ranks 40", "80 GPUs of --nodes 10; give --ranks 80 for all"),),
+    H100: (
+        ("--format csv", "--format csv is for several systems"),
+        ("--ranks 0", "--ranks 0 is too few"),
+        ("--ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2"),
+        (
+            "--nodes 10 --ranks 40",
+            "80 GPUs of --nodes 10; give --ranks 80 for all, or --nodes 5 for as few, or --ranks-per-node 4 for some",
+        ),
+        ("--nodes 8 --ranks 12", "give --ranks 64 for all\n"),
+        ("--nodes 2 --ranks 6", "--nodes 1 for as few, or --ranks-per-node 3"),
+        ("--ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8"),
+        (
+            "--ranks-per-node 4 --nodes 10 --ranks 80",
+            "--ranks 80 is not --ranks-per-node 4 on 10 nodes; give --ranks 40, or leave it out",
+        ),
+        ("--ranks-per-node 4 --ranks 10", "on 3 nodes; give --ranks 12"),
+        ("-r 8", "--root 8 is no rank; choose from 0 to 7"),
+        ("--impl mpi", "mpi does not run on gpu; choose from"),
+        ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
+        ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
+        ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
+    ),
+    "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
+    "jitter --on cpu": (
+        ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
+        ("--slow-rank 1:0", "--slow-rank 1:0 is slow by no factor"),
+        ("--slow-rank 1:fast", "is slow by no factor"),
+        ("--ranks 0", "--ranks 0 is too few"),
+        ("--ranks 1", "--ranks 1 has nobody to be late for"),
+        ("--compute 0ms", "--compute 0ms is no amount of computing; give one above 0 with a unit"),
+        ("--compute 1e9s", "is no amount of computing"),
+        ("--steps 900000", "choose from 16 to 250000"),
+        ("--budget 0", "--budget 0.0 is no time"),
+    ),
+    "scale --on cpu": (
+        ("--ranks 0,1", "goes beyond 1"),
+        ("--ranks 2", "such as 1,2"),
+        ("--ranks some", "names no numbers"),
+        ("--compute 10", "such as 10ms"),
+        ("--gradients much", "size"),
+        ("--matrix 0", "no number of rows"),
+        ("--slow-rank 1:0", "from 1 to"),
+        ("--threshold 0", "no efficiency"),
+        ("--on dgx-h100 --ranks 8,12", "fills no whole nodes"),
+        ("--on dgx-h100 --compute 1GFLOP", "give a time"),
+        ("--on dgx-h100 --slow-rank 1", "leave it out"),
+    ),
+    "overlap --on cpu": (
+        ("--ranks 0", "at least 1"),
+        ("--ranks 1", "at least 2"),
+        ("--buckets 128M", "more than the 8 MiB"),
+        ("--buckets 1", "too many"),
+        ("--slow-rank 5", "choose from 0 to 1"),
+        ("--ctas 4", "--ctas 4 limits NCCL, which is not measured here; leave it out"),
+        ("--on dgx-h100 --compute 1GFLOP", "give a time"),
+        ("--on dgx-h100 --noise -1", "no spread"),
+        ("--on dgx-h100 --slow-rank 1", "leave it out"),
+    ),
+    "styles --on cpu --ranks 2": (
+        ("--ranks 0", "--ranks 0 is too few"),
+        ("--style tree", "unknown style 'tree'; choose from: all, library, ring"),
+        ("--style ring,ring", "names one twice"),
+        ("--slow-rank 2", "--slow-rank 2 is none of the 2 ranks; choose from 0 to 1"),
+        ("--slow-rank -1", "is no rank; give R or R:FACTOR"),
+        ("--slow-rank 1:0.5", "1 to 1000 times as slow"),
+        ("--slow-rank 1 --slow-rank 1:2", "given twice"),
+        ("--staleness -1", "give 0, which is synchronous, to 10000"),
+        ("--seeds 0", "--seeds 0 is out of range"),
+        ("--steps 10000 --ranks 100", "all weights are kept to be checked"),
+        ("--rate 0", "--rate 0.0 is not possible; give a number above 0"),
+        ("--timeout 0", "is no time"),
+        ("--on gpu", "--on gpu: the job is computed by NumPy, on cpu alone; use --on cpu"),
+    ),
+    "train --model llama3-8b --on dgx-h100 --gpus 16 --batch 64": (
+        ("--model gpt9", "choose from: gpt2-small"),
+        ("--model layers=4,hidden=100,heads=3", "not divisible by 3 heads; give hidden 99"),
+        ("--model layers=4,hidden=128", "heads is missing"),
+        ("--model missing.toml", "cannot read"),
+        ("--model layers=4,hidden=128,heads=4,width=3", "choose from"),
+        ("--gpus 0", "give 1 to"),
+        ("--gpus 1024 --batch 3", "such as --batch"),
+        ("--layout tp3", "cannot deal out the 32 heads"),
+        ("--layout 'tp8 tp4'", "says tensor twice"),
+        ("--precision fp4", "choose from: bf16"),
+        ("--loader 0", "samples a second"),
+        ("--deadline 30d", "needs a --price"),
+        ("--price 2 --deadline soon", "such as 30d"),
+        ("--price 2 --up-or-out dgx-a100", "SYSTEM=PRICE"),
+        ("--price 2 --tokens many", "13B or 1.5T"),
+        ("--scale 8..4", "8..8192"),
+        ("--compare-interconnects dgx-h100,nowhere", "choose from"),
+        ("--anchor 1ms", "cannot be the step"),
+        ("--reserve 100", "less than 100"),
+        ("--model llama3-405b --gpus 8", "short with"),
+        ("--fitted", "is described"),
+    ),
+    "": (
+        ("swep", "unknown command 'swep'; choose from: ... sweep"),
+        ("osu_bcats", "unknown command 'osu_bcats'"),
+        ("osu_latency -d rocm", "unknown -d 'rocm'; choose from: cuda, host"),
+        ("osu_latency -T mpi_bool", "unknown -T 'mpi_bool'; choose from: mpi_char, "),
+        ("osu_iallreduce -d cuda", "osu_iallreduce is of MPI on CPUs; leave --on and -d out"),
+        ("osu_allreduce D D", "unexpected extra arguments (D D)"),
+        ("help enviroment", "environment ... sweep"),
+        ("sweep --minbyte 8", "did you mean --minbytes"),
+        ("sweep -k", "unknown option -k; `collbench sweep --help`"),
+        ("all_reduce_perf --iter 9", "did you mean --iters"),
+        ("runs nowhere", "no folder nowhere"),
+    ),
+}
+
+
+def refused(here: Command, folder: Path, words: str, complaint: str, **variables: str) -> None:
+    done = here(*shlex.split(words), **variables)
+    told = [
+        line for line in done.stderr.strip().splitlines() if "waiting for the ranks" not in line
+    ]  # where it is slow
+    assert (done.returncode, done.stdout, len(told)) == (2, "", 1), (words, done.stdout, done.stderr)
+    for part in complaint.split(" ... "):
+        assert part in done.stderr, (words, done.stderr)
+    assert list(folder.iterdir()) == [], words
+
+
+@pytest.mark.parametrize("before", REFUSED)
+def test_wrong_words_are_one_line_and_exit_2(here: Command, tmp_path: Path, before: str) -> None:
+    for words, complaint in REFUSED[before]:
+        refused(here, tmp_path, f"{before} {words}", complaint)
+
+
+def test_what_starts_ranks_by_itself_is_refused_under_a_launcher(here: Command, tmp_path: Path) -> None:
+    """Whose ranks have read their environment already."""
+    for words in ("sweep --on cpu --ab X=1", "sweep --mpi mpich"):
+        refused(here, tmp_path, words, "cannot do under a launcher", **LAUNCHED)

@@ -1,0 +1,270 @@
+"""What a terminal shows: tables of its width, rows as they arrive, colours, and what is waited for."""
+
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from click.testing import CliRunner
+
+from collbench.api import patience
+from collbench.cli import _progress, _streams
+from collbench.cli._columns import Table, wrapped
+from collbench.cli._live_table import LiveTable
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Reported, Result, Skipped
+from tests.conftest import ROOT, case, measurement, of_a_user
+
+TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
+CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
+RESULTS = ROOT / "results"
+AB = RESULTS / "cpu-ab-slowed-ring"
+COMMANDS = {  # and a word with which a line must begin, whatever the width; the last is for programs
+    "sweep --on cpu --impl mpi,two-shot,ring-flags -e 512K -f 16 --no-plot": "8 B",
+    "sweep --on cpu --impl mpi -e 64 -I --no-plot": "8 B",
+    "verify --on cpu --impl mpi --op broadcast": "mpi",
+    "predict dgx-h100,ethernet-100g-tcp -b 8 -e 128M -f 4096": "128 MiB",
+    "predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4 --no-plot": "64 MiB",
+    "list": "ring-flags",
+    f"compare {AB}/as-is {AB}/COLLBENCH_KERNELS=my-kernels": "8 MiB",
+    "help environment": "CXX",
+    "topo dgx-h100": "DGX",
+    "topo dgx-h100 --json": "{",
+}
+
+
+def in_a_terminal(command: list[str], folder: Path, width: int) -> str:
+    """What a program writes to a terminal of that width on standard output; its messages are not looked at."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environment = of_a_user() | {"TERM": "xterm"}
+    with tempfile.TemporaryFile() as errors:
+        with subprocess.Popen(command, stdout=theirs, stderr=errors, cwd=folder, env=environment) as process:
+            os.close(theirs)
+            written = b"".join(parts(ours))
+        os.close(ours)
+        errors.seek(0)
+        assert process.returncode == 0, errors.read().decode()
+    return written.decode().replace("\r\n", "\n")
+
+
+def parts(terminal: int) -> Iterator[bytes]:
+    """What is written to a terminal, until nobody holds its other end any more."""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:
+            return
+        if not part:
+            return
+        yield part
+
+
+def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path) -> None:
+    """At two widths; words are those of the pipe, where every column stands in full, but paths may be longer.
+
+    Rows that are right have no escape codes, and JSON stays whole: a line of it is a program's, however long.
+    """
+    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *COMMANDS]
+    piped = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=of_a_user(), check=True).stdout
+    for width in (50, 80):
+        (folder := tmp_path / str(width)).mkdir()
+        shown = in_a_terminal(program, folder, width)
+        *told, json_line, _ = shown.split("\f\n")
+        assert json.loads(json_line)
+        assert "\x1b" not in shown + piped
+        for (words, begins), text, whole in zip(
+            list(COMMANDS.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
+        ):
+            lines = text.split("\n")
+            assert not [line for line in lines if len(line) > width and "/" not in line], (words, width)
+            assert any(line.strip().startswith(begins) for line in lines), (words, width)
+            there = set(re.sub(r"[\d.]+", "N", whole).split())
+            broken = {word for word in re.sub(r"[\d.]+", "N", text).split() if word not in there and "/" not in word}
+            assert not {word for word in broken if word.isalpha() and len(word) > 3}, (words, width)
+
+
+def test_columns_are_left_out_by_their_importance() -> None:
+    """The last one wraps at words, below itself, or below the row where there is hardly any room."""
+    assert TABLE.line(CELLS, 120) == "      8 B  mpi           1.5 us     0.01  ok, picked one-shot-ll of them all"
+    assert TABLE.left_out(CELLS, 46) == ["rate"]
+    assert TABLE.line(CELLS, 50).split("\n") == [
+        "      8 B  mpi           1.5 us  ok, picked",
+        "                                 one-shot-ll of",
+        "                                 them all",
+    ]
+    assert TABLE.line(CELLS, 40).split("\n") == [
+        "      8 B  mpi           1.5 us",
+        "           ok, picked one-shot-ll of",
+        "           them all",
+    ]
+
+
+def test_words_go_on_below_their_own_beginning() -> None:
+    """With all words in order, none broken, not at hyphens either, and no line too long."""
+    line = "  two-shot beats mpi at every size: 2x at 8 B, 3x at 128 B; not told apart at 512 B"
+    for width in (20, 37, 50, 80):
+        told = wrapped(line, width).split("\n")
+        assert " ".join(told).split() == line.split(), width
+        assert max(map(len, told)) <= width
+        assert all(part.startswith("    ") for part in told[1:])
+
+
+def test_colours_are_for_terminals_that_know_them_and_whoever_asked_for_none_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    for terminal, term, none, wanted in (
+        (True, "xterm", "", True),
+        (True, "xterm", "1", False),
+        (True, "dumb", "", False),
+        (True, "", "", False),
+        (False, "xterm", "", False),
+    ):
+        stream.isatty = lambda terminal=terminal: terminal  # type: ignore[method-assign]
+        monkeypatch.setenv("TERM", term)
+        monkeypatch.setenv("NO_COLOR", none)
+        assert _streams.coloured() == wanted, (terminal, term, none)
+
+
+RED = "\x1b[31m"
+WRONG = Mismatch(1, 7, 0, "3.5", "4.5", 12)
+
+
+@contextmanager
+def output(color: bool) -> Iterator[io.BytesIO]:
+    """What is printed inside, as to a terminal that knows colours, or to none."""
+    wanted = mock.patch("collbench.cli._live_table.coloured", return_value=color)
+    with CliRunner().isolation(color=color) as (stdout, *_), wanted:
+        yield stdout
+
+
+def shown(*rows: tuple[str, Result], color: bool = False, heading: str = "columns") -> str:
+    """What is printed of results under these titles."""
+    with output(color) as stdout:
+        table = LiveTable()
+        for title, result in rows:
+            table.show(title, heading, [(result, f"row of {result.implementation}")])
+        table.close()
+        return stdout.getvalue().decode()
+
+
+def test_columns_are_named_where_the_title_changes() -> None:
+    """Once for all rows below it, and not at all where there is no heading."""
+    rows = [("one", measurement("mpi")), ("one", measurement("nccl")), ("two", measurement("mpi"))]
+    assert shown(*rows) == "\none\ncolumns\nrow of mpi\nrow of nccl\n\ntwo\ncolumns\nrow of mpi\n"
+    assert shown(*rows, heading="") == "row of mpi\nrow of nccl\nrow of mpi\n"
+
+
+def test_a_skip_is_said_once_for_a_title() -> None:
+    """Another reason, another implementation and another title are news."""
+    skips = [Skipped(case(), name, "cpu", reason) for name, reason in (("a", "x"), ("a", "x"), ("a", "y"), ("b", "x"))]
+    said = shown(*(("one", skip) for skip in skips), ("two", skips[0]))
+    assert said.count("row of a") == 3
+    assert said.count("row of b") == 1
+
+
+def test_what_is_wrong_or_failed_is_red() -> None:
+    """By what the result is, whatever its words; of two settings the wrong line alone."""
+    for result, red in (
+        (measurement("mpi"), False),
+        (measurement("mpi", (), nbytes=8), False),
+        (Failed(case(), "mpi", "cpu", "a rank died"), True),
+        (Skipped(case(), "FAILED", "cpu", "WRONG is but a word here"), False),
+        (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=3), True),
+        (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=None), False),
+    ):
+        assert (RED in shown(("one", result), color=True)) is red, result
+    pair = [(measurement("mpi"), "right"), (replace(measurement("mpi"), mismatch=WRONG), "wrong")]
+    with output(color=True) as stdout:
+        LiveTable().show("one", "columns", pair)
+        said = stdout.getvalue().decode()
+    assert f"{RED}wrong" in said
+    assert f"{RED}right" not in said
+
+
+def test_what_is_waited_for_is_said_on_a_terminal_with_its_seconds_and_taken_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of it is left where the rows stand; no terminal or a quiet one gets no byte."""
+    drawn, draw = threading.Event(), _progress._draw
+
+    def told(text: str) -> None:
+        draw(text)
+        if text:
+            drawn.set()
+
+    @contextmanager
+    def session(heard: bool) -> Iterator[None]:
+        assert drawn.wait(60 if heard else 0.2) == heard
+        drawn.clear()
+        yield
+
+    def rows(heard: bool) -> Iterator[str]:
+        with session(heard):
+            yield from ("first", "second", "third")
+
+    monkeypatch.setattr(_progress, "_draw", told)
+    monkeypatch.setattr(_progress, "AFTER", 0.01)
+    for terminal, ranks, quiet, said in (
+        (True, 2, False, ["starting 2 ranks", _progress.FIRST]),
+        (True, 0, False, [_progress.FIRST]),
+        (True, 2, True, []),
+        (False, 2, False, []),
+    ):
+        monkeypatch.setattr(_progress, "obeys", lambda stream, terminal=terminal: terminal)
+        with _progress.begun(session(len(said) == 2), ranks, quiet):
+            assert list(_progress.awaited(rows(bool(said)), quiet)) == ["first", "second", "third"]
+        written = capsys.readouterr().err
+        assert {re.sub(r", \d+ s$", "", part) for part in written.split("\r") if part} == set(said)
+        assert written.endswith("\r") == bool(said)
+
+
+def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they start, not while they measure; and a session hears of what fails inside, to end its ranks at once."""
+    said, lines, ended = threading.Event(), [], []
+    monkeypatch.setattr(patience, "say", lambda line: (lines.append(line), said.set()))
+    monkeypatch.setattr(patience, "launched", lambda: None)
+
+    @contextmanager
+    def session(seconds: float) -> Iterator[None]:
+        said.wait(seconds)
+        try:
+            yield
+        except ValueError:
+            ended.append("failed")
+            raise
+        ended.append("good")
+
+    monkeypatch.setattr(patience, "SECONDS", 0.01)
+    with patience.started(session(60)):
+        assert lines == [f"collbench: {patience.RANKS}"]
+    monkeypatch.setattr(patience, "SECONDS", 3600)
+    with pytest.raises(ValueError, match="inside"), patience.started(session(0)):
+        raise ValueError("inside")
+    assert ended == ["good", "failed"]
+    assert len(lines) == 1
+
+
+def test_only_the_first_process_of_a_run_says_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in (1, 0):
+        said = threading.Event()
+        monkeypatch.setattr(patience, "say", lambda line, said=said: said.set())
+        monkeypatch.setattr(patience, "launched", lambda rank=rank: (rank, 2))
+        with patience.said_if_long("waiting", 0.01):
+            assert said.wait(60 if rank == 0 else 0.2) == (rank == 0)
