@@ -30,13 +30,14 @@ def of(*results: Result, complete: bool = True, **header: Any) -> Run:
     return Run(Path("run.jsonl"), Header.from_json(header), results, complete)
 
 
+def still(ratios: Mapping[tuple[str, int], float], started: str) -> Run:
+    """Seven equal samples by implementation and size, so many times a microsecond."""
+    rows = (measurement(name, (ratio * 1e-6,) * 7, nbytes=nbytes) for (name, nbytes), ratio in ratios.items())
+    return of(*rows, started=started)
+
+
 def against_one(ratios: Mapping[tuple[str, int], float]) -> Comparison:
-    """Seven equal samples of a microsecond by implementation and size, against so many times as much."""
-    base, new = (
-        of(*(measurement(name, (ratio * 1e-6,) * 7, nbytes=nbytes) for (name, nbytes), ratio in each.items()), year=year)
-        for year, each in ((2025, dict.fromkeys(ratios, 1.0)), (2026, ratios))
-    )
-    return compare(replace(base, header=Header.from_json({"started": "2025"})), new)
+    return compare(still(dict.fromkeys(ratios, 1.0), "2025"), still(ratios, "2026"))
 
 
 def swings(log: float) -> dict[tuple[str, int], float]:
