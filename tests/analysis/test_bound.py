@@ -4,8 +4,6 @@ import json
 import math
 from dataclasses import replace
 
-import pytest
-
 from collbench.analysis.bound import in_words, measured_bound, share
 from collbench.flaws import Mismatch
 from collbench.measurement import Measurement, Prediction
@@ -30,39 +28,28 @@ def test_the_bound_has_a_time_for_each_size_that_was_measured() -> None:
     assert limit.seconds(64 * MIB) == 9e-3
     assert math.isnan(limit.seconds(MIB))
     assert measured_bound(rows, case("broadcast").kind) is None
-
-
-def test_the_bound_says_what_had_to_be_moved() -> None:
-    """At the largest size: an all-reduce of two ranks reads both inputs and writes both results."""
+    # At the largest size: an all-reduce of two ranks reads both inputs and writes both results.
     assert str(measured_bound([row(), row(64 * MIB, floor=9e-3)], case().kind)) == (
         "bound: 20 ms at 128 MiB, in which all ranks' cores read 256 MiB and write 256 MiB of memory"
     )
 
 
-def test_the_share_is_of_what_was_measured_beside_the_row() -> None:
+def test_the_share_is_of_what_was_measured_beside_the_row_and_in_words() -> None:
     """Not of the others' floor, for machines drift; of theirs where the row has none; unknown without either."""
     limit = measured_bound([row(floor=30e-3)], case().kind)
     assert share(row(), limit, 40e-3) == 0.5
     assert share(row(floor=None), limit, 40e-3) == 0.75
     assert math.isnan(share(row(floor=None), None, 40e-3))
     assert math.isnan(share(Prediction(case(), "nccl", 1e-3, 1e-3, 1e-3), None, 1e-3))
-
-
-def test_a_row_says_its_share_and_one_without_nothing() -> None:
     assert in_words(row()) == "50 % of the bound"
     assert in_words(row(floor=None)) == ""
     assert in_words(replace(row(), mismatch=Mismatch(0, 0, 0, "1", "2", 1), seconds=())) == ""
 
 
-def test_the_floor_is_kept_in_the_run_file() -> None:
-    """With all its digits; rows without have no such field."""
+def test_the_floor_is_kept_in_the_run_file_where_it_is_a_time() -> None:
     assert to_result(json.loads(json.dumps(to_line(row(floor=0.1 + 0.2))))) == row(floor=0.1 + 0.2)
     assert "floor" not in to_line(row(floor=None))
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0, 0, 1e400])
-def test_a_floor_that_is_no_time_is_none(odd: float) -> None:
-    """A run file may come from anywhere."""
-    read = to_result(to_line(row()) | {"floor": odd})
-    assert isinstance(read, Measurement)
-    assert read.floor is None
+    for odd in (math.nan, math.inf, -1.0, 0, 1e400):
+        read = to_result(to_line(row()) | {"floor": odd})
+        assert isinstance(read, Measurement)
+        assert read.floor is None, odd

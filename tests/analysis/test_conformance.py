@@ -14,25 +14,16 @@ def gathered(*results: object) -> Conformance:
     return conformance
 
 
-def test_the_worst_outcome_is_what_a_cell_says() -> None:
-    """One wrong size among many right ones makes the cell WRONG."""
+def test_the_worst_outcome_is_what_a_cell_says_and_what_was_never_tried_is_missing() -> None:
     right = measurement()
     wrong = type(right)(**{**right.__dict__, "mismatch": Mismatch(0, 0, 0, "1", "2", 1)})
     conformance = gathered(right, wrong, right, Skipped(case(), "mpi", "cpu", "no way"))
     assert conformance.word(("mpi", "allreduce"), "float") == "WRONG"
     assert conformance.bad == [wrong]
     assert gathered(right, Failed(case(), "mpi", "cpu", "died")).word(("mpi", "allreduce"), "float") == "FAILED"
-
-
-def test_a_cell_that_was_partly_skipped_says_so() -> None:
-    """And the reason is kept."""
     conformance = gathered(measurement(), Skipped(case(in_place=True), "mpi", "cpu", "no way"))
     assert conformance.word(("mpi", "allreduce"), "float") == "ok/skip"
     assert conformance.reasons == {"mpi": {"no way"}}
     assert gathered(Skipped(case(), "mpi", "cpu", "no")).word(("mpi", "allreduce"), "float") == "skip"
-
-
-def test_what_was_never_tried_is_missing() -> None:
-    """It is not passed over in silence."""
     lines = table(gathered(measurement()), ["float", "half"])
     assert lines[1].split() == ["mpi", "allreduce", "ok", "missing"]

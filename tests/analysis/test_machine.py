@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.runs.file import Run
 from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
@@ -23,33 +21,29 @@ def ran(version: Any = "", **settings: Any) -> Run:
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "launch"),
-    [({"gpus": 8}, "single-process"), ({"gpus": 1, "threads": 8}, "process-per-gpu"), ({}, "process-per-gpu")],
-)
-def test_a_process_that_drives_several_gpus_launches_for_all(settings: dict[str, int], launch: str) -> None:
-    """`-g 8` of nccl-tests; threads launch for themselves."""
-    assert as_it_ran(H100, ran(**settings)).launch == launch
-
-
-def test_the_release_is_the_runs_own() -> None:
-    assert as_it_ran(H100, ran("2.21.5")).nccl == "2.21.5"
-    assert as_it_ran(H100, ran()).nccl == H100.nccl
-
-
-def test_what_the_description_says_is_believed() -> None:
+def test_a_process_that_drives_several_gpus_launches_for_all() -> None:
+    """`-g 8` of nccl-tests; threads launch for themselves; what the description says is believed."""
+    for settings, launch in (
+        ({"gpus": 8}, "single-process"),
+        ({"gpus": 1, "threads": 8}, "process-per-gpu"),
+        ({}, "process-per-gpu"),
+    ):
+        assert as_it_ran(H100, ran(**settings)).launch == launch, settings
     described = replace(H100, launch="torch", nccl="2.23")
     assert as_it_ran(described, ran("2.21.5", gpus=8)) == described
 
 
-@pytest.mark.parametrize("odd", ["latest", "2", 2.21, None, ["2.21"], "2.21; rm"])
-def test_headers_that_say_odd_things_change_nothing(odd: Any) -> None:
-    assert as_it_ran(H100, ran(odd, gpus=odd)) in (H100, replace(H100, nccl="2.21"))
+def test_the_release_is_the_runs_own_and_odd_ones_change_nothing() -> None:
+    assert as_it_ran(H100, ran("2.21.5")).nccl == "2.21.5"
+    assert as_it_ran(H100, ran()).nccl == H100.nccl
+    for odd in ("latest", "2", 2.21, None, ["2.21"], "2.21; rm"):
+        assert as_it_ran(H100, ran(odd, gpus=odd)) in (H100, replace(H100, nccl="2.21")), odd
 
 
-@pytest.mark.parametrize(("platform", "spin", "told"), [("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)])
-def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some(platform: str, spin: str, told: int) -> None:
+def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some() -> None:
     """Run files of older releases hold `busy` for GPUs, too."""
-    header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=SweepPart(spin=spin))
-    said = remarks(Run(Path("run.jsonl"), header, (), complete=True))
-    assert [line.startswith("--spin busy: waiting ranks keep their cores") for line in said] == [True] * told
+    for platform, spin, told in (("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)):
+        header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=SweepPart(spin=spin))
+        said = remarks(Run(Path("run.jsonl"), header, (), complete=True))
+        found = [line.startswith("--spin busy: waiting ranks keep their cores") for line in said]
+        assert found == [True] * told, (platform, spin)

@@ -33,15 +33,12 @@ def test_what_is_hidden_is_counted_from_one_after_the_other_to_the_longer_part()
     assert one.verdict == HELPS
 
 
-def test_overlap_that_costs_time_says_so() -> None:
-    """What it hides is negative then."""
+def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconclusive() -> None:
+    """And so is one of too few rounds; what overlap that costs time hides is negative."""
     (one,) = overlaps([*PARTS, row("thread", *[11.0] * 8, computing=8.0)])
     assert one.verdict == COSTS
     assert one.hidden.value == pytest.approx(-0.25)
 
-
-def test_a_gain_that_may_be_a_loss_is_inconclusive() -> None:
-    """And so is one of too few rounds."""
     wide = [8.0, 12.0, 9.0, 11.0, 8.5, 11.5, 9.5, 10.5]
     (one,) = overlaps([*PARTS, row("thread", *wide, computing=6.0)])
     assert one.verdict == INCONCLUSIVE
@@ -75,16 +72,13 @@ def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() ->
     assert {one.step.bucket for one in as_good(fastest, found)} == {256, 512} - {fastest.step.bucket}
 
 
-def test_another_implementation_is_held_against_its_own() -> None:
-    """Computing alone is nobody's, so that it serves all."""
+def test_an_implementation_is_held_against_its_own_parts_and_without_all_of_them_nothing_can_be_said() -> None:
+    """Computing alone is nobody's, so that it serves all; a part may have failed."""
     own = [row("communicate", *[1.0] * 8, name="auto"), row("sequential", *[7.0] * 8, name="auto")]
     found = overlaps([*PARTS, *own, row("thread", *[6.5] * 8, name="auto")])
     assert found[0].sequential is own[1]
     assert found[0].compute is PARTS[0]
 
-
-def test_without_all_of_the_parts_nothing_can_be_said() -> None:
-    """A part may have failed."""
     for left_out in range(3):
         parts = [one for place, one in enumerate(PARTS) if place != left_out]
         assert overlaps([*parts, row("thread", *[7.0] * 8)]) == []

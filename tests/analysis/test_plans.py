@@ -12,18 +12,13 @@ from tests.conftest import measurement
 from tests.figures.made_up_plans import compared, grown, paid, plan, ranked
 
 
-def test_every_part_of_the_planner_has_words() -> None:
-    """And no other; parts of a newer version are readable too."""
+def test_every_part_of_the_planner_has_words_and_plans_are_told_by_their_purpose() -> None:
     assert tuple(STEP_WORDS) == STEP_PARTS
     assert tuple(MEMORY_WORDS) == MEMORY_PARTS
     assert set(UNHIDDEN) <= set(STEP_PARTS)
     assert words("data_parallel") == "data parallelism"
     assert words("optimiser_states") == "optimiser states"
     assert words("some_new_part") == "some new part"
-
-
-def test_plans_are_told_by_their_purpose() -> None:
-    """In the order of the file, without other rows."""
     rows = [*paid(), measurement(), *ranked()]
     assert planned(rows, "layout") == ranked()
     assert not planned(rows, "scale")
