@@ -83,7 +83,7 @@ def test_every_cell_that_nccl_logged_is_computed_exactly() -> None:
 
 
 def test_known_systems_have_their_known_bandwidth() -> None:
-    """What NCCL's search ends with there: rings over single links, a sixth more load at Intel's bridges, shared ways."""
+    """What its search ends with there: rings over single links, a sixth more load at Intel's bridges, shared ways."""
     box = System("box", "sm89", 4, "pcie", 24e9, cpu="amd")
     for system, algorithm, expected in (
         (DGX_A100, "ring", 240),
