@@ -19,7 +19,6 @@ def row(nbytes: int = 128 * MIB, seconds: float = 40e-3, floor: float | None = 2
 
 
 def test_the_bound_has_a_time_for_each_size_that_was_measured() -> None:
-    """Of several rows of one case the median; none where caches may have held it, nor of another kind."""
     rows = [row(floor=floor) for floor in (18e-3, 20e-3, 40e-3)]
     rows += [row(64 * MIB, floor=9e-3), row(MIB, floor=None), row(floor=1e-3, in_place=True)]
     limit = measured_bound(rows, case().kind)
@@ -35,7 +34,6 @@ def test_the_bound_has_a_time_for_each_size_that_was_measured() -> None:
 
 
 def test_the_share_is_of_what_was_measured_beside_the_row_and_in_words() -> None:
-    """Not of the others' floor, for machines drift; of theirs where the row has none; unknown without either."""
     limit = measured_bound([row(floor=30e-3)], case().kind)
     assert share(row(), limit, 40e-3) == 0.5
     assert share(row(floor=None), limit, 40e-3) == 0.75

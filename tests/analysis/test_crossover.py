@@ -36,7 +36,6 @@ def speedups(contest: Contest) -> list[tuple[int, float]]:
 
 
 def test_a_crossing_is_told_as_the_sizes_between_which_it_lies() -> None:
-    """What is between nobody measured; a size that is not told apart widens it, and two crossings have both."""
     contest = against_mpi({8: 1e-6, 1024: 2e-6, 65536: 80e-6})
     assert contest.crossovers == [(1024, 65536)]
     assert in_words(contest) == "ring beats mpi up to 1 KiB and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"
@@ -125,7 +124,6 @@ def test_five_samples_and_single_figures_tell_little() -> None:
 
 
 def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
-    """Neighbouring sizes with the same winner are one range, in any order of rows; of equals the first row leads."""
     ((largest, ranges),) = winners([*MPI, *curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})])
     assert ranges == [(8, 1024, ("ring",)), (65536, 65536, ("mpi",))]
     assert fastest_in_words(largest, ranges, expected=False).endswith(": ring 8 B to 1 KiB; mpi 64 KiB")
@@ -139,7 +137,6 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
 
 
 def test_all_that_may_be_the_fastest_are_named_and_many_are_counted() -> None:
-    """In whatever order they are at a size, the same names are one range."""
     two = [*curve("a", {8: 1.0, 16: 1.01}), *curve("b", {8: 1.01, 16: 1.0})]
     ((_, ranges),) = winners(two)
     assert [str(those) for those in ranges] == ["a or b 8 B to 16 B"]
@@ -154,7 +151,6 @@ def expected(name: str, times: Times) -> list[Prediction]:
 
 
 def test_of_predictions_the_likelier_is_named_and_where_the_bands_overlap() -> None:
-    """As an expectation, and not as a fact."""
     nccl = expected("nccl", {8: 4e-6, 1024: 4e-6, 65536: 40e-6})
     ring = expected("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
     (contest,) = contests([*nccl, *ring], ["nccl"])
@@ -167,7 +163,6 @@ def test_of_predictions_the_likelier_is_named_and_where_the_bands_overlap() -> N
 
 
 def test_a_contest_is_of_two_sizes_or_more_of_one_kind_that_both_were_right_at() -> None:
-    """Whatever else either has, in any order; the contest stands for the largest; libraries are none to each other."""
     assert contests([*MPI, *curve("ring", {8: 1e-6})], ["mpi"]) == []
     wrong = measurement("ring", (), nbytes=1024)
     contest = against_mpi({65536: 20e-6, 8: 1e-6, 16: 1e-6}, *curve("mpi", {32: 1e-6}), wrong)
@@ -183,7 +178,6 @@ def test_a_contest_is_of_two_sizes_or_more_of_one_kind_that_both_were_right_at()
 
 
 def test_a_result_is_compared_with_the_library_at_its_own_case() -> None:
-    """Measured with measured, predicted with predicted; the later of two counts, and the first library with a time."""
     twice = measurement("mpi", (9e-6,) * 7, nbytes=8)
     (guess,) = expected("mpi", {8: 1e-6})
     rows = [*MPI, twice, guess, measurement("ring", nbytes=8), measurement("mpi", nbytes=8, ranks=4)]
@@ -213,7 +207,6 @@ def test_of_several_mpi_libraries_the_fastest_at_each_size_is_the_opponent() -> 
 
 
 def test_the_library_called_from_python_is_neither_an_opponent_nor_a_rival() -> None:
-    """It is as fast as the library it calls, but for the interpreter, and would win by chance."""
     python = curve("mpi-python", {8: 3e-6, 1024: 5e-6, 65536: 39e-6})
     contest = against_mpi({8: 1e-6, 1024: 2e-6, 65536: 80e-6}, *python)
     assert (contest.library, contest.challenger) == ("mpi", "ring")
@@ -222,7 +215,6 @@ def test_the_library_called_from_python_is_neither_an_opponent_nor_a_rival() -> 
 
 
 def test_rivals_are_those_with_a_time_that_no_other_of_them_explains() -> None:
-    """`auto` is level with what it picks, a bound wins nothing, rows of no bytes are on no axis; the unknown count."""
     picked, picking = measurement("two-shot"), measurement("auto")
     assert rivals([picked, picking, measurement("mpi", nbytes=0)]) == [picked]
     assert rivals([picking]) == [picking]

@@ -24,7 +24,6 @@ def samples(
 
 
 def test_coefficients_are_those_of_non_negative_least_squares() -> None:
-    """SciPy's of one curve after the other, whichever of them are zero and whatever terms nearly cancel."""
     for terms, sizes in ((1, 4), (3, 13), (4, 4), (4, 13)):
         random = np.random.default_rng((terms, sizes))
         columns = random.normal(size=(terms, sizes, 400)) + 2 * random.random((1, sizes, 1))
@@ -38,7 +37,6 @@ def test_coefficients_are_those_of_non_negative_least_squares() -> None:
 
 
 def test_a_spoiled_size_counts_less() -> None:
-    """Two curves on the same terms, of one of which a size is ten times too slow; and a fit with noise beside."""
     sizes = np.array(SIZES)
     terms = np.stack([np.ones(13), sizes], axis=1)
     seconds = np.stack([terms @ [1e-5, 1e-10]] * 2)
@@ -53,7 +51,6 @@ def test_a_spoiled_size_counts_less() -> None:
 
 
 def test_clean_numbers_are_found_again_and_none_is_negative() -> None:
-    """To a part in a thousand, whichever of them are zero; a little less with the size is no negative byte."""
     for a, g, b in ((10e-6, 20e-9, 5e-12), (10e-6, 0.0, 5e-12), (1e-6, 1e-9, 0.0), (0.0, 1e-8, 1e-10)):
         found = fit(SIZES, samples(0, a, g, b, noise=0.0))
         assert found.coefficients == pytest.approx([a, g, b], rel=1e-3, abs=1e-15)
@@ -115,7 +112,6 @@ def test_noise_on_a_straight_curve_makes_no_bend() -> None:
 
 
 def test_half_of_the_rate_is_reached_at_the_half_size() -> None:
-    """By definition, with a root and with a bend."""
     bent = [[1e-3 + 1e-10 * size + 3e-10 * max(0.0, size - 2e6)] for size in SIZES]
     for found in (fit(SIZES, samples(0, 10e-6, 20e-9, 5e-12)), fit(SIZES, bent)):
         half = found.half_size
@@ -213,7 +209,6 @@ def numbers_lie_in_their_intervals(seeds: Sequence[int]) -> None:
 
 
 def test_every_number_lies_in_its_own_interval() -> None:
-    """Of crooked curves, two of which the replicates alone would leave outside; and so does a crossing."""
     numbers_lie_in_their_intervals([*range(8), 76, 92])
 
 

@@ -101,7 +101,6 @@ def test_ratios_are_to_the_first_with_two_digits_and_no_exponent_and_a_third_may
 
 
 def test_ranks_that_differ_are_in_no_title_and_common_ones_are_taken() -> None:
-    """A run that holds several numbers of ranks is held against another at that which both have."""
     apart = table(measured({8: 1.0}, ranks=2), measured({8: 1.0}, ranks=4))
     assert (apart.ranks, apart.title) == ((2, 4), "allreduce, float, sum")
     both = [*measured({8: 1.0}, ranks=2), *measured({8: 5.0}, ranks=8)]
@@ -111,7 +110,6 @@ def test_ranks_that_differ_are_in_no_title_and_common_ones_are_taken() -> None:
 
 
 def test_an_interconnect_is_as_fast_as_its_library_unless_others_are_wanted() -> None:
-    """A hand-written rung says something of a kernel, and not of the interconnect."""
     rows = [*measured({8: 4.0}), *measured({8: 1.0}, name="one-shot")]
     assert table(rows, measured({8: 2.0})).lines[0].lead.names == ("b",)
     libraries = [*measured({8: 1.0}, name="mpi@intel"), *rows, *measured({8: 5.0}, name="mpi@openmpi")]
@@ -123,7 +121,6 @@ def test_an_interconnect_is_as_fast_as_its_library_unless_others_are_wanted() ->
 
 
 def test_what_is_a_bound_or_not_exact_is_no_interconnects_time() -> None:
-    """The least of all times would win every comparison."""
     bound = [replace(row, note=Note(bound=True)) for row in predicted({8: 0.1}, name="ring-host")]
     narrow = predicted({8: 0.1}, name="narrow-int8")
     found = table([*bound, *narrow, *predicted({8: 3.0}, name="two-shot")], predicted({8: 1.0}))
@@ -200,7 +197,6 @@ def test_records_are_json_and_say_who_is_fastest_and_how_surely() -> None:
 
 
 def test_all_have_the_largest_number_of_ranks_that_one_has_and_all_can_have() -> None:
-    """Nodes are joined where there are network cards; with runs, only what these have counts."""
     h100, ethernet, quad = load("dgx-h100"), load("ethernet-100g-tcp"), load("gh200-quad")
     alone = replace(quad, nics=None)
     assert common_ranks([h100, ethernet]) == 16
@@ -215,7 +211,6 @@ def test_all_have_the_largest_number_of_ranks_that_one_has_and_all_can_have() ->
 
 
 def test_noisy_pairs_of_the_same_machine_have_no_winner() -> None:
-    """A fifth of noise, and samples of which one in ten was disturbed: nothing is told as a fact."""
     drawn = np.random.default_rng(7)
 
     def noisy() -> list[Measurement]:

@@ -23,7 +23,6 @@ TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))
 
 
 def test_arrivals_tell_who_made_whom_wait() -> None:
-    """On one clock, step by step; a step lasts from the last leaving to the last leaving."""
     steps = Steps.of([TWO])
     assert steps.late.tolist() == [[-1.0, 0.5], [1.0, -0.5]]
     assert steps.waited.tolist() == [[1.0, 0.0], [0.0, 0.5]]
@@ -40,7 +39,6 @@ def test_arrivals_tell_who_made_whom_wait() -> None:
 
 
 def test_a_rank_is_held_against_the_median_of_the_others() -> None:
-    """Whatever their number, and whatever is equal; alone it is late for nobody."""
     generator = np.random.default_rng(1)
     for ranks in (2, 3, 4, 5, 8):
         moments = generator.integers(0, 4, (ranks, 50)).astype(float)
@@ -111,7 +109,6 @@ def test_one_long_bad_stretch_accuses_nobody() -> None:
 
 
 def test_a_rank_that_one_implementation_lets_go_late_is_not_accused() -> None:
-    """With the other, which computes the same, it is not late."""
     computing = quiet(np.random.default_rng(5), 2, 2000)
     held = steps_of(computing, late_to_leave=np.array([0.0, 0.2 * USUAL]))
     assert verdict([held]).ranks(Finding.LATE) == [1]
@@ -119,7 +116,6 @@ def test_a_rank_that_one_implementation_lets_go_late_is_not_accused() -> None:
 
 
 def test_a_few_steps_say_nothing() -> None:
-    """Though the rank was late in all of them."""
     computing = quiet(np.random.default_rng(6), 2, 40)
     computing[1] *= 3
     found = verdict([steps_of(computing, parts=4)])
@@ -128,7 +124,6 @@ def test_a_few_steps_say_nothing() -> None:
 
 
 def test_a_rank_that_is_late_now_and_then_is_named_as_such() -> None:
-    """One step in twenty takes it five times as long: in the median it is on time, and yet it costs a fifth."""
     generator = np.random.default_rng(21)
     computing = quiet(generator, 4, 4000)
     computing[2, generator.random(4000) < 0.05] *= 5
@@ -150,7 +145,6 @@ def test_a_percentile_has_an_interval_that_covers_it_or_is_not_told() -> None:
 
 
 def test_long_steps_that_come_together_count_once() -> None:
-    """So a percentile far out is not known from one bad moment."""
     samples = np.ones(4000)
     samples[1000:1060] = 9 + np.arange(60) / 60
     assert tail(samples, 99) is None
@@ -171,7 +165,6 @@ def test_a_tick_is_found_with_its_period() -> None:
 
 
 def test_noise_without_a_period_has_none() -> None:
-    """Neither independent steps nor disturbances that last."""
     for seed in range(4):
         computing = (quiet if seed % 2 else disturbed)(np.random.default_rng((12, seed)), 2, 2000)
         assert noise.period(steps_of(computing, parts=8)) is None, seed
@@ -222,7 +215,6 @@ def test_the_expectation_is_exact_for_what_is_drawn() -> None:
 
 
 def test_stretches_that_are_alike_widen_the_interval() -> None:
-    """As many samples in long stretches tell less."""
     generator = np.random.default_rng(17)
     alone = generator.exponential(1.0, 4000)
     together = np.repeat(generator.exponential(1.0, 40), 100)
@@ -231,7 +223,6 @@ def test_stretches_that_are_alike_widen_the_interval() -> None:
 
 
 def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:
-    """Whoever it serves last is late, in every step; rows of which that is not so still say who is."""
     computing = quiet(np.random.default_rng(3), 2, 800)
     computing[1] *= 1.5
     steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))

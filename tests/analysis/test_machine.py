@@ -41,7 +41,6 @@ def test_the_release_is_the_runs_own_and_odd_ones_change_nothing() -> None:
 
 
 def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some() -> None:
-    """Run files of older releases hold `busy` for GPUs, too."""
     for platform, spin, told in (("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)):
         header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=SweepPart(spin=spin))
         said = remarks(Run(Path("run.jsonl"), header, (), complete=True))

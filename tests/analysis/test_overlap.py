@@ -34,7 +34,6 @@ def test_what_is_hidden_is_counted_from_one_after_the_other_to_the_longer_part()
 
 
 def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconclusive() -> None:
-    """And so is one of too few rounds; what overlap that costs time hides is negative."""
     (one,) = overlaps([*PARTS, row("thread", *[11.0] * 8, computing=8.0)])
     assert one.verdict == COSTS
     assert one.hidden.value == pytest.approx(-0.25)
@@ -48,7 +47,6 @@ def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconc
 
 
 def test_drift_of_the_machine_cancels() -> None:
-    """All four took turns."""
     drift = [1.0 + 0.2 * number for number in range(8)]
     rows = [row("compute", *(6 * each for each in drift)), row("communicate", *(4 * each for each in drift))]
     rows += [row("sequential", *(10 * each for each in drift)), row("thread", *(7 * each for each in drift))]
@@ -58,7 +56,6 @@ def test_drift_of_the_machine_cancels() -> None:
 
 
 def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() -> None:
-    """The slowest is surely slower."""
     near = [7.0, 7.2, 6.9, 7.1, 7.0, 7.2, 6.9, 7.1]
     rows = [
         row("thread", *near, bucket=256),
@@ -73,7 +70,6 @@ def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() ->
 
 
 def test_an_implementation_is_held_against_its_own_parts_and_without_all_of_them_nothing_can_be_said() -> None:
-    """Computing alone is nobody's, so that it serves all; a part may have failed."""
     own = [row("communicate", *[1.0] * 8, name="auto"), row("sequential", *[7.0] * 8, name="auto")]
     found = overlaps([*PARTS, *own, row("thread", *[6.5] * 8, name="auto")])
     assert found[0].sequential is own[1]

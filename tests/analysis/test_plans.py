@@ -40,7 +40,6 @@ def test_a_scaling_is_held_against_the_fewest_gpus_of_its_system() -> None:
 
 
 def test_the_front_has_what_nothing_beats_in_both() -> None:
-    """The fastest first, each cheaper than those before."""
     rows = [row for row in paid() if isinstance(row, PlannedStep)]
     best = front([*rows, *rows])
     assert [row.gpus for row in best] == [512, 256, 128, 64]
@@ -50,13 +49,11 @@ def test_the_front_has_what_nothing_beats_in_both() -> None:
 
 
 def test_communication_is_what_nothing_hides() -> None:
-    """Of all its kinds, and nothing else."""
     parts = {"computing": 1.0, "bubble": 3.0, **dict.fromkeys(UNHIDDEN, 0.2)}
     assert communication(plan("layout", parts=parts)) == pytest.approx(1 / 5)
 
 
 def test_verdicts_say_what_stands_in_the_plans() -> None:
-    """Every sentence that it is predicted."""
     told = verdicts([*ranked(), *grown(), *compared(), *paid()])
     assert all(line.startswith("predicted: ") for line in told)
     whole = "\n".join(told)

@@ -65,7 +65,6 @@ def test_what_noise_may_have_made_is_inconclusive() -> None:
 
 
 def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
-    """As all are that add all gradients after every step."""
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 3e-3, 0.9))
     assert lines[1].startswith(
         "in steps: library and ring reach loss 0.11 first, level within 1%; local-sgd, the next,"
@@ -73,14 +72,12 @@ def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
 
 
 def test_what_is_traded_is_held_against_those_that_do_the_same_arithmetic() -> None:
-    """The quickest of them, although another seems to need fewer steps."""
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 1e-3, 1.1))
     traded = next(line for line in lines if " against " in line)
     assert traded.startswith("local-sgd against ring: ahead in time, 0.4")
 
 
 def test_pairs_of_the_same_seed_are_compared() -> None:
-    """So seeds of which all styles take long hide nothing."""
     noise = (1.0, 3.0, 0.3, 8.0)
     lines, _ = told(*runs("ring", 2e-3, noise=noise), *runs("asynchronous", 1e-3, noise=noise))
     assert lines[0].startswith(
@@ -89,7 +86,6 @@ def test_pairs_of_the_same_seed_are_compared() -> None:
 
 
 def test_one_seed_has_no_interval_and_no_verdict() -> None:
-    """However clear it looks."""
     lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
     assert "inconclusive" in lines[0]
     assert "one seed: no interval" in lines[0]
@@ -97,7 +93,6 @@ def test_one_seed_has_no_interval_and_no_verdict() -> None:
 
 
 def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
-    """Nor does one that is wrong."""
     bad = [replace(run("library", 1, 1e-3), points=(), mismatch=Unlearned(0, "2", 0, "1", "2", 0.1, 1))]
     lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)
     assert lines == ["asynchronous does not reach loss 0.11 with 4 of 4 seeds"]
@@ -107,7 +102,6 @@ def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> N
 
 
 def test_a_given_target_is_taken() -> None:
-    """Between two points on a line."""
     found = race(racing_to(1.5, runs("ring", 2e-3, noise=(1.0,))))
     assert found
     (entry,) = found.entries
@@ -127,7 +121,6 @@ def test_an_estimate_is_a_geometric_mean_with_student_s_interval_and_targets_hav
 
 
 def test_the_picture_has_both_axes_a_target_and_a_row_for_every_style() -> None:
-    """One that did not arrive has an empty row."""
     found = race([*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0)])
     assert found
     time, steps, below, _ = losses.figure(found).axes
@@ -139,7 +132,6 @@ def test_the_picture_has_both_axes_a_target_and_a_row_for_every_style() -> None:
 
 
 def test_runs_that_cannot_be_reckoned_with_end_no_verdict() -> None:
-    """A run file may hold styles without a common seed, times beyond all bounds, and runs in which nobody learns."""
     apart = [run(style, seed, 1e-3) for style, seeds in (("ring", (1, 2)), ("local-sgd", (3, 4))) for seed in seeds]
     assert told(*apart)[0][0].startswith("in time: ring reaches loss")
     far = [run("ring", 1, 1e-300), run("ring", 2, 1e300), *runs("asynchronous", 1e-3)]

@@ -24,7 +24,6 @@ def row(ranks: int, *seconds: float, products: int = 12, name: str = "mpi") -> S
 
 
 def test_weak_efficiency_is_the_time_of_one_rank_over_that_of_all() -> None:
-    """Round by round, so that a machine that gets slower changes nothing."""
     drift = [1.0 + 0.1 * number for number in range(8)]
     one, four = row(1, *drift), row(4, *(1.25 * each for each in drift))
     (curve,) = curves([one, four])
@@ -44,7 +43,6 @@ def test_strong_efficiency_counts_what_ranks_share() -> None:
 
 
 def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old_one_does_not_say() -> None:
-    """One product cannot be shared, so its strong scaling looks like a weak one."""
     one, two = row(1, *[1.0] * 8, products=1), row(2, *[1.0] * 8, products=1)
     assert [curve.mode for curve in curves([one, two])] == [WEAK]
     for mode in (WEAK, STRONG):
@@ -66,7 +64,6 @@ def test_products_that_ranks_cannot_share_evenly_are_counted_as_they_are() -> No
 
 
 def test_every_implementation_and_mode_has_a_curve() -> None:
-    """All over the one rank alone of its own mode, which communicates by nobody's way."""
     weak = [row(1, *[1.0] * 8), row(2, *[2.0] * 8), row(2, *[1.5] * 8, name="auto")]
     strong = [row(1, *[1.1] * 8), row(2, *[1.0] * 8, products=6)]
     found = curves([*weak, *strong])
@@ -75,7 +72,6 @@ def test_every_implementation_and_mode_has_a_curve() -> None:
 
 
 def test_a_row_without_a_time_is_no_point() -> None:
-    """The others stay."""
     lost: Result = Failed(case(ranks=2, step=Step(12, 64)), "mpi", "cpu", "killed")
     (curve,) = curves([row(1, *[1.0] * 8), lost, row(4, *[2.0] * 8)])
     assert [point.ranks for point in curve.points] == [1, 4]
@@ -89,7 +85,6 @@ def test_few_rounds_have_no_interval() -> None:
 
 
 def test_a_prediction_has_its_band() -> None:
-    """The slow end of a time is the low end of the efficiency."""
     one = StepPrediction(case(ranks=1, step=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
     many = StepPrediction(case(ranks=8, step=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0.1, 0.15), 1.2, 2.0)
     (curve,) = curves([one, many])
@@ -133,7 +128,6 @@ def test_a_law_finds_its_parameters_and_leaves_the_least_of_the_curve_that_follo
 
 
 def test_two_numbers_of_ranks_say_nothing_of_two_parameters() -> None:
-    """And nothing is left that could tell one law from another."""
     fitted = fits(made_by("Amdahl", ranks=(2,)))
     assert [one.law.name for one in fitted] == ["Amdahl", "Gustafson"]
     assert best(fitted) is None
@@ -158,7 +152,6 @@ def predicted(computing: float, waiting: float, exposed: float) -> list[StepPred
 
 
 def test_a_healthy_scaling_is_one_sentence_and_its_laws() -> None:
-    """With what communication takes."""
     (curve,) = curves(predicted(1.0, 0.05, 0.2))
     said = lines(curve)
     assert said[0].startswith("nccl, weak: 4 ranks give 3.2x (3.2 .. 3.2): 80%, healthy (healthy is 75% and more)")
@@ -167,7 +160,6 @@ def test_a_healthy_scaling_is_one_sentence_and_its_laws() -> None:
 
 
 def test_a_poor_one_says_what_would_help_most_and_to_what() -> None:
-    """Overlap can hide all of a communication that is shorter than the computing."""
     (curve,) = curves(predicted(1.0, 0.0, 1.0))
     assert lines(curve)[0].count("50%, poor")
     assert "overlap: at most 100%" in lines(curve)[-1]

@@ -50,7 +50,6 @@ def test_bands_and_spreads_are_the_quantiles_of_the_errors() -> None:
 
 
 def test_nine_of_ten_times_lie_in_the_bands_whatever_the_kind_of_machine() -> None:
-    """Of machines that neither constants nor bands have seen."""
     rows = list(unseen(found()["nothing"]))
     for name, among in CLASSES.items():
         held = np.concatenate([lies for one, lies in rows if among(one.sweep)])

@@ -38,7 +38,6 @@ def run_of(system: System, how: Calibration | None, collectives: tuple[str, ...]
 
 
 def test_every_preset_survives_being_written(tmp_path: Path) -> None:
-    """Each fact of it, factors beside them, and names with quotes in TOML's own escapes."""
     path = tmp_path / "written.toml"
     for name in files.names():
         system = files.load(name)
@@ -74,7 +73,6 @@ def test_a_system_may_name_another_file_for_its_factors(tmp_path: Path) -> None:
 
 
 def test_files_without_factors_say_so(tmp_path: Path) -> None:
-    """In one line that names the file; so does one that is missing, and one that has both."""
     text = to_toml(H100)
     bare, path = tmp_path / "bare.toml", tmp_path / "a.toml"
     bare.write_text(text)
@@ -104,7 +102,6 @@ def measured(described: System, truth: Calibration, sizes: list[int]) -> Rows:
 
 
 def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
-    """And without measurements changes nothing."""
     assert calibrate([(terms(H100, "allreduce"), [])]) == Calibration()
     described = H100.of(4)
     truth = Calibration(network=4.0, filling=1.3, rate=0.9)

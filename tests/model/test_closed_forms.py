@@ -86,7 +86,6 @@ def line(hops: int, chunks: int, nbytes: float) -> float:
 
 
 def test_a_pipeline_overlaps_its_hops_and_the_best_number_of_chunks_is_best() -> None:
-    """Its square-root form bounds it."""
     for hops in (1, 2, 5, 14):
         for chunks in (1, 2, 7, 40):
             assert forms.pipelined(hops, 512.0, ALPHA, BETA, chunks) == pytest.approx(line(hops, chunks, 512.0)), hops
@@ -107,7 +106,6 @@ def test_a_parameter_server_is_as_slow_as_its_busiest_port() -> None:
 
 
 def test_no_algorithm_sends_less_than_it_must_and_each_wins_somewhere() -> None:
-    """A hierarchy of one node, or of one GPU a node, is a ring; two trees beat one at many ranks and few bytes."""
     for name in ("ring_allreduce", "recursive_doubling", "halving_doubling", "binomial_allreduce", "chain_allreduce"):
         for ranks in (2, 4, 16):
             fewest = 2 * (ranks - 1) / ranks if name in ("ring_allreduce", "halving_doubling") else 1.0

@@ -122,7 +122,6 @@ def test_nvls_is_no_longer_as_fast_as_its_wire() -> None:
 
 
 def test_a_rung_with_nothing_measured_behind_it_is_marked_as_a_bound() -> None:
-    """What is known of Hopper behind its switches says nothing of PCIe, nor of other GPUs; the library is measured."""
     for name in names():
         system = load(name).of(1)
         for rung in ladder():

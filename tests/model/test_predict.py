@@ -59,7 +59,6 @@ def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow() -> None
 
 
 def test_a_large_message_comes_near_what_the_links_of_a_node_carry() -> None:
-    """A sixth at least, through the host's memory and over sockets; of a switch's way there, which GPUs share, more."""
     for name, described in machines(1):
         described = replace(described, nodes=1)
         switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
@@ -72,7 +71,6 @@ def test_a_large_message_comes_near_what_the_links_of_a_node_carry() -> None:
 
 
 def test_bridged_pairs_meet_over_pcie_and_a_mesh_has_a_part_of_its_links_for_each() -> None:
-    """Two GPUs have the bridge, eight the slots; a rank that sends to one other has the links to that one."""
     pairs, mesh = load("h100-nvl"), load("hgx-a100-4")
     for name in ("allreduce", "alltoall", "sendrecv"):
         two, eight = (case(ranks, 1 << 32, name) for ranks in (2, 8))
@@ -165,7 +163,6 @@ def test_a_single_process_needs_time_for_every_channel_too() -> None:
 
 
 def test_every_collective_has_a_schedule_and_another_one_is_told_where_to_add_its_own() -> None:
-    """A collective that is measured may be unknown to the model, which then says so for its rows alone."""
     assert set(SCHEDULES) == {collective.name for collective in of_nccl_tests()}
     scan = replace(COLLECTIVES["allgather"], name="scan")
     for ranks in (2, 8, 16):
@@ -175,7 +172,6 @@ def test_every_collective_has_a_schedule_and_another_one_is_told_where_to_add_it
 
 @pytest.mark.machine
 def test_twenty_sizes_on_100_000_gpus_take_less_than_20_ms() -> None:
-    """With nothing kept from before; the least of five trials, of processor time."""
     whole = H100.of(12_500)
     cases = [case(100_000, 1 << power) for power in range(10, 30)]
     trials = []
@@ -189,7 +185,6 @@ def test_twenty_sizes_on_100_000_gpus_take_less_than_20_ms() -> None:
 
 
 def test_more_nodes_than_the_model_is_sure_of_widen_the_band() -> None:
-    """Above only: what is in the way makes nothing faster; fewer nodes change nothing."""
     few, some, many = (predict(H100.of(nodes), case(8 * nodes, 1 << 30)) for nodes in (4, 16, 256))
     above = [one.high / one.seconds for one in (few, some, many)]
     assert above[0] == pytest.approx(above[1])
@@ -210,7 +205,6 @@ def step(
 
 
 def test_one_after_the_other_adds_up_and_a_rank_alone_only_computes() -> None:
-    """Computing, waiting for the slowest, and the collective as it is predicted alone."""
     one = step(64)
     alone = network_curve(on_ranks(H100, 64), [default_case(nbytes=GIB, ranks=64)], "nccl")[0]
     assert one.computing() == 0.1
@@ -221,7 +215,6 @@ def test_one_after_the_other_adds_up_and_a_rank_alone_only_computes() -> None:
 
 
 def test_overlap_is_never_below_the_longer_part_nor_above_both() -> None:
-    """Whichever buckets, but for what computing takes longer meanwhile."""
     for ranks in (8, 64, 1024):
         longer = max(step(ranks, "compute").typical, step(ranks, "communicate").typical)
         for part in (1, 4, 16):
@@ -231,7 +224,6 @@ def test_overlap_is_never_below_the_longer_part_nor_above_both() -> None:
 
 
 def test_a_bucket_goes_out_once_it_is_computed_and_the_one_before_has_arrived() -> None:
-    """Where communicating is the longer part, only the first bucket's computing is exposed."""
     bucket = GIB // 8
     own = step(64, "stream", seconds=1e-6, bucket=bucket)
     alone = network_curve(on_ranks(H100, 64), [default_case(nbytes=bucket, ranks=64)], "nccl")[0].seconds

@@ -28,7 +28,6 @@ def with_nics(system: System, **changes: object) -> System:
 
 
 def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
-    """By an eighth at most, where both are alike; hardly less where one is far slower."""
     option = next(
         one for one in options(H100.of(4), "allgather") if (one.algorithm, one.protocol) == ("ring", "simple")
     )
@@ -91,7 +90,6 @@ def test_transfers_over_slingshot_hinder_each_other_on_many_nodes() -> None:
 
 
 def test_without_gpudirect_large_messages_take_longer() -> None:
-    """Small ones hardly: packets of LL are written to the host's memory anyway, and few bytes are soon there."""
     for preset in ("aws-p3dn", "aws-g4dn-metal", "dgx-h100"):
         direct = with_nics(files.load(preset).of(2), gdr=True)
         staged = with_nics(direct, gdr=False)
@@ -130,7 +128,6 @@ def test_the_way_between_sockets_is_not_shared_under_a_switch() -> None:
 
 
 def test_what_sockets_carry_is_apart_from_what_nccl_counts_with() -> None:
-    """A link that is described changes the time; which option NCCL takes, it does not."""
     base = replace(PCIE, p2p=True, per_socket=4)
     fast, slow = (replace(base, socket_rate=rate) for rate in (64e9, 8e9))
     assert choice.choose(fast, "allreduce").protocols == choice.choose(slow, "allreduce").protocols

@@ -79,7 +79,6 @@ def test_a_tenth_is_found_in_the_right_direction() -> None:
 
 
 def test_a_tenth_of_one_implementation_is_found_and_the_other_is_not_blamed() -> None:
-    """Also where it sets in at some size, which is a step between neighbours."""
     factors = np.ones((2, len(SIZES), 1))
     factors[1, 5:] = 1.10
     blamed, found = [], []
@@ -145,7 +144,6 @@ def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
 
 @pytest.mark.full
 def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty() -> None:
-    """Also where a machine is off for some sizes in a row."""
     for memory in (0.0, 0.5):
         found = [shifted(np.random.default_rng((14, seed)), 1.0, memory) for seed in range(100)]
         assert sum(any(whole.verdict in CHANGED for whole in comparison.together) for comparison in found) <= 8, memory
@@ -170,7 +168,6 @@ def test_drift_does_not_fool_paired_rounds_more_than_one_time_in_ten() -> None:
 
 
 def test_drift_neither_fools_paired_rounds_nor_hides_a_tenth_from_them() -> None:
-    """Which the same samples without rounds do not show."""
     generator = np.random.default_rng(6)
     assert sum(called(interleaved(generator, 1.0, 3)) for _ in range(12)) <= 1
     found = [interleaved(np.random.default_rng((7, seed)), 1.10, 6) for seed in range(4)]

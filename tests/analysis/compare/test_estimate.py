@@ -92,7 +92,6 @@ def quantiles(medians: np.ndarray) -> tuple[float, float]:
 
 
 def test_an_interval_is_students() -> None:
-    """Of either side with what no sample shows; degrees of freedom are Satterthwaite's."""
     for freedom, scattered, places, quantile in (
         (10.5, 0.0, 0, 2.2281),  # of 10 degrees
         (0.5, 0.0, 0, 12.7062),  # of 1, the fewest
@@ -234,7 +233,6 @@ def test_scatter_is_what_explains_three_quarters_of_the_distances() -> None:
 
 
 def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
-    """Small messages may swing while large ones are steady; that all are not rough does not make these sure."""
     sizes = [8 << place for place in range(25)]
     logs = [0.1 * (-1) ** place if place < 5 else 0.0 for place in range(25)]
     found = scatter([[(size, Estimate(log, 0.01, 0.01, 20)) for size, log in zip(sizes, logs, strict=True)]])

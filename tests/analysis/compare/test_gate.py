@@ -35,7 +35,6 @@ def of(*rows: Row, together: Sequence[Together] = (), unmatched: Sequence[Unmatc
 
 
 def test_the_status_is_that_of_all_comparisons() -> None:
-    """A regression before what is unknown, and a sentence that counts them."""
     for found, status, words in (
         ([of(SAME)], 0, "no row is slower by more than 5%: passed"),
         ([of(SAME), of(SLOWER)], 3, "1 row slower by more than 5%, or right no longer: regression"),
@@ -61,7 +60,6 @@ def test_an_interval_takes_as_many_digits_as_it_needs() -> None:
 
 
 def test_a_row_is_named_by_case_size_and_implementation_and_a_message_says_what_is_known() -> None:
-    """No name moves a terminal's cursor."""
     assert gate.name(row(1.0, Verdict.SAME, "a\x1bb")) == f"{case().title}, 1 KiB, a" + printable("\x1b") + "b"
     assert gate.name(WHOLE) == f"{case().title}, all 4, mpi"
     assert gate.name(WRONG) == f"{case().title}, 1 KiB, mpi"
@@ -112,7 +110,6 @@ def test_a_summary_is_the_verdict_and_twenty_rows_of_a_kind_without_markup(tmp_p
 
 
 def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:
-    """By collective, implementation and size, ends included."""
     chosen = selection("all_reduce, 1K..4K,1M.., mpi", ["mpi", "nccl"])
     assert chosen == Selection(frozenset({"allreduce"}), frozenset({"mpi"}), ((1024, 4096), (2**20, math.inf)))
     assert [chosen(case(nbytes=nbytes), "mpi") for nbytes in (1020, 1024, 4096, 4100, 2**24)] == [

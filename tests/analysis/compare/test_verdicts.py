@@ -175,7 +175,6 @@ def test_what_moved_together_may_be_the_machine() -> None:
 
 
 def test_halves_of_one_run_are_paired_by_two_rounds_or_more_that_hold_all_samples() -> None:
-    """As many in both; else they are two runs, as halves of two runs are."""
     for base, new, names, told in (
         ((4, 4), (4, 4), ("1", "1"), True),
         ((4, 4), (2, 6), ("1", "1"), True),
@@ -226,7 +225,6 @@ def test_a_run_and_itself_are_the_same_and_one_with_another_header_is_no_copy() 
 
 
 def test_a_log_is_compared_by_its_own_statistic_and_concludes_nothing() -> None:
-    """The samples of the other run are brought to the same; two figures of different kinds are said to be that."""
     nothing = "has no samples, so nothing can be concluded"
     for statistics, ratio, words in (
         (("mean of 20", "mean"), 2.0, f"a log of means {nothing}"),
@@ -289,7 +287,6 @@ ROWS: dict[str | None, tuple[Result, ...]] = {
 
 
 def test_a_row_without_a_ratio_says_how_it_stands_in_either_run() -> None:
-    """The same row in BASE and in NEW; how it stands and why; whether it is worse, and may hide that."""
     for before, after, expected in (
         ("right", "wrong", ("right", "wrong", str(MISMATCH), True, False)),
         ("right", "failed", ("right", "failed", "hung", True, False)),
@@ -312,7 +309,6 @@ def test_a_row_without_a_ratio_says_how_it_stands_in_either_run() -> None:
 
 
 def test_what_was_right_and_is_no_longer_is_a_regression() -> None:
-    """What is skipped now could hide one; what was broken before and is right now is neither."""
     for name in ("wrong", "failed", "skipped", "reported wrong"):
         found, back = compare(of(*ROWS["right"]), of(*ROWS[name])), compare(of(*ROWS[name]), of(*ROWS["right"]))
         assert not found.rows, name
@@ -330,7 +326,6 @@ def test_a_row_that_is_missing_hides_a_regression_only_where_the_run_was_cut_off
 
 
 def test_rows_without_a_ratio_stand_in_the_order_of_base_and_only_if_selected() -> None:
-    """Then what is in NEW only; rows of no bytes, and of a clock that saw nothing, are not timed."""
     base = of(measurement("b"), measurement("a"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
     new = of(measurement("c"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
     assert [(row.implementation, row.base) for row in unmatched(base, new)] == [
@@ -356,7 +351,6 @@ def test_predictions_are_not_compared_and_that_is_said_of_the_run_that_holds_the
 
 
 def test_differences_of_headers_are_listed_by_their_place() -> None:
-    """BASE first; what changes by itself is left out; long values are cut, and what is no text is JSON."""
     one = {"topology": {"name": "a", "host": {"shm_free": 1, "memory": 2}}, "sweep": {"spin": "auto"}, "started": "x"}
     other = {"topology": {"name": "b", "host": {"shm_free": 3, "memory": 2}}, "environment": {"variables": {"N": "1"}}}
     assert [tuple(row) for row in compare(of(measurement(), **one), of(measurement(), **other)).differences] == [

@@ -53,7 +53,6 @@ def network(system: System, **changes: object) -> System:
 
 
 def test_a_machine_that_is_as_modelled_is_as_expected() -> None:
-    """On one node and, where there is a network, on four; with a few sizes out of line, and whatever was set."""
     for name in ("dgx-h100", "dgx-2", "pcie4-l40s", "h100-nvl"):
         system = files.load(name)
         for part in (system, system.of(4)) if system.nics else (system,):
@@ -86,7 +85,6 @@ DEGRADED: list[tuple[str, System, System]] = [
 
 
 def test_a_degraded_machine_is_slow_for_the_right_reason() -> None:
-    """First of all reasons, its times within a few per cent; and all that are told come nearer than none."""
     for reason, system, degraded in DEGRADED:
         found = diagnose(measured_on(degraded), system, QUIET)
         place = reason, system.title
@@ -105,7 +103,6 @@ def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
 
 
 def test_a_constant_more_is_bound_by_launches() -> None:
-    """A hundred microseconds on every message: large ones are right."""
     rows = [replace(row, seconds=(row.typical + 100e-6,)) for row in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
     assert found.verdict is Health.SLOW
@@ -173,7 +170,6 @@ def test_busbw_above_the_line_is_explained() -> None:
 
 
 def test_between_nodes_the_line_is_the_cards() -> None:
-    """A ring of two nodes sends the bus factor through a node's cards, a tree less."""
     (expected,) = curve(H100.of(2), [case(nbytes=2**34, ranks=16)])
     ring, tree = (traffic(H100.of(2), replace(expected, algorithm=algorithm)) for algorithm in ("ring", "tree"))
     assert (ring.line, ring.where) == (400e9, "a node's network cards")
@@ -198,7 +194,6 @@ def test_a_curve_is_slow_from_the_limit_on_that_is_told() -> None:
 
 
 def test_errors_of_neighbours_go_together_and_a_calibrated_machine_has_smaller_ones() -> None:
-    """Many sizes that are all a little slow prove no more than few; and of some kinds of machines more is known."""
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))
     assert limit(many, H100) == pytest.approx(limit(few, H100), rel=0.05)
     assert limit(many, files.load("aws-p5").of(2)) > limit(many, H100) + 0.1
@@ -242,7 +237,6 @@ def test_published_sweeps_that_are_degraded_are_slow_for_the_reason_that_their_s
 
 
 def test_no_kind_of_healthy_machine_is_accused_in_more_than_one_of_twenty() -> None:
-    """As shipped; nor any kind of fewer than twenty sweeps more than once."""
     accused = set(slow(diagnosed("healthy")))
     for name, among in CLASSES.items():
         found = [sweep.name for sweep in healthy() if among(sweep)]
@@ -258,7 +252,6 @@ def unseen() -> list[confusion.Trial]:
 def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_slower(
     unseen: list[confusion.Trial],
 ) -> None:
-    """Accused are those that are the only ones of their kind; and none is called faster than modelled."""
     verdicts = [trial.health() for trial in unseen]
     assert verdicts.count(Health.SLOW) <= 0.08 * len(unseen)
     assert verdicts.count(Health.FASTER) <= 0.02 * len(unseen)

@@ -83,7 +83,6 @@ def test_every_cell_that_nccl_logged_is_computed_exactly() -> None:
 
 
 def test_known_systems_have_their_known_bandwidth() -> None:
-    """What its search ends with there: rings over single links, a sixth more load at Intel's bridges, shared ways."""
     box = System("box", "sm89", 4, "pcie", 24e9, cpu="amd")
     for system, algorithm, expected in (
         (DGX_A100, "ring", 240),
@@ -113,7 +112,6 @@ def test_known_systems_have_their_known_bandwidth() -> None:
 
 
 def test_the_search_ends_with_so_many_channels_of_a_speed() -> None:
-    """Rings, as NCCL logs them (before it doubles the channels in use), and trees."""
     for system, channels, speed in (
         (DGX_A100, 12, 20),
         (DGX_H100, 12, 30),
@@ -205,7 +203,6 @@ def test_a_ring_over_nodes_waits_longer_from_its_plateau_on() -> None:
 
 
 def test_small_messages_have_few_channels() -> None:
-    """As `topoGetAlgoInfo` takes them away, until every thread has enough to do; sums in the switch have all."""
     for cell, channels in (
         (("ring", "ll"), (1, 2, 16, 24)),  # 512 threads of 8 bytes for each of 8 ranks
         (("ring", "simple"), (1, 2, 16, 24)),  # of 64 bytes
@@ -239,7 +236,6 @@ def test_ll128_needs_nvlink_and_no_host_bridge_and_efa_knows_simple_alone_before
 
 
 def test_algorithms_are_there_where_they_can_be_and_what_nccl_is_told_to_use_is_all() -> None:
-    """NVLS with multicast within a node that can share it evenly, NVLSTree over nodes, PAT for single GPUs."""
     for system, collective, expected in (
         (DGX_H100, "allreduce", {"ring", "tree", "nvls"}),
         (DGX_H100.of(2), "allreduce", {"ring", "tree", "nvlstree"}),
@@ -289,7 +285,6 @@ def test_latencies_over_nodes_are_those_of_steps_within_and_between() -> None:
 
 
 def test_rates_over_nodes_are_those_of_the_slower_side() -> None:
-    """Worked out by hand: NVLSTree's two sides and its cap, a single GPU's plain tree, PAT, LL by the CPU's maker."""
     half, amd = replace(DGX_H100, nics=Nics(8, 25e9, "ib")), replace(DGX_H100, cpu="amd")
     for system, expected in (
         (half.of(2), 8 * 24 * 0.85 * 7 / 8 * 2),
@@ -347,7 +342,6 @@ def test_a_release_changes_what_its_notes_say_and_nothing_else() -> None:
 
 
 def test_a_version_between_two_kept_ones_is_the_older_of_them() -> None:
-    """So are patch releases; before the first, the first; after the last, the last; all have all systems."""
     assert release("2.22.3") is release("2.21")
     assert release("2.29.2") is release("2.29")
     assert release("2.18") is release("1.0") is not release("2.21")

@@ -80,7 +80,6 @@ def test_static_hashing_costs_less_with_more_queue_pairs() -> None:
 
 
 def test_adaptive_routing_without_oversubscription_slows_nobody() -> None:
-    """Rearrangeably non-blocking: any order of the nodes, rails or fat tree."""
     for tiers in (LEAF_SPINE, THREE):
         for first in ("leaf", "tor"):
             for pattern in PATTERNS:
@@ -89,7 +88,6 @@ def test_adaptive_routing_without_oversubscription_slows_nobody() -> None:
 
 
 def test_what_goes_up_from_a_tier_is_what_comes_from_below_over_its_oversubscription() -> None:
-    """On every tier, however many paths it is dealt to."""
     for routing, first in (("adaptive", "tor"), ("ecmp", "leaf")):
         ratios = zip(THREE, (2, 3, 1), strict=True)
         tiers = tuple(replace(tier, routing=routing, oversubscription=ratio) for tier, ratio in ratios)
@@ -102,7 +100,6 @@ def test_what_goes_up_from_a_tier_is_what_comes_from_below_over_its_oversubscrip
 
 
 def test_a_hashed_flow_comes_down_from_the_switch_that_it_went_up_to() -> None:
-    """Across both upper tiers, on its own rail, and only as far up as it must."""
     for first in ("leaf", "tor"):
         whole = hashed(system(48, first_tier(THREE, name=first), nics=2))
         clos, random = Clos(whole, 2), np.random.default_rng(0)
@@ -166,7 +163,6 @@ def test_static_hashing_avoids_a_failed_link_but_not_a_slow_one() -> None:
 
 
 def test_a_slow_nic_is_slow_both_ways_and_a_dead_one_doubles_what_its_neighbour_carries() -> None:
-    """Both ends move to the next rail, as NCCL does."""
     capacity = Clos(system(8), 8, (Fault("nic:3.7", 0.5),)).capacity
     assert np.flatnonzero(capacity[:128] == RATE / 2).tolist() == [31, 64 + 31]
     for pattern in PATTERNS:
@@ -176,7 +172,6 @@ def test_a_slow_nic_is_slow_both_ways_and_a_dead_one_doubles_what_its_neighbour_
 
 
 def test_what_is_cut_off_is_said_and_not_simulated_as_a_rate_of_nothing() -> None:
-    """A leaf without links, a node without NICs, also when the neighbour lacks the others."""
     faults = tuple(Fault(f"leaf0:spine{path}") for path in range(16))
     for whole in (system(64, nics=1), hashed(system(64, nics=1))):
         with pytest.raises(UsageError, match="cut off"):
@@ -188,7 +183,6 @@ def test_what_is_cut_off_is_said_and_not_simulated_as_a_rate_of_nothing() -> Non
 
 
 def test_another_job_takes_its_share_of_full_links() -> None:
-    """A job of the same size halves them; where links have room to spare, both fit."""
     whole = system(64, nics=1)
     alone = solve(Scenario(oversubscribed(whole, 4)), "alltoall")
     for share in (0.25, 0.75):
@@ -201,7 +195,6 @@ def test_another_job_takes_its_share_of_full_links() -> None:
 
 
 def test_all_rails_are_like_one_where_nothing_is_hashed() -> None:
-    """The short cut by symmetry gives what all rails give; a fault of no effect makes the solver take them all."""
     whole = oversubscribed(system(96), 4)
     for pattern in PATTERNS:
         for first in ("leaf", "tor"):
@@ -213,7 +206,6 @@ def test_all_rails_are_like_one_where_nothing_is_hashed() -> None:
 
 
 def test_no_nic_of_two_trees_has_more_than_two_children_more_than_it_is_one() -> None:
-    """Four transfers at most each way, as many as make a tree as fast as a ring."""
     for nodes in range(2, 40):
         sender, receiver = tree(nodes, 0)
         assert sorted(zip(sender, receiver, strict=True)) == sorted(zip(receiver, sender, strict=True)), nodes
@@ -283,7 +275,6 @@ def test_a_link_that_is_not_there_is_refused_with_the_choices_in_one_line() -> N
 
 
 def test_the_same_seed_draws_the_same_and_the_median_is_one_of_the_drawings() -> None:
-    """So that the link it names is one where it happens."""
     now = Scenario(hashed(system(64)))
     drawings = [solve(now, "ring", seed) for seed in range(5)]
     assert median(drawings) in drawings

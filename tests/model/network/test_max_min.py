@@ -66,14 +66,12 @@ def test_rates_are_max_min_fair_whatever_the_units(network: Network, scale: floa
 
 
 def test_a_flow_that_is_held_elsewhere_leaves_its_share() -> None:
-    """The textbook's line: one long flow over two links, a short one on each, of which one link is wide."""
     found = max_min(paths([[0, 1], [0], [1]]), np.array([1.0, 10.0]))
     assert found.rates.tolist() == [0.5, 0.5, 9.5]
     assert found.bottleneck.tolist() == [0, 0, 1]
 
 
 def test_a_chain_of_bottlenecks_is_settled_in_order() -> None:
-    """Each link is held up by the one before: as many rounds as links, the worst case for rounds."""
     count = 60
     flows = [[0], *([link, link + 1] for link in range(count - 1))]
     capacity = 2.0 ** np.arange(count)

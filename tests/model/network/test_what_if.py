@@ -25,7 +25,6 @@ def factor(system: System, *what_ifs: str, pattern: str = "ring") -> float:
 
 
 def test_every_what_if_has_an_effect_between_nothing_and_all() -> None:
-    """On every pattern, in one line of words."""
     for word in WHAT_IFS:
         what_if = "torus=8x8" if word == "torus" else word + VALUES.get(word, "")
         for pattern in PATTERNS:
@@ -36,7 +35,6 @@ def test_every_what_if_has_an_effect_between_nothing_and_all() -> None:
 
 
 def test_a_preset_is_as_fast_as_its_nics_unless_it_says_otherwise() -> None:
-    """Adaptive routing, nothing oversubscribed; one without network cards has no effect to speak of."""
     for preset in names():
         described = load(preset)
         if described.nics:
@@ -49,7 +47,6 @@ def test_a_preset_is_as_fast_as_its_nics_unless_it_says_otherwise() -> None:
 
 
 def test_the_slowest_nic_is_explained() -> None:
-    """Who, how much, how many flows meet where, what that link has room for, and which rails were not followed."""
     found = effect(SYSTEM, "ring", ["ecmp"])
     assert found.factor == 0.25
     assert found.slowest in found.explanation
@@ -61,7 +58,6 @@ def test_the_slowest_nic_is_explained() -> None:
 
 
 def test_what_the_system_suffers_as_described_is_told_apart() -> None:
-    """The factor holds against healthy NICs; `before` says what was there already."""
     described = scenario(SYSTEM, ["ecmp=4", "oversubscription=2"]).system
     worse = effect(described, "ring", ["link-half=leaf0:spine0"])
     assert worse.before == factor(described) < 1
@@ -117,7 +113,6 @@ def test_a_what_if_that_cannot_be_is_refused_in_one_line_with_the_choices() -> N
 
 
 def test_what_needs_tiers_nodes_or_cards_says_so() -> None:
-    """One tier has no paths to choose from, a torus no switches."""
     for text in ("ecmp", "oversubscription=2", "fat-tree"):
         for tiers in ((), TIERS[:1], (Tier("torus", 16), Tier("torus", 16))):
             with pytest.raises(UsageError, match="needs two tiers"):
@@ -144,7 +139,6 @@ def cases(collective: str, ranks: int) -> list[Case]:
 
 
 def test_a_network_that_slows_nothing_changes_nothing_and_a_size_is_predicted_alike_alone() -> None:
-    """To the last digit."""
     system = load("dgx-h100").of(16)
     for collective in ("allreduce", "allgather", "broadcast", "alltoall"):
         wanted = cases(collective, system.ranks)
@@ -157,7 +151,6 @@ def test_a_network_that_slows_nothing_changes_nothing_and_a_size_is_predicted_al
 
 
 def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes() -> None:
-    """Never faster than without, never by more than the NICs lose, though algorithms change along the sizes."""
     for name, what_ifs, collective, nodes in (
         ("dgx-h100", ("oversubscription=4",), "allreduce", 64),
         ("gcp-a4", (), "allgather", 64),
