@@ -42,9 +42,6 @@ def test_the_share_is_of_what_was_measured_beside_the_row_and_in_words() -> None
     assert in_words(row()) == "50 % of the bound"
     assert in_words(row(floor=None)) == ""
     assert in_words(replace(row(), mismatch=Mismatch(0, 0, 0, "1", "2", 1), seconds=())) == ""
-
-
-def test_the_floor_is_kept_in_the_run_file_where_it_is_a_time() -> None:
     assert to_result(json.loads(json.dumps(to_line(row(floor=0.1 + 0.2))))) == row(floor=0.1 + 0.2)
     assert "floor" not in to_line(row(floor=None))
     for odd in (math.nan, math.inf, -1.0, 0, 1e400):

@@ -70,23 +70,17 @@ def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
         assert in_words(against_mpi(times)) == (words if words == level else f"ring {words}"), microseconds
 
 
-def test_a_ratio_whose_intervals_overlap_is_no_fact() -> None:
+def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_as_they_leave() -> None:
     """10 % faster: told where the noise is small, and nowhere in the words where it is not."""
     times = {8: 1e-6, 1024: 2e-6, 65536: 80e-6}
     slower = {nbytes: seconds * 1.1 for nbytes, seconds in times.items()}
-    for halfwidth in (0.0, 0.05, 0.3):
+    for halfwidth, names in ((0.0, ("ring",)), (0.05, ("ring", "mpi")), (0.3, ("ring", "mpi"))):
         rows = [*curve("mpi", slower, halfwidth), *curve("ring", times, halfwidth)]
         (contest,) = contests(rows, ["mpi"])
         ((_, ranges),) = winners(rows)
-        if halfwidth:
-            assert in_words(contest) == "ring and mpi are not told apart at any size", halfwidth
-            assert ranges == [(8, 65536, ("ring", "mpi"))], halfwidth
-        else:
-            assert in_words(contest).startswith("ring beats mpi at every size: 1.1x")
-            assert ranges == [(8, 65536, ("ring",))]
-
-
-def test_a_ratio_has_as_many_digits_as_its_interval_leaves_and_no_exponent() -> None:
+        words = "ring and mpi are not told apart at any size" if halfwidth else "ring beats mpi at every size: 1.1x"
+        assert in_words(contest).startswith(words), halfwidth
+        assert ranges == [(8, 65536, names)], halfwidth
     for factor, halfwidth, told in ((3.4, 0.0, "3.4x at 8 B"), (3.4, 0.3, ": 3x at 8 B"), (123.4, 0.0, "120x at 8 B")):
         rows = [*curve("mpi", {8: factor, 9: factor}, halfwidth), *curve("ring", {8: 1.0, 9: 1.0}, halfwidth)]
         assert told in in_words(contests(rows, ["mpi"])[0]), (factor, halfwidth)
@@ -100,7 +94,7 @@ def sampled(milliseconds: float, launches: int, collective: str = "allreduce") -
     return Measurement(of, "mpi", "cpu", launches, samples)
 
 
-def test_what_held_samples_up_is_no_difference() -> None:
+def test_what_held_samples_up_is_no_difference_and_few_samples_tell_little() -> None:
     """A wait of 8 ms is 8 ms of one operation, and 31 us of each of 256."""
     for own, other, sign in (
         (sampled(8, 1), sampled(12, 256), 0),  # measured so: one and the same code under two names, on a busy machine
@@ -112,10 +106,6 @@ def test_what_held_samples_up_is_no_difference() -> None:
         (sampled(0.00108, 1), sampled(0.005, 8), 0),  # measured so, too: meeting and clock are in each sample
     ):
         assert Advantage.of(own, other).sign == sign, (own.case.title, own.typical, other.typical)
-
-
-def test_five_samples_and_single_figures_tell_little() -> None:
-    """Five have no 95 % interval; a figure of another tool is known to a tenth, and twice that must lie between two."""
     few = [measurement(name, (times,) * 5, nbytes=size) for name, times in (("mpi", 2), ("ring", 1)) for size in (8, 9)]
     assert in_words(contests(few, ["mpi"])[0]) == "ring and mpi are not told apart at any size"
     for seconds, sign in ((1.15, 0), (1.3, 1)):
@@ -134,9 +124,6 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
     assert ranges == [(8, 8, ("ring",)), (1024, 1024, ("mpi", "ring")), (65536, 65536, ("mpi",))]
     ((_, ranges),) = winners([*MPI, *(measurement("ring", (), nbytes=nbytes) for nbytes in (8, 1024))])
     assert {names for _, _, names in ranges} == {("mpi",)}, "what was wrong has no time"
-
-
-def test_all_that_may_be_the_fastest_are_named_and_many_are_counted() -> None:
     two = [*curve("a", {8: 1.0, 16: 1.01}), *curve("b", {8: 1.01, 16: 1.0})]
     ((_, ranges),) = winners(two)
     assert [str(those) for those in ranges] == ["a or b 8 B to 16 B"]
@@ -204,9 +191,6 @@ def test_of_several_mpi_libraries_the_fastest_at_each_size_is_the_opponent() -> 
     assert in_words(contest).startswith("ring beats the fastest mpi up to")
     fastest = [library_of(rows, ["mpi"], row) for row in ring]
     assert [row.implementation for row in fastest if row] == ["mpi@openmpi", "mpi", "mpi@openmpi"]
-
-
-def test_the_library_called_from_python_is_neither_an_opponent_nor_a_rival() -> None:
     python = curve("mpi-python", {8: 3e-6, 1024: 5e-6, 65536: 39e-6})
     contest = against_mpi({8: 1e-6, 1024: 2e-6, 65536: 80e-6}, *python)
     assert (contest.library, contest.challenger) == ("mpi", "ring")

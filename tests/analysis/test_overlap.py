@@ -31,6 +31,12 @@ def test_what_is_hidden_is_counted_from_one_after_the_other_to_the_longer_part()
     assert one.slowdown.value == pytest.approx(1.1)
     assert one.bound == 6.0
     assert one.verdict == HELPS
+    drift = [1.0 + 0.2 * number for number in range(8)]
+    rows = [row("compute", *(6 * each for each in drift)), row("communicate", *(4 * each for each in drift))]
+    rows += [row("sequential", *(10 * each for each in drift)), row("thread", *(7 * each for each in drift))]
+    (one,) = overlaps(rows)
+    assert one.gain.low == pytest.approx(10 / 7)
+    assert one.hidden.high == pytest.approx(0.75)
 
 
 def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconclusive() -> None:
@@ -44,15 +50,6 @@ def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconc
     few = [row("compute", *[6.0] * 3), row("communicate", *[4.0] * 3), row("sequential", *[10.0] * 3)]
     (other,) = overlaps([*few, row("thread", *[7.0] * 3)])
     assert other.verdict == INCONCLUSIVE
-
-
-def test_drift_of_the_machine_cancels() -> None:
-    drift = [1.0 + 0.2 * number for number in range(8)]
-    rows = [row("compute", *(6 * each for each in drift)), row("communicate", *(4 * each for each in drift))]
-    rows += [row("sequential", *(10 * each for each in drift)), row("thread", *(7 * each for each in drift))]
-    (one,) = overlaps(rows)
-    assert one.gain.low == pytest.approx(10 / 7)
-    assert one.hidden.high == pytest.approx(0.75)
 
 
 def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() -> None:

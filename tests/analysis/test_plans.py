@@ -39,16 +39,13 @@ def test_a_scaling_is_held_against_the_fewest_gpus_of_its_system() -> None:
     assert rate(last) == pytest.approx(last.tokens / last.gpus / last.typical)
 
 
-def test_the_front_has_what_nothing_beats_in_both() -> None:
+def test_the_front_has_what_nothing_beats_in_both_and_communication_is_what_nothing_hides() -> None:
     rows = [row for row in paid() if isinstance(row, PlannedStep)]
     best = front([*rows, *rows])
     assert [row.gpus for row in best] == [512, 256, 128, 64]
     assert {row.system for row in best} == {"dgx-h100"}
     worse = replace(best[1], price=10.0)
     assert front([worse, *best]) == best
-
-
-def test_communication_is_what_nothing_hides() -> None:
     parts = {"computing": 1.0, "bubble": 3.0, **dict.fromkeys(UNHIDDEN, 0.2)}
     assert communication(plan("layout", parts=parts)) == pytest.approx(1 / 5)
 

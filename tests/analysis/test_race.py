@@ -55,13 +55,17 @@ def test_the_first_in_time_may_be_behind_in_steps() -> None:
     assert "1.60x" in table[2]
 
 
-def test_what_noise_may_have_made_is_inconclusive() -> None:
+def test_what_noise_or_one_seed_may_have_made_is_inconclusive() -> None:
     """Seeds that disagree on who is first; an interval of two that contradict each other is not spelt out."""
     lines, _ = told(*runs("ring", 2e-3), *runs("asynchronous", 1.9e-3, noise=(0.7, 1.5, 0.8, 1.3)))
     assert lines[0].startswith("in time: inconclusive which is first to loss 0.11: ")
     lines, table = told(*runs("ring", 2e-3, noise=(1.0, 1.0)), *runs("asynchronous", 2e-3, noise=(0.2, 4.0)))
     assert "(hardly known)" in lines[0]
     assert "(hardly known)" in "".join(table)
+    lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
+    assert "inconclusive" in lines[0]
+    assert "one seed: no interval" in lines[0]
+    assert ".." not in "".join(table[:2])
 
 
 def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
@@ -69,9 +73,6 @@ def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
     assert lines[1].startswith(
         "in steps: library and ring reach loss 0.11 first, level within 1%; local-sgd, the next,"
     )
-
-
-def test_what_is_traded_is_held_against_those_that_do_the_same_arithmetic() -> None:
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 1e-3, 1.1))
     traded = next(line for line in lines if " against " in line)
     assert traded.startswith("local-sgd against ring: ahead in time, 0.4")
@@ -85,13 +86,6 @@ def test_pairs_of_the_same_seed_are_compared() -> None:
     )
 
 
-def test_one_seed_has_no_interval_and_no_verdict() -> None:
-    lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
-    assert "inconclusive" in lines[0]
-    assert "one seed: no interval" in lines[0]
-    assert ".." not in "".join(table[:2])
-
-
 def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
     bad = [replace(run("library", 1, 1e-3), points=(), mismatch=Unlearned(0, "2", 0, "1", "2", 0.1, 1))]
     lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)
@@ -99,9 +93,6 @@ def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> N
     assert not any(line.startswith("library") for line in table)
     assert race([run("ring", 1, 1e-3, floor=3.0)]) is None
     assert race([]) is None
-
-
-def test_a_given_target_is_taken() -> None:
     found = race(racing_to(1.5, runs("ring", 2e-3, noise=(1.0,))))
     assert found
     (entry,) = found.entries

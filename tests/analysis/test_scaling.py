@@ -23,7 +23,7 @@ def row(ranks: int, *seconds: float, products: int = 12, name: str = "mpi") -> S
     return StepTimes(whole, name, "cpu", series=series, rounds=(1,) * len(seconds))
 
 
-def test_weak_efficiency_is_the_time_of_one_rank_over_that_of_all() -> None:
+def test_efficiency_is_the_time_of_one_rank_over_that_of_all_and_counts_what_they_share() -> None:
     drift = [1.0 + 0.1 * number for number in range(8)]
     one, four = row(1, *drift), row(4, *(1.25 * each for each in drift))
     (curve,) = curves([one, four])
@@ -32,14 +32,12 @@ def test_weak_efficiency_is_the_time_of_one_rank_over_that_of_all() -> None:
     assert curve.last.efficiency.low == pytest.approx(0.8)
     assert curve.last.efficiency.high == pytest.approx(0.8)
     assert curve.speedup(curve.last).value == pytest.approx(3.2)
-
-
-def test_strong_efficiency_counts_what_ranks_share() -> None:
-    """Four ranks that take a third of the time are three times as fast."""
     (curve,) = curves([row(1, *[3.0] * 8), row(4, *[1.0] * 8, products=3)])
     assert curve.mode == STRONG
     assert curve.speedup(curve.last).value == pytest.approx(3)
     assert curve.last.efficiency.value == pytest.approx(0.75)
+    (curve,) = curves([row(1, *[2.0] * 8, products=25), row(2, *[1.0] * 8, products=12)])
+    assert curve.last.efficiency.value == pytest.approx(24 / 25)
 
 
 def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old_one_does_not_say() -> None:
@@ -57,29 +55,16 @@ def in_mode(result: StepTimes, mode: str) -> StepTimes:
     return replace(result, case=replace(result.case, step=replace(result.case.step, mode=mode)))
 
 
-def test_products_that_ranks_cannot_share_evenly_are_counted_as_they_are() -> None:
-    """Of 25 products two ranks make 12 each: half the time would be 96 % of the work."""
-    (curve,) = curves([row(1, *[2.0] * 8, products=25), row(2, *[1.0] * 8, products=12)])
-    assert curve.last.efficiency.value == pytest.approx(24 / 25)
-
-
-def test_every_implementation_and_mode_has_a_curve() -> None:
+def test_every_implementation_and_mode_has_a_curve_of_what_has_times() -> None:
     weak = [row(1, *[1.0] * 8), row(2, *[2.0] * 8), row(2, *[1.5] * 8, name="auto")]
     strong = [row(1, *[1.1] * 8), row(2, *[1.0] * 8, products=6)]
     found = curves([*weak, *strong])
     assert [(curve.name, curve.mode) for curve in found] == [("mpi", WEAK), ("auto", WEAK), ("mpi", STRONG)]
     assert found[2].base.row is strong[0]
-
-
-def test_a_row_without_a_time_is_no_point() -> None:
     lost: Result = Failed(case(ranks=2, step=Step(12, 64)), "mpi", "cpu", "killed")
     (curve,) = curves([row(1, *[1.0] * 8), lost, row(4, *[2.0] * 8)])
     assert [point.ranks for point in curve.points] == [1, 4]
     assert curves([lost, row(4, *[2.0] * 8)]) == []
-
-
-def test_few_rounds_have_no_interval() -> None:
-    """Five can't tell with 95 % confidence."""
     (curve,) = curves([row(1, *[1.0] * 5), row(2, *[1.0] * 5)])
     assert not curve.last.efficiency.known
 
@@ -125,9 +110,6 @@ def test_a_law_finds_its_parameters_and_leaves_the_least_of_the_curve_that_follo
             assert value.high > value.low, name
         assert noisy.residual, name
     assert set(TRUTH) == {law.name for law in LAWS}
-
-
-def test_two_numbers_of_ranks_say_nothing_of_two_parameters() -> None:
     fitted = fits(made_by("Amdahl", ranks=(2,)))
     assert [one.law.name for one in fitted] == ["Amdahl", "Gustafson"]
     assert best(fitted) is None
@@ -151,15 +133,12 @@ def predicted(computing: float, waiting: float, exposed: float) -> list[StepPred
     return [alone, StepPrediction(case(ranks=4, step=step), "nccl", (computing, waiting, exposed), total, total)]
 
 
-def test_a_healthy_scaling_is_one_sentence_and_its_laws() -> None:
+def test_a_healthy_scaling_is_one_sentence_and_a_poor_one_says_what_would_help_most() -> None:
     (curve,) = curves(predicted(1.0, 0.05, 0.2))
     said = lines(curve)
     assert said[0].startswith("nccl, weak: 4 ranks give 3.2x (3.2 .. 3.2): 80%, healthy (healthy is 75% and more)")
     assert "communication is 16% of the step, waiting 4%" in said[0]
     assert not any("would help" in line for line in said)
-
-
-def test_a_poor_one_says_what_would_help_most_and_to_what() -> None:
     (curve,) = curves(predicted(1.0, 0.0, 1.0))
     assert lines(curve)[0].count("50%, poor")
     assert "overlap: at most 100%" in lines(curve)[-1]
@@ -178,10 +157,6 @@ def test_products_that_cannot_be_shared_are_said() -> None:
     assert said(1, 1, STRONG).endswith("products cannot be shared evenly: a rank makes 1, its share is 0.5")
     assert "shared" not in said(25, 12, STRONG)
     assert "shared" not in said(1, 1, WEAK)
-
-
-def test_ranks_that_are_slower_than_one_follow_no_law() -> None:
-    """It says so instead of a serial share above 1."""
     (curve,) = curves([row(1, *[1.0] * 8), row(2, *[3.0] * 8)])
     assert any("less a second than one" in line for line in lines(curve))
 
@@ -193,9 +168,6 @@ def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was()
         assert before < remedy.efficiency(own) <= 1, remedy.words
     (curve,) = curves(predicted(1.0, 0.0, 1.0))  # where nobody waits, no rank is late
     assert "no rank later than another" not in [remedy.words for remedy, _ in remedies(curve, curve.last)]
-
-
-def test_ranks_that_compute_more_slowly_beside_others_are_advised_for_where_they_live() -> None:
     for platform, words in (
         ("cpu", "cores and memory of their own for all ranks"),
         ("gpu", "a GPU for every rank, none slowed down by power or heat"),

@@ -35,9 +35,6 @@ def test_a_wire_pays_from_the_size_from_which_on_it_is_always_faster_if_any() ->
     slower = weighed((1, 1, 5), (2, 2, 4), (9, 9, 9))
     assert slower.pays_from(slower.exact) is None
     assert slower.pays_from(slower.libraries) == 1024
-
-
-def test_the_fastest_exact_one_may_be_a_library_and_is_never_another_wire() -> None:
     rows = [row("narrow-int8", 1024, 2), row("narrow-topk", 1024, 1), row("two-shot", 1024, 4), row("mpi", 1024, 3)]
     found = tradeoffs(rows)
     assert [one.name for one in found] == ["narrow-int8", "narrow-topk"]

@@ -56,8 +56,11 @@ def called_by_chance(pairs: int, samples: int, memory: float) -> int:
     return sum(called(compare(run(base), run(new))) for base, new in runs(pairs, samples, seed=1, memory=memory))
 
 
-def test_runs_that_differ_by_chance_are_rarely_called_different() -> None:
+def test_runs_that_differ_by_chance_are_rarely_called_different_and_always_alike() -> None:
     assert called_by_chance(25, 24, 0.5) <= 3
+    ((base, new),) = runs(1, 24, seed=8)
+    one, other = (compare(run(base), run(new)) for _ in range(2))
+    assert one == other
 
 
 @pytest.mark.full
@@ -65,9 +68,12 @@ def test_runs_that_differ_by_chance_are_called_different_one_time_in_twenty() ->
     """Also if samples resemble those before them. At a rate of 5 %, 13 or more of 150 come one time in twenty-five."""
     for samples, memory in ((7, 0.0), (24, 0.5), (48, 0.3)):
         assert called_by_chance(150, samples, memory) <= 12, (samples, memory)
+    for memory in (0.0, 0.5):
+        found = [shifted(np.random.default_rng((14, seed)), 1.0, memory) for seed in range(100)]
+        assert sum(any(whole.verdict in CHANGED for whole in comparison.together) for comparison in found) <= 8, memory
 
 
-def test_a_tenth_is_found_in_the_right_direction() -> None:
+def test_a_tenth_is_found_in_the_right_direction_and_equal_is_said_to_be_equal() -> None:
     """In at least 95 % of rows with 3 % noise and 48 samples."""
     for change, expected in ((1.10, Verdict.SLOWER), (1 / 1.10, Verdict.FASTER)):
         found = [
@@ -76,6 +82,8 @@ def test_a_tenth_is_found_in_the_right_direction() -> None:
             for row in compare(run(base), run(new * change)).rows
         ]
         assert np.mean(found) >= 0.95, expected
+    said = [row.verdict for base, new in runs(4, 96, seed=4, memory=0.0) for row in compare(run(base), run(new)).rows]
+    assert np.mean([verdict is Verdict.SAME for verdict in said]) >= 0.95
 
 
 def test_a_tenth_of_one_implementation_is_found_and_the_other_is_not_blamed() -> None:
@@ -88,11 +96,6 @@ def test_a_tenth_of_one_implementation_is_found_and_the_other_is_not_blamed() ->
             (found if slowed else blamed).append(row.verdict in CHANGED)
     assert np.mean(found) >= 0.95
     assert np.mean(blamed) < 0.01
-
-
-def test_equal_is_said_to_be_equal_with_enough_samples() -> None:
-    said = [row.verdict for base, new in runs(4, 96, seed=4, memory=0.0) for row in compare(run(base), run(new)).rows]
-    assert np.mean([verdict is Verdict.SAME for verdict in said]) >= 0.95
 
 
 def off_by_size(pairs: int) -> list[Comparison]:
@@ -108,11 +111,6 @@ def test_a_machine_that_differs_between_runs_is_seen_in_neighbouring_sizes() -> 
     found = off_by_size(15)
     assert sum(map(called, found)) <= 2
     assert any("scatter" in remark for remark in found[-1].remarks)
-
-
-@pytest.mark.full
-def test_a_machine_that_differs_between_runs_is_called_a_change_one_time_in_ten() -> None:
-    assert sum(map(called, off_by_size(100))) <= 10
 
 
 def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) -> Comparison:
@@ -142,13 +140,6 @@ def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
     assert np.mean([any(isinstance(e, Together) for e in comparison.regressions) for comparison in found]) >= 0.8
 
 
-@pytest.mark.full
-def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty() -> None:
-    for memory in (0.0, 0.5):
-        found = [shifted(np.random.default_rng((14, seed)), 1.0, memory) for seed in range(100)]
-        assert sum(any(whole.verdict in CHANGED for whole in comparison.together) for comparison in found) <= 8, memory
-
-
 def interleaved(generator: np.random.Generator, change: float, rounds: int, drift: float = 0.2) -> Comparison:
     """Halves of one run whose rounds are up to `drift` slower, alike in both halves."""
     shape = (len(NAMES), len(SIZES), rounds)
@@ -160,13 +151,6 @@ def interleaved(generator: np.random.Generator, change: float, rounds: int, drif
     return compare(base, replace(new, header=Header(interleaved=Interleaved(id="one", setting="A=B"))))
 
 
-@pytest.mark.full
-def test_drift_does_not_fool_paired_rounds_more_than_one_time_in_ten() -> None:
-    for rounds in (3, 6):
-        generator = np.random.default_rng(6)
-        assert sum(called(interleaved(generator, 1.0, rounds)) for _ in range(60)) <= 6, rounds
-
-
 def test_drift_neither_fools_paired_rounds_nor_hides_a_tenth_from_them() -> None:
     generator = np.random.default_rng(6)
     assert sum(called(interleaved(generator, 1.0, 3)) for _ in range(12)) <= 1
@@ -175,9 +159,3 @@ def test_drift_neither_fools_paired_rounds_nor_hides_a_tenth_from_them() -> None
     base, new = found[0].base, found[0].new
     unpaired = compare(replace(base, header=Header()), replace(new, header=Header()))
     assert np.mean([row.verdict is Verdict.SLOWER for row in unpaired.rows]) < 0.5
-
-
-def test_the_same_runs_give_the_same_numbers() -> None:
-    ((base, new),) = runs(1, 24, seed=8)
-    one, other = (compare(run(base), run(new)) for _ in range(2))
-    assert one == other

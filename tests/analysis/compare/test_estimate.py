@@ -34,7 +34,7 @@ def test_a_resample_is_of_whole_blocks() -> None:
             assert median == pytest.approx(expected, abs=1e-12), count
 
 
-def test_blocks_last_as_long_as_samples_remember() -> None:
+def test_blocks_last_as_long_as_samples_remember_which_is_the_autocorrelation_time_of_their_sides() -> None:
     def alternating(count: int) -> Floats:
         return 1 + 0.1 * (np.arange(count) % 2)
 
@@ -46,10 +46,6 @@ def test_blocks_last_as_long_as_samples_remember() -> None:
         (np.repeat(alternating(32), 8), 31),  # 256 samples that remember for 4.05 have 8.1 in a block
     ):
         assert bootstrap.block_count(samples) == blocks, len(samples)
-
-
-def test_memory_is_the_autocorrelation_time_of_the_sides() -> None:
-    """One, and twice each correlation above and below the median as long as there is any."""
     for sides, memory in (
         ("+-" * 8, 1.0),
         ("++--" * 4, 1 + 2 * 1 / 16),  # neighbours: 8 pairs alike, 7 not; the ones after them: 14 pairs, none alike
@@ -116,10 +112,7 @@ def test_separate_runs_have_the_errors_of_both() -> None:
     assert estimate.above == pytest.approx((high - estimate.log) / 1.96)
     assert abs(estimate.below - estimate.above) > 0.05 * estimate.error
     assert estimate.freedom == some + others - 2
-
-
-def test_an_error_is_never_less_than_none() -> None:
-    """Every block holds as many of 1 as of 2, whose geometric mean is below their median."""
+    # Every block holds as many of 1 as of 2, whose geometric mean is below their median.
     estimate = separate((1.0,) * 64, (1.0, 2.0) * 32)
     assert estimate.log == pytest.approx(math.log(1.5))
     assert estimate.above == 0.0 < estimate.below
@@ -197,12 +190,6 @@ def test_rounds_that_disagree_are_not_trusted_for_their_samples() -> None:
     (estimate,) = pooled([paired(base, new, ((20,) * 3, (20,) * 3))])
     low, high = estimate.interval(0.95)
     assert low < 0.95 < 1.15 < high
-
-
-def test_a_round_that_was_disturbed_in_one_half_does_not_spoil_the_rest() -> None:
-    (estimate,) = pooled([Paired((0.10, 0.11, 0.09, 0.80, 0.10, 0.105), 0.01**2 / 6, 20)])
-    assert estimate.log == pytest.approx(0.10, abs=0.02)
-    assert estimate.interval(0.95)[0] > 1.05
 
 
 def curve(logs: Sequence[float], error: float = 0.01, first: int = 0) -> list[tuple[int, Estimate]]:

@@ -34,7 +34,7 @@ def of(*rows: Row, together: Sequence[Together] = (), unmatched: Sequence[Unmatc
     return Comparison(base, new, rows, tuple(together), tuple(unmatched), (), 0.05, 0.95, ())
 
 
-def test_the_status_is_that_of_all_comparisons() -> None:
+def test_the_status_is_that_of_all_comparisons_and_intervals_have_as_many_digits_as_they_need() -> None:
     for found, status, words in (
         ([of(SAME)], 0, "no row is slower by more than 5%: passed"),
         ([of(SAME), of(SLOWER)], 3, "1 row slower by more than 5%, or right no longer: regression"),
@@ -46,9 +46,6 @@ def test_the_status_is_that_of_all_comparisons() -> None:
     ):
         assert gate.status(found) == status, words
         assert gate.in_words(found).startswith(f"gate: {words}")
-
-
-def test_an_interval_takes_as_many_digits_as_it_needs() -> None:
     for interval, text in (
         ((0.9, 1.23456), "0.900 .. 1.235"),
         ((99.9, 100.0), "99.900 .. 100"),
@@ -120,9 +117,6 @@ def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None
     assert selection("broadcast", ["broadcast"]) == Selection(implementations=frozenset({"broadcast"}))
     assert selection(" , ,", []) == Selection()
     assert Selection()(case(nbytes=8), "mpi")
-
-
-def test_only_takes_sizes_and_ranges_open_at_an_end() -> None:
     for text, sizes in (
         ("1K..1K", ((1024, 1024),)),
         ("..1", ((0, 1),)),

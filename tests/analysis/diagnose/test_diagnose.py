@@ -102,14 +102,11 @@ def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
     assert found == [(1.1, 20.0), (1.2, 15.0)]
 
 
-def test_a_constant_more_is_bound_by_launches() -> None:
+def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> None:
     rows = [replace(row, seconds=(row.typical + 100e-6,)) for row in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
     assert found.verdict is Health.SLOW
     assert "constant time more" in found.reasons[0].hypothesis.name
-
-
-def test_times_that_scatter_are_a_busy_gpu_and_a_steady_third_of_the_rate_is_not() -> None:
     expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES])
     start = expected[0].seconds
 
@@ -140,13 +137,7 @@ def test_what_was_set_decides_between_reasons() -> None:
     assert HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "1"}, ()) == ["NCCL_P2P_DISABLE=1"]
 
 
-def test_far_faster_is_called_so_and_slow_alike_at_all_sizes_has_no_reason() -> None:
-    assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Health.FASTER
-    found = diagnose(measured_on(H100, times=30), H100, QUIET)
-    assert (found.verdict, found.reasons) == (Health.SLOW, ())
-
-
-def test_unknown_is_an_answer_with_its_reason() -> None:
+def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
     assert diagnose(rows, None, Evidence({}, (), "no header")).remark == "no header"
     few = diagnose(rows[:2], H100, QUIET)
@@ -154,9 +145,12 @@ def test_unknown_is_an_answer_with_its_reason() -> None:
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
     assert foreign.verdict is Health.UNKNOWN
     assert "mpi has no model" in foreign.remark
+    assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Health.FASTER
+    found = diagnose(measured_on(H100, times=30), H100, QUIET)
+    assert (found.verdict, found.reasons) == (Health.SLOW, ())
 
 
-def test_busbw_above_the_line_is_explained() -> None:
+def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_cards() -> None:
     """Eight H100 that add in the switch: 1.125 bytes on the wire for each byte, where busbw counts 1.75."""
     (expected,) = curve(H100, [case(nbytes=2**34, ranks=8)])
     (row,) = rows_of([(2**34, 2**34 / 275e9)], "allreduce", 8)
@@ -167,9 +161,6 @@ def test_busbw_above_the_line_is_explained() -> None:
     ring = replace(expected, algorithm="ring")
     assert traffic(H100, ring).per_byte == pytest.approx(1.75)
     assert len(in_words(H100, rows_of([(2**34, 2**34 / 200e9)], "allreduce", 8)[0], ring)) == 1
-
-
-def test_between_nodes_the_line_is_the_cards() -> None:
     (expected,) = curve(H100.of(2), [case(nbytes=2**34, ranks=16)])
     ring, tree = (traffic(H100.of(2), replace(expected, algorithm=algorithm)) for algorithm in ("ring", "tree"))
     assert (ring.line, ring.where) == (400e9, "a node's network cards")
@@ -260,16 +251,12 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
 
 
 @pytest.mark.full
-def test_the_cause_is_among_the_first_two(unseen: list[confusion.Trial]) -> None:
+def test_the_cause_is_among_the_first_two_and_the_page_says_what_is_found(unseen: list[confusion.Trial]) -> None:
     """In 70 % of what is called slow, over all hypotheses; a quarter of the sweeps stands for all."""
     rows = [line.split("|")[2:6] for line in list(confusion.causes(unseen[::4]))[2:]]
     curves, slow, _, among = (sum(int(row[column]) for row in rows) for column in range(4))
     assert len(rows) >= 9
     assert slow >= 0.85 * curves
     assert among >= 0.7 * slow
-
-
-@pytest.mark.full
-def test_what_the_page_says_is_what_is_found(unseen: list[confusion.Trial]) -> None:
     page = (ROOT / "docs" / "analysis.md").read_text()
     assert "\n".join(confusion.verdicts(unseen)) in page, "run `make model-report`"
