@@ -47,9 +47,6 @@ def test_every_preset_survives_being_written(tmp_path: Path) -> None:
         assert files.load(str(path)) == replace(system, calibration=str(path)), name
     path.write_text(to_toml(replace(H100, name='a "b" \\ c d')))
     assert files.load(str(path)).name == 'a "b" \\ c d'
-
-
-def test_the_factors_of_the_schema_are_those_of_the_equation() -> None:
     assert tuple(field.name for field in fields(Calibration)) == schema.FACTORS == tuple(SPREAD)
 
 
@@ -63,16 +60,13 @@ def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None
     found = calibration_of(mine)
     assert found
     assert found.rate == pytest.approx(MACHINE.rate, rel=0.02)
-
-
-def test_a_system_may_name_another_file_for_its_factors(tmp_path: Path) -> None:
     write(tmp_path / "mine.toml", [run_of(H100, MACHINE)], "dgx-h100")
     other = tmp_path / "other.toml"
     other.write_text(to_toml(H100) + '\n[calibration]\nfile = "mine.toml"\n')
     assert calibration_of(files.load(str(other))) == calibration_of(files.load(str(tmp_path / "mine.toml")))
 
 
-def test_files_without_factors_say_so(tmp_path: Path) -> None:
+def test_files_without_factors_and_runs_without_enough_of_the_library_are_refused(tmp_path: Path) -> None:
     text = to_toml(H100)
     bare, path = tmp_path / "bare.toml", tmp_path / "a.toml"
     bare.write_text(text)
@@ -83,9 +77,6 @@ def test_files_without_factors_say_so(tmp_path: Path) -> None:
     path.write_text(f'{text}\n[calibration]\nfile = "bare.toml"\nrate = 1.0\n')
     with pytest.raises(UsageError, match="give it or factors"):
         files.load(str(path))
-
-
-def test_a_run_without_enough_of_the_library_is_refused() -> None:
     few = replace(run_of(H100, None), results=())
     with pytest.raises(UsageError, match="needs 4 sizes or more of `nccl`, and the runs have 0"):
         calibration([few], "dgx-h100")
@@ -112,9 +103,6 @@ def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
         assert predict(described, case(nbytes=nbytes, ranks=32), calibration=found).seconds == pytest.approx(
             wanted, rel=0.05
         )
-
-
-def test_small_sizes_say_nothing_of_bandwidth_and_one_spoiled_row_decides_nothing() -> None:
     described = H100.of(4)
     rows = measured(described, Calibration(network=4.0), [8, 64, 512])
     parts = terms(described, "allreduce")

@@ -109,6 +109,8 @@ def test_known_systems_have_their_known_bandwidth() -> None:
         (replace(TWO_SOCKETS, p2p=False), "ring", 10),
     ):
         assert busbw(system, algorithm) == pytest.approx(expected, abs=0.15), (system.title, algorithm, expected)
+    assert busbw(FOUR_CARDS.of(2), "tree") > 1.5 * busbw(FOUR_CARDS.of(2), "ring")
+    assert busbw(FOUR_CARDS.of(4), "tree") < busbw(FOUR_CARDS.of(4), "ring")
 
 
 def test_the_search_ends_with_so_many_channels_of_a_speed() -> None:
@@ -127,10 +129,6 @@ def test_the_search_ends_with_so_many_channels_of_a_speed() -> None:
     # A tree's first GPU sends to the next one and half to the network through one slot.
     box = search(System("box", "sm89", 4, "pcie", 24e9, cpu="amd", nics=Nics(1, 25e9, "ib")).of(2), newest)
     assert (box.ring.intra, box.tree.intra, box.tree.inter) == (24, 15, 15)
-
-
-def test_network_cards_are_counted_as_nccl_sees_them() -> None:
-    """EFA's plugin shows one a GPU, NCCL merges two ports since 2.20, and a GPU's slot is no wider for many cards."""
     for base, nics, version, expected in (
         (DGX_H100, Nics(32, 12.5e9, "efa"), "2.29", (8, 48)),
         (DGX_H100, Nics(16, 25e9, "roce"), "2.29", (8, 48)),
@@ -139,12 +137,6 @@ def test_network_cards_are_counted_as_nccl_sees_them() -> None:
     ):
         ring = search(replace(base, nics=nics).of(2), release(version)).ring
         assert (ring.channels, ring.inter) == expected, (nics, version)
-
-
-def test_a_tree_of_two_nodes_moves_more_than_a_ring_and_of_more_nodes_less() -> None:
-    """Its channels may be wider within the node: the "2-node tree" that doubles what a card does."""
-    assert busbw(FOUR_CARDS.of(2), "tree") > 1.5 * busbw(FOUR_CARDS.of(2), "ring")
-    assert busbw(FOUR_CARDS.of(4), "tree") < busbw(FOUR_CARDS.of(4), "ring")
 
 
 def test_nccl_selects_as_it_is_known_to() -> None:
@@ -190,6 +182,18 @@ def test_a_tree_is_corrected_by_the_logarithm_of_its_size() -> None:
             assert tree.seconds(nbytes) == pytest.approx(nbytes / (tree.rate * factor)), nbytes
     for nbytes in (63, 64 * 2**23):
         assert tree.seconds(nbytes) == pytest.approx(nbytes / tree.rate), nbytes
+    quad = replace(DGX_B200, gpus=4, cpu="arm", nics=Nics(4, 100e9, "ib"))
+    for system, version, corrected in (
+        (DGX_B200, "2.27", False),
+        (DGX_B200, "2.29", True),
+        (DGX_B200, "2.31", True),
+        (quad, "2.29", False),
+        (quad, "2.31", True),
+        (replace(quad, nics=Nics(4, 50e9, "ib")), "2.31", False),
+        (DGX_H100, "2.31", False),
+    ):
+        found = named(replace(system.of(2), nccl=version))["nvlstree", "simple"].correction
+        assert bool(found) is corrected, (system.title, version)
 
 
 def test_a_ring_over_nodes_waits_longer_from_its_plateau_on() -> None:
@@ -350,19 +354,3 @@ def test_a_version_between_two_kept_ones_is_the_older_of_them() -> None:
         release("new")
     for system, (major, minor) in product(SYSTEMS, RELEASES):
         assert select(replace(system, nccl=f"{major}.{minor}"), 2**20).rate > 0, (system.title, minor)
-
-
-def test_nvlstree_is_corrected_as_trees_are_where_that_was_measured() -> None:
-    """Blackwell from 2.29 on: x86; from 2.31 on also Arm with 4 GPUs and the fastest cards."""
-    quad = replace(DGX_B200, gpus=4, cpu="arm", nics=Nics(4, 100e9, "ib"))
-    for system, version, corrected in (
-        (DGX_B200, "2.27", False),
-        (DGX_B200, "2.29", True),
-        (DGX_B200, "2.31", True),
-        (quad, "2.29", False),
-        (quad, "2.31", True),
-        (replace(quad, nics=Nics(4, 50e9, "ib")), "2.31", False),
-        (DGX_H100, "2.31", False),
-    ):
-        found = named(replace(system.of(2), nccl=version))["nvlstree", "simple"].correction
-        assert bool(found) is corrected, (system.title, version)

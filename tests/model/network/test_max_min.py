@@ -65,13 +65,10 @@ def test_rates_are_max_min_fair_whatever_the_units(network: Network, scale: floa
     assert max_min(paths(flows), capacity, weight * scale).rates == pytest.approx(found.rates, rel=1e-6)
 
 
-def test_a_flow_that_is_held_elsewhere_leaves_its_share() -> None:
+def test_a_flow_that_is_held_elsewhere_leaves_its_share_and_a_chain_is_settled_in_order() -> None:
     found = max_min(paths([[0, 1], [0], [1]]), np.array([1.0, 10.0]))
     assert found.rates.tolist() == [0.5, 0.5, 9.5]
     assert found.bottleneck.tolist() == [0, 0, 1]
-
-
-def test_a_chain_of_bottlenecks_is_settled_in_order() -> None:
     count = 60
     flows = [[0], *([link, link + 1] for link in range(count - 1))]
     capacity = 2.0 ** np.arange(count)
@@ -89,20 +86,3 @@ def test_what_is_no_network_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             max_min(paths(flows), np.array(capacity), np.array(weight))
-
-
-def test_columns_leave_out_the_steps_that_a_flow_does_not_take() -> None:
-    """-1 is no link."""
-    made = Paths.of([np.array([0, 1]), np.array([-1, 2]), np.array([3, -1])])
-    assert made.starts.tolist() == [0, 2, 4]
-    assert made.links.tolist() == [0, 3, 1, 2]
-    assert made.owners().tolist() == [0, 0, 1, 1]
-
-
-def test_a_hundred_thousand_flows_leave_no_link_with_more_than_it_carries() -> None:
-    """Six links each, of 80,000 with rates all different."""
-    random = np.random.default_rng(1)
-    network = Paths.of([random.integers(80_000, size=100_000) for _ in range(6)])
-    capacity = random.uniform(1, 2, 80_000)
-    rates = max_min(network, capacity).rates
-    assert (np.bincount(network.links, rates[network.owners()], 80_000) <= capacity * (1 + 1e-6)).all()

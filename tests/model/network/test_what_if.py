@@ -46,7 +46,7 @@ def test_a_preset_is_as_fast_as_its_nics_unless_it_says_otherwise() -> None:
                 effect(replace(described, nodes=2), "ring")
 
 
-def test_the_slowest_nic_is_explained() -> None:
+def test_the_slowest_nic_is_explained_and_what_the_system_suffers_as_described_told_apart() -> None:
     found = effect(SYSTEM, "ring", ["ecmp"])
     assert found.factor == 0.25
     assert found.slowest in found.explanation
@@ -55,9 +55,6 @@ def test_the_slowest_nic_is_explained() -> None:
     assert "2 of 8 rails followed" in effect(replace(SYSTEM, nodes=12500), "ring", ["ecmp=16"]).explanation
     for alike in ("ecmp", "oversubscription=4"):
         assert "rails" not in effect(replace(SYSTEM, nodes=12500), "ring", [alike]).explanation, alike
-
-
-def test_what_the_system_suffers_as_described_is_told_apart() -> None:
     described = scenario(SYSTEM, ["ecmp=4", "oversubscription=2"]).system
     worse = effect(described, "ring", ["link-half=leaf0:spine0"])
     assert worse.before == factor(described) < 1
@@ -110,9 +107,6 @@ def test_a_what_if_that_cannot_be_is_refused_in_one_line_with_the_choices() -> N
         with pytest.raises(UsageError, match=words) as refused:
             effect(SYSTEM, "ring", [text])
         assert "\n" not in str(refused.value), text
-
-
-def test_what_needs_tiers_nodes_or_cards_says_so() -> None:
     for text in ("ecmp", "oversubscription=2", "fat-tree"):
         for tiers in ((), TIERS[:1], (Tier("torus", 16), Tier("torus", 16))):
             with pytest.raises(UsageError, match="needs two tiers"):
