@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from collbench.analysis.compare.headers import several_machines
@@ -195,21 +194,3 @@ def test_all_have_the_largest_number_of_ranks_that_one_has_and_all_can_have() ->
     assert can_have(h100, 24)
     assert not can_have(h100, 12)
     assert can_have(replace(h100.of(2), nics=None), 16)
-
-
-def test_noisy_pairs_of_the_same_machine_have_no_winner() -> None:
-    drawn = np.random.default_rng(7)
-
-    def noisy() -> list[Measurement]:
-        sizes = {nbytes: 1e-6 + nbytes / 1e9 for nbytes in (8, 64, 512, 4096, 32768, 262144, 2**21, 2**24)}
-        shares = {nbytes: np.exp(0.2 * drawn.normal(size=15)) * (1 + (drawn.random(15) < 0.1)) for nbytes in sizes}
-        return [
-            measurement("mpi", tuple(float(seconds * share) for share in shares[nbytes]), nbytes=nbytes)
-            for nbytes, seconds in sizes.items()
-        ]
-
-    for _ in range(8):
-        found = table(noisy(), noisy())
-        assert all(len(line.lead.names) == 2 for line in found.lines), found.verdict()
-        assert found.changes == ()
-        assert found.verdict()[1] == "b and a are not told apart at any size"

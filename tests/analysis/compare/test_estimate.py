@@ -32,6 +32,10 @@ def test_a_resample_is_of_whole_blocks() -> None:
             resample = np.concatenate([part for part, often in zip(divided, times, strict=True) for _ in range(often)])
             expected = centre + (np.median(resample) - centre) * math.sqrt(blocks / (blocks - 1))
             assert median == pytest.approx(expected, abs=1e-12), count
+    samples = 1 + np.random.default_rng(0).permutation(5000) / 5000  # of so many, some order statistics do
+    medians = np.exp(log_medians(samples, 0)[0])
+    assert np.median(medians) == pytest.approx(1.5, abs=0.002)
+    assert np.std(medians) == pytest.approx(0.5 / math.sqrt(5000), rel=0.25)
 
 
 def test_blocks_last_as_long_as_samples_remember_which_is_the_autocorrelation_time_of_their_sides() -> None:
@@ -54,14 +58,6 @@ def test_blocks_last_as_long_as_samples_remember_which_is_the_autocorrelation_ti
     ):
         samples = np.array([5.0 + {"+": 1, "-": -1, "0": 0}[side] for side in sides])
         assert bootstrap.memory(samples) == pytest.approx(memory), sides
-
-
-def test_of_many_samples_some_order_statistics_do() -> None:
-    """Medians of 5000 uniform samples stay in the middle, 0.5 / sqrt(5000) from each other."""
-    samples = 1 + np.random.default_rng(0).permutation(5000) / 5000
-    medians = np.exp(log_medians(samples, 0)[0])
-    assert np.median(medians) == pytest.approx(1.5, abs=0.002)
-    assert np.std(medians) == pytest.approx(0.5 / math.sqrt(5000), rel=0.25)
 
 
 def test_a_bootstrapped_median_is_as_uncertain_as_a_median_and_more_so_where_samples_remember() -> None:
@@ -162,11 +158,7 @@ def test_rows_share_how_many_times_more_rounds_differ_than_samples_explain() -> 
     assert [estimate.error for estimate in pooled(rows)] == pytest.approx([math.sqrt(5e-4)] * 5)
     calm = [rounds_that_differ(times * 1e-4 * usual) for times in (0.5, 0.2, 0.1)]
     assert [estimate.error for estimate in pooled(calm)] == pytest.approx([1e-2] * 3)  # never less than samples say
-
-
-def test_a_row_more_than_four_times_as_rough_as_usual_keeps_its_own_error() -> None:
-    usual = _usual(2)
-    calm = [rounds_that_differ(0.5e-4 * usual)] * 8
+    calm = [rounds_that_differ(0.5e-4 * usual)] * 8  # beyond four times the usual variance a row keeps its own error
     for times, own in ((3.9, False), (4.1, True)):
         rough = rounds_that_differ(times * 1e-4 * usual)
         expected = math.sqrt(rough.between) if own else 1e-2
@@ -196,7 +188,7 @@ def curve(logs: Sequence[float], error: float = 0.01, first: int = 0) -> list[tu
     return [(8 * 4 ** (first + place), Estimate(log, error, error, 20)) for place, log in enumerate(logs)]
 
 
-def test_scatter_is_that_of_neighbours_and_not_of_a_trend() -> None:
+def test_scatter_is_that_of_neighbours_and_explains_three_quarters_of_the_distances() -> None:
     """A size that is e times slower between two that are not: 1.5 s^2 = 2^2; errors of their own explain a part."""
     trend = curve([0.1 * place for place in range(13)])
     assert scatter([trend]).everywhere == (0.0, 11)
@@ -204,10 +196,6 @@ def test_scatter_is_that_of_neighbours_and_not_of_a_trend() -> None:
     swings = [(-1.0) ** place for place in range(13)]
     assert scatter([curve(swings, 0.0)]).everywhere[0] == pytest.approx(math.sqrt(2**2 / 1.5))
     assert scatter([curve(swings)]).everywhere[0] == pytest.approx(math.sqrt((2**2 - 1.5e-4) / 1.5))
-
-
-def test_scatter_is_what_explains_three_quarters_of_the_distances() -> None:
-    """1.5 s^2 + the errors' squares = d^2, or (d / 1.15)^2 near a size; a size counts once, whoever was measured."""
     logs = [0.0] * 5 + [0.2 * (-1) ** place for place in range(8)]  # nine distances of eleven are 0.3 or 0.4
     found = scatter([curve(logs, 0.1)] * 2)
     assert found.everywhere == (pytest.approx(math.sqrt((0.4**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3), 11)

@@ -66,7 +66,7 @@ def test_a_verdict_needs_an_interval_on_one_side() -> None:
     assert judged(one, one, 0.0, (0.93, 1.08), 0.1).verdict is SAME
 
 
-def test_a_regression_is_slower_and_by_more_than_the_margin_of_a_row_and_of_all_sizes() -> None:
+def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_cannot_be_excluded() -> None:
     base = measurement()
     for ratio, said, regression in (
         (1.2, SLOWER, True),
@@ -79,9 +79,6 @@ def test_a_regression_is_slower_and_by_more_than_the_margin_of_a_row_and_of_all_
         assert row.regression(0.05) is regression, (ratio, said)
         assert Together(case().kind, "mpi", 4, ratio, (0.7, 1.3), said).regression(0.05) is regression, (ratio, said)
     assert Together(case(), "mpi", 4, 1.04, (1.01, 1.07), SLOWER).regression(0.03)
-
-
-def test_a_row_hides_a_regression_that_it_cannot_exclude() -> None:
     base = measurement()
     for ratio, interval, said, hidden in (
         (1.04, (0.9, 1.2), INCONCLUSIVE, True),
@@ -94,7 +91,7 @@ def test_a_row_hides_a_regression_that_it_cannot_exclude() -> None:
     assert Row(base, base, 1e-6, 1e-6, 0.97, (0.9, 1.04), INCONCLUSIVE).hides(0.03)
 
 
-def test_sizes_that_are_alike_are_worth_fewer_looks() -> None:
+def test_a_curve_takes_four_sizes_and_those_that_are_alike_are_worth_fewer_looks() -> None:
     """Student's interval of the mean logarithm with as many looks as they are worth."""
     for name, logs, looks, quantile in (
         # Neighbours on opposite sides: every size is a look; t(0.975; 3) and, of thirteen, t(0.975; 12).
@@ -121,15 +118,12 @@ def test_sizes_that_are_alike_are_worth_fewer_looks() -> None:
     sure = together([(measurement(nbytes=8 << place), math.log(1.5)) for place in range(4)], 0.95, 0.05)
     assert sure.interval == pytest.approx((1.5, 1.5))
     assert sure.verdict is SLOWER
-
-
-def test_a_curve_takes_four_sizes_in_their_order() -> None:
     curve = [measurement(nbytes=size) for size in SIZES]
     assert [len(one) for one in by_curve([*curve, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
     assert by_curve(reversed(curve[:4])) == [curve[:4]]
 
 
-def test_intervals_are_for_all_rows_and_curves_together() -> None:
+def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from_two_per_cent_on() -> None:
     """13 rows and a curve share a doubt of 5 %; each is as wide as the scatter of 11 sizes, 1.5 s^2 = 0.2^2."""
     found = against_one(swings(0.1))
     reach = student(1 - 0.05 / 14 / 2, 11) * 0.2 / math.sqrt(1.5)
@@ -138,9 +132,6 @@ def test_intervals_are_for_all_rows_and_curves_together() -> None:
     (whole,) = found.together  # 13 looks, as no size is like the one before
     error = 0.1 * math.sqrt(1 - 1 / 13**2) * math.sqrt(13 / 12) / math.sqrt(13)
     assert math.log(whole.interval[1] / whole.ratio) == pytest.approx(student(1 - 0.05 / 14 / 2, 12) * error)
-
-
-def test_scatter_between_runs_is_told_from_two_per_cent_on() -> None:
     for scatter, told in ((0.0199, False), (0.0201, True)):
         remarks = against_one(swings(scatter * math.sqrt(1.5) / 2)).remarks
         words = ["ratios of neighbouring sizes scatter by 2% more than"] * told
@@ -300,6 +291,12 @@ def test_a_row_without_a_ratio_says_how_it_stands_in_either_run() -> None:
         found = compare(of(*ROWS[before], samples=1), of(*ROWS[after], samples=2))
         worse, hides = expected[3:] if expected else (False, False)
         assert (len(found.regressions), len(found.hidden)) == (worse, hides), (before, after)
+    base = of(measurement("b"), measurement("a"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
+    new = of(measurement("c"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
+    assert [(row.implementation, row.base) for row in unmatched(base, new)] == [
+        *(("b", "right"), ("a", "right"), ("zero", "not timed"), ("quick", "not timed"), ("c", "missing"))
+    ]
+    assert [row.implementation for row in unmatched(base, new, lambda case, name: name == "a")] == ["a"]
 
 
 def test_a_row_that_is_missing_hides_a_regression_only_where_the_run_was_cut_off() -> None:
@@ -310,15 +307,6 @@ def test_a_row_that_is_missing_hides_a_regression_only_where_the_run_was_cut_off
     assert not compare(one, both).hidden
     (row,) = compare(of(measurement()), of(measurement(), measurement(seconds=(2e-6,) * 7))).rows
     assert row.ratio == pytest.approx(2.0)
-
-
-def test_rows_without_a_ratio_stand_in_the_order_of_base_and_only_if_selected() -> None:
-    base = of(measurement("b"), measurement("a"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
-    new = of(measurement("c"), measurement("zero", nbytes=0), measurement("quick", (0.0, 0.0)))
-    assert [(row.implementation, row.base) for row in unmatched(base, new)] == [
-        *(("b", "right"), ("a", "right"), ("zero", "not timed"), ("quick", "not timed"), ("c", "missing"))
-    ]
-    assert [row.implementation for row in unmatched(base, new, lambda case, name: name == "a")] == ["a"]
 
 
 def test_predictions_are_not_compared_and_that_is_said_of_the_run_that_holds_them() -> None:
@@ -332,7 +320,7 @@ def test_predictions_are_not_compared_and_that_is_said_of_the_run_that_holds_the
     assert "diagnose" in found.remarks[0]
 
 
-def test_differences_of_headers_are_listed_by_their_place() -> None:
+def test_differences_of_headers_are_listed_by_their_place_and_move_no_terminals_cursor() -> None:
     parts = {"sampling": 1, "spin": 2, "ranks": 3, "in_place": 4, "cases": 5}
     header = {"collbench": "1", "environment": 1, "topology": 2, "sweep": parts}
     header |= {"interleaved": {"setting": "", "id": 1}}
@@ -351,9 +339,6 @@ def test_differences_of_headers_are_listed_by_their_place() -> None:
     found = compare(of(measurement(), **one), of(measurement(), **other)).differences
     assert [tuple(row) for row in found] == [("environment.variables.N", "-", "1"), ("topology.name", "a", "b")]
     assert list(differences({"topology": {}}, {})) == list(differences({}, {})) == []
-
-
-def test_headers_may_hold_anything_and_nothing_of_them_moves_a_terminals_cursor() -> None:
     assert [difference.name for difference in differences({}, {"topology": {"\x1b": 1}})] != ["topology.\x1b"]
     for part in ("environment", "topology", "sweep", "interleaved", "collbench"):
         for odd in (None, 3, "text", [1], {"host": "\x1b[2J"}, {"variables": [1, {"a": None}]}):

@@ -317,21 +317,12 @@ def test_a_release_changes_what_its_notes_say_and_nothing_else() -> None:
     """Steps of rings and trees in 2.23, NVLS and Blackwell's trees in 2.28, NVLSTree in 2.29, trees in 2.31."""
     nvlstree, trees = ("nvlstree", "simple"), {("tree", "simple"), ("tree", "ll"), ("tree", "ll128")}
     for older, newer, system, collective, expected in (
-        ("2.18", "2.19", DGX_A100, "allreduce", {("tree", "simple")}),
-        ("2.19", "2.20", DGX_A100.of(4), "allreduce", set()),
-        ("2.20", "2.21", DGX_A100, "allreduce", {("ring", "ll")}),
-        ("2.20", "2.21", DGX_H100, "allreduce", {("ring", "ll"), ("nvls", "simple")}),
-        ("2.21", "2.23", DGX_A100, "allreduce", {("tree", "simple")}),
         ("2.21", "2.23", DGX_H100.of(2), "allreduce", {("tree", "simple"), *RINGS}),
-        ("2.23", "2.24", ALONE, "allgather", {("pat", "simple")}),
         ("2.24", "2.25", DGX_H100.of(2), "allreduce", set()),
         ("2.25", "2.26", DGX_B200.of(2), "allreduce", set()),
         ("2.26", "2.27", DGX_H100, "allreduce", set()),
-        ("2.26", "2.27", DGX_H100, "allgather", {("nvls", "simple")}),
-        ("2.27", "2.28", DGX_H100.of(2), "allreduce", {nvlstree}),
         ("2.27", "2.28", DGX_B200.of(2), "allreduce", {nvlstree, ("tree", "ll128"), ("tree", "simple")}),
         ("2.28", "2.29", DGX_H100, "allreduce", set()),
-        ("2.28", "2.29", DGX_H100.of(2), "allreduce", {nvlstree}),
         ("2.29", "2.30", DGX_H100.of(2), "allreduce", set()),
         ("2.29", "2.30", DGX_B200, "allreduce", {("ring", "ll128")}),
         ("2.29", "2.30", DGX_B200.of(4), "allreduce", {("ring", "ll128"), nvlstree}),

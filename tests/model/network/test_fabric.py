@@ -131,7 +131,7 @@ def test_an_all_to_all_falls_by_the_oversubscription_of_what_leaves_a_leaf() -> 
             assert share == pytest.approx((nodes - 1) / (4 * (nodes - 32)), rel=0.02), nodes
 
 
-def test_a_failed_uplink_of_k_takes_its_share() -> None:
+def test_a_failed_uplink_takes_its_share_and_static_hashing_avoids_it_but_not_a_slow_one() -> None:
     """Adaptive routing spreads what is left: 1/k less above that leaf, half of that if halved."""
     for paths in (4, 16):
         whole = system(4096, (Tier("leaf", 32), Tier("spine", 0, paths=paths)), nics=1)
@@ -139,10 +139,6 @@ def test_a_failed_uplink_of_k_takes_its_share() -> None:
         assert ring[0].share == pytest.approx(32 * (1 - 1 / paths) / ring[0].meeting), paths
         assert ring[0].link == "the links above leaf 3", paths
         assert ring[1].share >= (1 - 0.5 / paths) - 1e-9, paths
-
-
-def test_static_hashing_avoids_a_failed_link_but_not_a_slow_one() -> None:
-    """The others of that leaf take the flows; one at half its rate keeps its own; so also of hashing taken as even."""
     whole = hashed(system(64, nics=1), 64)
     down, half = (solve(Scenario(whole, (Fault("leaf1:spine1", left),)), "alltoall") for left in (0.0, 0.5))
     assert half.link == "leaf 1 - spine 1"
@@ -165,9 +161,6 @@ def test_a_slow_nic_is_slow_both_ways_and_a_dead_one_doubles_what_its_neighbour_
         for fault, link in ((Fault("nic:3.7"), "NIC 0 of node 3"), (Fault("nic:3.7", 0.5), "NIC 7 of node 3")):
             slowest = solve(Scenario(system(8), (fault,)), pattern)
             assert (slowest.share, slowest.link) == (pytest.approx(0.5), link), pattern
-
-
-def test_what_is_cut_off_is_said_and_not_simulated_as_a_rate_of_nothing() -> None:
     faults = tuple(Fault(f"leaf0:spine{path}") for path in range(16))
     for whole in (system(64, nics=1), hashed(system(64, nics=1))):
         with pytest.raises(UsageError, match="cut off"):
