@@ -26,7 +26,6 @@ MPI = curve("mpi", {8: 4e-6, 1024: 4e-6, 65536: 40e-6})
 
 
 def against_mpi(times: Times, *more: Measurement) -> Contest:
-    """Of a challenger with these times."""
     (contest,) = contests([*MPI, *curve("ring", times), *more], ["mpi"])
     return contest
 

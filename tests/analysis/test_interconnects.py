@@ -41,7 +41,6 @@ def predicted(times: Times, factor: float = 2.0, name: str = "nccl", ranks: int 
 
 
 def table(*curves: list[Timed]) -> Table:
-    """The one table of interconnects a, b, c, ..."""
     (found,) = tables([Interconnect(name, name.upper(), tuple(rows)) for name, rows in zip("abcd", curves)])  # noqa: B905
     return found
 

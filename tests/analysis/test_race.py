@@ -32,12 +32,10 @@ def runs(
 
 
 def racing_to(target: float, results: list[Trained]) -> list[Trained]:
-    """The same where that target was set."""
     return [replace(one, case=case(job=replace(one.case.job, target=target))) for one in results if one.case.job]
 
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
-    """Verdict and table."""
     found = race(racing_to(target, [*results]))
     assert found
     return list(verdict(found)), list(overall(found))

@@ -50,7 +50,6 @@ def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old
 
 
 def in_mode(result: StepTimes, mode: str) -> StepTimes:
-    """The same, of a run file that says it."""
     assert result.case.step
     return replace(result, case=replace(result.case, step=replace(result.case.step, mode=mode)))
 

@@ -66,7 +66,6 @@ def test_a_rung_uses_the_links_it_can_reach_and_refuses_what_it_cannot_do_there(
 
 
 def ratios(rung: str, published: Published) -> Iterator[float]:
-    """Published over predicted, by size."""
     part = H100.part(published.ranks)
     for nbytes, seconds in published.seconds.items():
         yield seconds / predict(part, case(published.ranks, nbytes), rung).seconds

@@ -161,7 +161,6 @@ GIB = 2**30
 def step(
     ranks: int, schedule: str = "sequential", nbytes: int = GIB, seconds: float = 0.1, bucket: int = 0
 ) -> StepPrediction:
-    """What a step takes there."""
     return step_time(
         H100, default_case(nbytes=nbytes, ranks=ranks, step=Step(0, 0, schedule, bucket, (), seconds)), "nccl"
     )

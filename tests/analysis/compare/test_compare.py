@@ -98,21 +98,6 @@ def test_a_tenth_of_one_implementation_is_found_and_the_other_is_not_blamed() ->
     assert np.mean(blamed) < 0.01
 
 
-def off_by_size(pairs: int) -> list[Comparison]:
-    """Of runs on a machine that was 5 % off at each size, which no sample shows."""
-    generator, found = np.random.default_rng(5), []
-    for base, new in runs(pairs, 48, seed=5):
-        shifts = np.exp(0.05 * generator.normal(size=(2, 1, len(SIZES), 1)))
-        found.append(compare(run(base * shifts[0]), run(new * shifts[1])))
-    return found
-
-
-def test_a_machine_that_differs_between_runs_is_seen_in_neighbouring_sizes() -> None:
-    found = off_by_size(15)
-    assert sum(map(called, found)) <= 2
-    assert any("scatter" in remark for remark in found[-1].remarks)
-
-
 def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) -> Comparison:
     """Two runs in which the machine was 4 % off at each size, and `change` of the second implementation."""
     ((base, new),) = runs(1, 24, seed=int(generator.integers(2**31)))
@@ -127,6 +112,7 @@ def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) 
 def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
     """15 % more everywhere: few rows are sure of it, most curves are, and only those of what was slowed."""
     found = [shifted(np.random.default_rng((13, seed)), 1.15) for seed in range(12)]
+    assert all(any("scatter" in remark for remark in comparison.remarks) for comparison in found)
     rows = [
         row.verdict is Verdict.SLOWER
         for comparison in found

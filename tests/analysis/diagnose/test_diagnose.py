@@ -47,7 +47,6 @@ def measured_on(system: System, sizes: Sequence[int] = SIZES, times: float = 1.0
 
 
 def network(system: System, **changes: object) -> System:
-    """With other network cards."""
     assert system.nics
     return replace(system, nics=replace(system.nics, **changes))  # type: ignore[arg-type]
 
@@ -66,7 +65,6 @@ def test_a_machine_that_is_as_modelled_is_as_expected() -> None:
 
 
 def shared_memory(system: System) -> System:
-    """GPUs that exchange data through the host."""
     return replace(system, fabric="pcie", nvlinks=0, p2p=False, multicast=False, gpu_rate=system.pcie_rate)
 
 
@@ -169,7 +167,6 @@ def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_car
 
 
 def limit(sizes: Sequence[int], system: System) -> float:
-    """Times slower from which on a curve of these sizes is called slow there."""
     return judge(sizes, np.zeros(len(sizes)), doubt(sizes, levels_of(system, "allreduce"))).limit
 
 
@@ -197,7 +194,6 @@ def as_it_should_be(sweep: Published) -> System:
 
 
 def diagnosed(quality: str) -> dict[str, Diagnosis]:
-    """The published sweeps of that quality by name."""
     found = {}
     for sweep in (one for one in published() if one.quality == quality):
         system, times = as_it_should_be(sweep), sweep.in_place or sweep.rows

@@ -22,20 +22,17 @@ def cell(system: System, version: str, algorithm: str, protocol: str, collective
 
 
 def cells(system: System, algorithm: str, protocol: str, collective: str) -> dict[str, Option]:
-    """By release, of those that have the cell."""
     found = {version: cell(system, version, algorithm, protocol, collective) for version in KEPT}
     return {version: option for version, option in found.items() if option}
 
 
 def rates(system: System, algorithm: str, protocol: str = "simple", collective: str = "allreduce") -> dict[str, float]:
-    """GB/s of the array."""
     return {version: option.rate / GB for version, option in cells(system, algorithm, protocol, collective).items()}
 
 
 def latencies(
     system: System, algorithm: str, protocol: str = "simple", collective: str = "allreduce"
 ) -> dict[str, float]:
-    """Microseconds of an empty message."""
     found = cells(system, algorithm, protocol, collective)
     return {version: option.seconds(0) * 1e6 for version, option in found.items()}
 

@@ -53,7 +53,6 @@ def busbw(system: System, algorithm: str) -> float:
 
 
 def microseconds(system: System, algorithm: str, protocol: str, collective: str = "allreduce") -> float:
-    """Of an empty message."""
     return named(system, collective)[algorithm, protocol].seconds(0) * 1e6
 
 

@@ -20,7 +20,6 @@ THREE = (Tier("leaf", 4), Tier("spine", 3, paths=4), Tier("core", 0, paths=6))
 
 
 def system(nodes: int, tiers: tuple[Tier, ...] = LEAF_SPINE, nics: int = 8) -> System:
-    """Nodes of eight GPUs."""
     return System("test", "sm90", 8, "nvswitch", 370e9, nics=Nics(nics, RATE, "roce"), tiers=tiers, nodes=nodes)
 
 
