@@ -114,6 +114,20 @@ def test_a_law_finds_its_parameters_and_leaves_the_least_of_the_curve_that_follo
     assert best(fitted) is None
 
 
+def test_laws_are_as_published_and_remedies_take_away_what_they_cure() -> None:
+    """At 8 times the ranks, by hand; of parts of 1.3 s, 0.4 s and 0.9 s where one rank takes 1 s."""
+    for law, expected in zip(LAWS, (1 / (1 + 0.05 * 7), 1 - 0.2 * 7 / 8, 1 / (1 + 0.03 * 7 + 0.002 * 56)), strict=True):
+        assert law.efficiency(TRUTH[law.name], np.array([8.0]))[0] == pytest.approx(expected), law.name
+    own = Parts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
+    found = {remedy.words: remedy.efficiency(own) for remedy in REMEDIES}
+    for words, seconds in (
+        ("a wire half as wide", 2.15),
+        ("an interconnect twice as fast", 2.15),
+        ("no rank later", 2.2),
+    ):
+        assert [found[name] for name in found if name.startswith(words)] == [pytest.approx(1 / seconds)], words
+
+
 def test_the_whole_interval_decides() -> None:
     for estimate, word in (
         (Estimate(0.8, 0.76, 0.84), HEALTHY),
