@@ -68,6 +68,10 @@ def test_runs_that_differ_by_chance_are_called_different_one_time_in_twenty() ->
     """Also if samples resemble those before them. At a rate of 5 %, 13 or more of 150 come one time in twenty-five."""
     for samples, memory in ((7, 0.0), (24, 0.5), (48, 0.3)):
         assert called_by_chance(150, samples, memory) <= 12, (samples, memory)
+
+
+@pytest.mark.full
+def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty() -> None:
     for memory in (0.0, 0.5):
         found = [shifted(np.random.default_rng((14, seed)), 1.0, memory) for seed in range(100)]
         assert sum(any(whole.verdict in CHANGED for whole in comparison.together) for comparison in found) <= 8, memory
