@@ -10,17 +10,11 @@ from collbench.measurement import Measurement, Prediction, Reported
 from collbench.note import Note
 from tests.conftest import case, measurement
 
-
-def curve(name: str, times: dict[int, float]) -> list[Measurement]:
-    """Measurements of one implementation over sizes."""
-    return [measurement(name, (seconds,) * 7, nbytes=nbytes) for nbytes, seconds in times.items()]
+Times = dict[int, float]
 
 
-MPI = curve("mpi", {8: 4e-6, 1024: 4e-6, 65536: 40e-6})
-
-
-def noisy(name: str, times: dict[int, float], halfwidth: float = 0.3) -> list[Measurement]:
-    """The same with samples between so much below and above."""
+def curve(name: str, times: Times, halfwidth: float = 0.0) -> list[Measurement]:
+    """Measurements of one implementation over sizes, with samples between so much below and above."""
     shares = [1 - halfwidth + place * halfwidth / 3 for place in range(7)]
     return [
         measurement(name, tuple(seconds * share for share in shares), nbytes=nbytes)
@@ -28,77 +22,67 @@ def noisy(name: str, times: dict[int, float], halfwidth: float = 0.3) -> list[Me
     ]
 
 
+MPI = curve("mpi", {8: 4e-6, 1024: 4e-6, 65536: 40e-6})
+
+
+def against_mpi(times: Times, *more: Measurement) -> Contest:
+    (contest,) = contests([*MPI, *curve("ring", times), *more], ["mpi"])
+    return contest
+
+
+def speedups(contest: Contest) -> list[tuple[int, float]]:
+    return [(point.nbytes, point.ratio) for point in contest.points]
+
+
 def test_a_crossing_is_told_as_the_sizes_between_which_it_lies() -> None:
-    """Twice as fast at 1 KiB and half as fast at 64 KiB: what is between nobody measured."""
-    ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
-    (contest,) = contests([*MPI, *ring], ["mpi"])
+    contest = against_mpi({8: 1e-6, 1024: 2e-6, 65536: 80e-6})
     assert contest.crossovers == [(1024, 65536)]
     assert in_words(contest) == "ring beats mpi up to 1 KiB and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"
+    blurred = against_mpi({8: 1e-6, 65536: 80e-6}, *curve("ring", {1024: 3.5e-6}, 0.3))
+    assert blurred.crossovers == [(8, 65536)]
+    assert in_words(blurred) == "ring beats mpi up to 8 B and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"
+    twice = against_mpi({8: 1e-6, 1024: 16e-6, 65536: 10e-6})
+    assert twice.crossovers == [(8, 1024), (1024, 65536)]
+    assert in_words(twice).startswith("ring beats mpi at 8 B, 64 KiB and loses at 1 KiB: 4x at 8 B")
 
 
-def test_sizes_that_are_not_told_apart_widen_a_crossing() -> None:
-    """At 1 KiB the intervals overlap, so the faster one changes somewhere between 8 B and 64 KiB."""
-    ring = [*curve("ring", {8: 1e-6, 65536: 80e-6}), *noisy("ring", {1024: 3.5e-6})]
-    (contest,) = contests([*MPI, *ring], ["mpi"])
-    assert contest.crossovers == [(8, 65536)]
-    assert in_words(contest) == "ring beats mpi up to 8 B and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"
+def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
+    """First, best and last size are told, none twice; a difference of one per cent is a tie, however sure it is."""
+    level = "ring and mpi are not told apart at any size"
+    for microseconds, words in (
+        ((1, None, 20), "beats mpi at every size: 4x at 8 B, 2x at 64 KiB"),
+        ((8, None, 80), "loses to mpi at every size: 0.5x at 8 B, 0.5x at 64 KiB"),
+        ((4.3, None, 43), "loses to mpi at every size: 0.93x at 8 B, 0.93x at 64 KiB"),
+        ((4.15, None, 41.5), level),
+        ((4.05, 3.95, 40.5), level),
+        ((1, 4, 80), "beats mpi up to 8 B and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"),
+        ((8, 4, 20), "loses to mpi up to 8 B and wins from 64 KiB on: 0.5x at 8 B, 2x at 64 KiB"),
+        ((8, 8, 20), "loses to mpi up to 1 KiB and wins from 64 KiB on: 0.5x at 8 B, 2x at 64 KiB"),
+        ((8, 2, 80), "loses to mpi at 8 B, 64 KiB and wins at 1 KiB: 0.5x at 8 B, 2x at 1 KiB, 0.5x at 64 KiB"),
+        ((1, 4, 20), "beats mpi at 8 B, 64 KiB: 4x at 8 B, 2x at 64 KiB; not told apart at 1 KiB"),
+        ((4, 8, 80), "loses to mpi at 1 KiB to 64 KiB: 0.5x at 1 KiB, 0.5x at 64 KiB; not told apart at 8 B"),
+        ((4, 2, 40), "beats mpi at 1 KiB: 2x at 1 KiB; not told apart at 8 B, 64 KiB"),
+        ((2, 1, 20), "beats mpi at every size: 2x at 8 B, 4x at 1 KiB, 2x at 64 KiB"),
+        ((2, 3, 30), "beats mpi at every size: 2x at 8 B, 1.3x at 64 KiB"),
+    ):
+        times = {size: each * 1e-6 for size, each in zip((8, 1024, 65536), microseconds, strict=True) if each}
+        assert in_words(against_mpi(times)) == (words if words == level else f"ring {words}"), microseconds
 
 
-def test_a_winner_everywhere_is_called_so() -> None:
-    """And a loser."""
-    (fast,) = contests([*MPI, *curve("ring", {8: 1e-6, 65536: 20e-6})], ["mpi"])
-    assert in_words(fast) == "ring beats mpi at every size: 4x at 8 B, 2x at 64 KiB"
-    (slow,) = contests([*MPI, *curve("ring", {8: 8e-6, 65536: 80e-6})], ["mpi"])
-    assert in_words(slow).startswith("ring loses to mpi at every size")
-
-
-def test_of_several_crossings_all_ranges_are_named() -> None:
-    """Where the curves cross twice, no simple sentence would be true."""
-    (contest,) = contests([*MPI, *curve("ring", {8: 1e-6, 1024: 16e-6, 65536: 10e-6})], ["mpi"])
-    assert contest.crossovers == [(8, 1024), (1024, 65536)]
-    assert in_words(contest).startswith("ring beats mpi at 8 B, 64 KiB and loses at 1 KiB: 4x at 8 B")
-
-
-@pytest.mark.parametrize(
-    ("times", "words"),
-    [
-        ((4e-6, 4e-6, 40e-6), "ring and mpi are not told apart at any size"),
-        ((4.05e-6, 3.95e-6, 40.5e-6), "ring and mpi are not told apart at any size"),
-        ((1e-6, 4e-6, 80e-6), "ring beats mpi up to 8 B and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"),
-        ((8e-6, 4e-6, 20e-6), "ring loses to mpi up to 8 B and wins from 64 KiB on"),
-        ((1e-6, 4e-6, 20e-6), "ring beats mpi at 8 B, 64 KiB: 4x at 8 B, 2x at 64 KiB; not told apart at 1 KiB"),
-        ((4e-6, 8e-6, 80e-6), "ring loses to mpi at 1 KiB to 64 KiB: 0.5x at 1 KiB"),
-        ((4e-6, 2e-6, 40e-6), "ring beats mpi at 1 KiB: 2x at 1 KiB; not told apart at 8 B, 64 KiB"),
-    ],
-)
-def test_a_tie_is_neither_a_win_nor_a_loss(times: tuple[float, ...], words: str) -> None:
-    """And neither is a difference of one per cent, however sure it is."""
-    (contest,) = contests([*MPI, *curve("ring", dict(zip((8, 1024, 65536), times, strict=True)))], ["mpi"])
-    assert in_words(contest).startswith(words)
-
-
-@pytest.mark.parametrize("halfwidth", [0.0, 0.05, 0.3])
-def test_a_ratio_whose_intervals_overlap_is_no_fact(halfwidth: float) -> None:
+def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_as_they_leave() -> None:
     """10 % faster: told where the noise is small, and nowhere in the words where it is not."""
     times = {8: 1e-6, 1024: 2e-6, 65536: 80e-6}
     slower = {nbytes: seconds * 1.1 for nbytes, seconds in times.items()}
-    rows = [*noisy("mpi", slower, halfwidth), *noisy("ring", times, halfwidth)]
-    (contest,) = contests(rows, ["mpi"])
-    ((_, ranges),) = winners(rows)
-    if halfwidth:
-        assert in_words(contest) == "ring and mpi are not told apart at any size"
-        assert ranges == [(8, 65536, ("ring", "mpi"))]
-    else:
-        assert in_words(contest).startswith("ring beats mpi at every size: 1.1x")
-        assert ranges == [(8, 65536, ("ring",))]
-
-
-def test_a_ratio_has_as_many_digits_as_its_interval_leaves() -> None:
-    """3.4 times with intervals of a third is about 3 times."""
-    (sharp,) = contests([*curve("mpi", {8: 3.4, 9: 3.4}), *curve("ring", {8: 1.0, 9: 1.0})], ["mpi"])
-    (blurred,) = contests([*noisy("mpi", {8: 3.4, 9: 3.4}), *noisy("ring", {8: 1.0, 9: 1.0})], ["mpi"])
-    assert "3.4x at 8 B" in in_words(sharp)
-    assert "3x at 8 B" in in_words(blurred)
+    for halfwidth, names in ((0.0, ("ring",)), (0.05, ("ring", "mpi")), (0.3, ("ring", "mpi"))):
+        rows = [*curve("mpi", slower, halfwidth), *curve("ring", times, halfwidth)]
+        (contest,) = contests(rows, ["mpi"])
+        ((_, ranges),) = winners(rows)
+        words = "ring and mpi are not told apart at any size" if halfwidth else "ring beats mpi at every size: 1.1x"
+        assert in_words(contest).startswith(words), halfwidth
+        assert ranges == [(8, 65536, names)], halfwidth
+    for factor, halfwidth, told in ((3.4, 0.0, "3.4x at 8 B"), (3.4, 0.3, ": 3x at 8 B"), (123.4, 0.0, "120x at 8 B")):
+        rows = [*curve("mpi", {8: factor, 9: factor}, halfwidth), *curve("ring", {8: 1.0, 9: 1.0}, halfwidth)]
+        assert told in in_words(contests(rows, ["mpi"])[0]), (factor, halfwidth)
 
 
 def sampled(milliseconds: float, launches: int, collective: str = "allreduce") -> Measurement:
@@ -109,9 +93,9 @@ def sampled(milliseconds: float, launches: int, collective: str = "allreduce") -
     return Measurement(of, "mpi", "cpu", launches, samples)
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "sign"),
-    [
+def test_what_held_samples_up_is_no_difference_and_few_samples_tell_little() -> None:
+    """A wait of 8 ms is 8 ms of one operation, and 31 us of each of 256."""
+    for own, other, sign in (
         (sampled(8, 1), sampled(12, 256), 0),  # measured so: one and the same code under two names, on a busy machine
         (sampled(12, 256), sampled(8, 1), 0),
         (sampled(8, 1), sampled(12, 1), 1),  # who takes one operation at a time for that long may well need it
@@ -119,43 +103,26 @@ def sampled(milliseconds: float, launches: int, collective: str = "allreduce") -
         (sampled(0.3, 16), sampled(0.3, 256), -1),  # nothing was held up
         (sampled(8, 2, "bandwidth"), sampled(12, 8, "bandwidth"), 0),  # a message's share of it is a hundredth
         (sampled(0.00108, 1), sampled(0.005, 8), 0),  # measured so, too: meeting and clock are in each sample
-    ],
-)
-def test_what_held_samples_up_is_no_difference(own: Measurement, other: Measurement, sign: int) -> None:
-    """A wait of 8 ms is 8 ms of one operation, and 31 us of each of 256."""
-    assert Advantage.of(own, other).sign == sign
-
-
-def test_rows_of_too_few_samples_are_not_told_apart() -> None:
-    """Five samples have no 95 % interval, however alike they are."""
-    few = [
-        measurement(name, (seconds,) * 5, nbytes=size)
-        for name, seconds in (("mpi", 2.0), ("ring", 1.0))
-        for size in (8, 9)
-    ]
-    (contest,) = contests(few, ["mpi"])
-    assert in_words(contest) == "ring and mpi are not told apart at any size"
-
-
-@pytest.mark.parametrize(("seconds", "sign"), [(1.15, 0), (1.3, 1)])
-def test_a_single_figure_of_another_tool_is_known_to_a_tenth(seconds: float, sign: int) -> None:
-    """It has no interval; twice a tenth must lie between two such figures."""
-    rows = [Reported(case(), name, "cpu", figure, "mean") for name, figure in (("ring", 1.0), ("mpi", seconds))]
-    assert Advantage.of(rows[0], rows[1]).sign == sign
+    ):
+        assert Advantage.of(own, other).sign == sign, (own.case.title, own.typical, other.typical)
+    few = [measurement(name, (times,) * 5, nbytes=size) for name, times in (("mpi", 2), ("ring", 1)) for size in (8, 9)]
+    assert in_words(contests(few, ["mpi"])[0]) == "ring and mpi are not told apart at any size"
+    for seconds, sign in ((1.15, 0), (1.3, 1)):
+        rows = [Reported(case(), name, "cpu", figure, "mean") for name, figure in (("ring", 1.0), ("mpi", seconds))]
+        assert Advantage.of(rows[0], rows[1]).sign == sign, seconds
 
 
 def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
-    """Neighbouring sizes with the same winner are one range."""
-    ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
-    ((largest, ranges),) = winners([*MPI, *ring])
+    ((largest, ranges),) = winners([*MPI, *curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})])
     assert ranges == [(8, 1024, ("ring",)), (65536, 65536, ("mpi",))]
     assert fastest_in_words(largest, ranges, expected=False).endswith(": ring 8 B to 1 KiB; mpi 64 KiB")
     ((_, ranges),) = winners(MPI)
     assert ranges == [(8, 65536, ("mpi",))]
-
-
-def test_all_that_may_be_the_fastest_are_named_and_many_are_counted() -> None:
-    """In whatever order they are at a size, the same names are one range."""
+    ((largest, ranges),) = winners([*reversed(MPI), *curve("ring", {8: 1e-6, 1024: 4e-6})])
+    assert largest.nbytes == 65536
+    assert ranges == [(8, 8, ("ring",)), (1024, 1024, ("mpi", "ring")), (65536, 65536, ("mpi",))]
+    ((_, ranges),) = winners([*MPI, *(measurement("ring", (), nbytes=nbytes) for nbytes in (8, 1024))])
+    assert {names for _, _, names in ranges} == {("mpi",)}, "what was wrong has no time"
     two = [*curve("a", {8: 1.0, 16: 1.01}), *curve("b", {8: 1.01, 16: 1.0})]
     ((_, ranges),) = winners(two)
     assert [str(those) for those in ranges] == ["a or b 8 B to 16 B"]
@@ -163,20 +130,13 @@ def test_all_that_may_be_the_fastest_are_named_and_many_are_counted() -> None:
     assert [str(those) for those in ranges] == ["one of 4 (a, c, ...) 8 B", "b or c or a 16 B"]
 
 
-def test_one_common_size_makes_no_contest() -> None:
-    """A curve needs two points."""
-    assert contests([*MPI, *curve("ring", {8: 1e-6})], ["mpi"]) == []
-
-
-def expected(name: str, times: dict[int, float]) -> list[Prediction]:
-    """The same, predicted."""
+def expected(name: str, times: Times) -> list[Prediction]:
     return [
         Prediction(case(nbytes=nbytes), name, seconds, seconds / 2, seconds * 2) for nbytes, seconds in times.items()
     ]
 
 
 def test_of_predictions_the_likelier_is_named_and_where_the_bands_overlap() -> None:
-    """As an expectation, and not as a fact."""
     nccl = expected("nccl", {8: 4e-6, 1024: 4e-6, 65536: 40e-6})
     ring = expected("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
     (contest,) = contests([*nccl, *ring], ["nccl"])
@@ -188,56 +148,12 @@ def test_of_predictions_the_likelier_is_named_and_where_the_bands_overlap() -> N
     assert fastest_in_words(largest, ranges, expected=True).startswith("likely fastest, allreduce")
 
 
-def test_what_was_wrong_wins_nothing() -> None:
-    """It has no time."""
-    ((_, ranges),) = winners([*MPI, *(measurement("ring", (), nbytes=nbytes) for nbytes in (8, 1024))])
-    assert {names for _, _, names in ranges} == {("mpi",)}
-
-
-def test_who_only_picks_another_is_no_rival_of_it() -> None:
-    """`auto` is level with what it picks; alone it is all there is; rows of no bytes have no place on an axis."""
-    picked, picking = measurement("two-shot"), measurement("auto")
-    assert rivals([picked, picking, measurement("mpi", nbytes=0)]) == [picked]
-    assert rivals([picking]) == [picking]
-
-
-def speedups(contest: Contest) -> list[tuple[int, float]]:
-    """By size."""
-    return [(point.nbytes, point.ratio) for point in contest.points]
-
-
-def words(times: dict[int, float]) -> str:
-    """What is said of such a challenger of MPI."""
-    (contest,) = contests([*MPI, *curve("ring", times)], ["mpi"])
-    return in_words(contest)
-
-
-def test_first_best_and_last_size_are_told() -> None:
-    """The best one, wherever it is, and none of them twice."""
-    assert words({8: 2e-6, 1024: 1e-6, 65536: 20e-6}).endswith(": 2x at 8 B, 4x at 1 KiB, 2x at 64 KiB")
-    assert words({8: 2e-6, 1024: 3e-6, 65536: 30e-6}).endswith(": 2x at 8 B, 1.3x at 64 KiB")
-
-
-def test_who_loses_first_is_said_to_lose_first() -> None:
-    """With one crossing, with two, and by little; by less it is not told."""
-    assert words({8: 8e-6, 1024: 8e-6, 65536: 20e-6}).startswith(
-        "ring loses to mpi up to 1 KiB and wins from 64 KiB on"
-    )
-    assert words({8: 8e-6, 1024: 2e-6, 65536: 80e-6}).startswith("ring loses to mpi at 8 B, 64 KiB and wins at 1 KiB")
-    assert words({8: 4.3e-6, 65536: 43e-6}).startswith("ring loses to mpi at every size")
-    assert words({8: 4.15e-6, 65536: 41.5e-6}) == "ring and mpi are not told apart at any size"
-
-
-def test_sizes_count_that_both_were_right_at() -> None:
-    """Whatever else either has, in any order; the contest stands for the largest."""
-    ring = [*curve("ring", {65536: 20e-6, 8: 1e-6, 16: 1e-6}), measurement("ring", (), nbytes=1024)]
-    (contest,) = contests([*MPI, *curve("mpi", {32: 1e-6}), *ring], ["mpi"])
+def test_a_contest_is_of_two_sizes_or_more_of_one_kind_that_both_were_right_at() -> None:
+    assert contests([*MPI, *curve("ring", {8: 1e-6})], ["mpi"]) == []
+    wrong = measurement("ring", (), nbytes=1024)
+    contest = against_mpi({65536: 20e-6, 8: 1e-6, 16: 1e-6}, *curve("mpi", {32: 1e-6}), wrong)
     assert speedups(contest) == [(8, pytest.approx(4.0)), (65536, pytest.approx(2.0))]
     assert contest.case.nbytes == 65536
-
-
-def test_only_the_same_kind_of_case_is_a_contest() -> None:
-    """And libraries are none for each other."""
     others = [
         measurement("ring", nbytes=nbytes, **changes)  # type: ignore[arg-type]
         for nbytes in (8, 1024)
@@ -247,21 +163,7 @@ def test_only_the_same_kind_of_case_is_a_contest() -> None:
     assert contests([*MPI, *curve("nccl", {8: 1e-6, 1024: 1e-6})], ["mpi", "nccl"]) == []
 
 
-def test_winners_are_of_the_kind_whose_largest_case_is_named() -> None:
-    """In any order of rows; of equals the one that stands first."""
-    rows = [*reversed(MPI), *curve("ring", {8: 1e-6, 1024: 4e-6})]
-    ((largest, ranges),) = winners(rows)
-    assert largest.nbytes == 65536
-    assert ranges == [(8, 8, ("ring",)), (1024, 1024, ("mpi", "ring")), (65536, 65536, ("mpi",))]
-
-
-def test_an_implementation_that_nobody_knows_is_a_rival() -> None:
-    """As in a run of another version."""
-    assert rivals([measurement("ring"), measurement("auto")]) == [measurement("ring")]
-
-
 def test_a_result_is_compared_with_the_library_at_its_own_case() -> None:
-    """Measured with measured and predicted with predicted; of a case measured twice the later counts."""
     twice = measurement("mpi", (9e-6,) * 7, nbytes=8)
     (guess,) = expected("mpi", {8: 1e-6})
     rows = [*MPI, twice, guess, measurement("ring", nbytes=8), measurement("mpi", nbytes=8, ranks=4)]
@@ -271,10 +173,6 @@ def test_a_result_is_compared_with_the_library_at_its_own_case() -> None:
     assert library_of(rows, ["mpi"], expected("ring", {1024: 2e-6})[0]) is None
     assert library_of(rows, ["nccl"], measurement("ring", nbytes=8)) is None
     assert library_of(rows, ["mpi"], measurement("ring", nbytes=64)) is None
-
-
-def test_of_two_libraries_the_first_that_has_a_time_is_compared_with() -> None:
-    """In the order of the libraries, not of the rows; one that was wrong has no time."""
     mpi, nccl, wrong = measurement("mpi"), measurement("nccl"), measurement("nccl", ())
     assert library_of([mpi, nccl], ["nccl", "mpi"], mpi) is nccl
     assert library_of([nccl, mpi], ["mpi", "nccl"], nccl) is mpi
@@ -285,34 +183,26 @@ def test_of_several_mpi_libraries_the_fastest_at_each_size_is_the_opponent() -> 
     """One that is first at 8 B may be last at 64 KiB: a rung that beats one of them has not beaten MPI."""
     other = curve("mpi@openmpi", {8: 2e-6, 1024: 6e-6, 65536: 30e-6})
     ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 60e-6})
-    (contest,) = contests([*MPI, *other, *ring], ["mpi"])
+    rows = [*MPI, *other, *ring]
+    (contest,) = contests(rows, ["mpi"])
     assert contest.library == "the fastest mpi"
     assert speedups(contest) == [(8, pytest.approx(2)), (1024, pytest.approx(2)), (65536, pytest.approx(0.5))]
     assert in_words(contest).startswith("ring beats the fastest mpi up to")
-    rows = [*MPI, *other, *ring]
     fastest = [library_of(rows, ["mpi"], row) for row in ring]
     assert [row.implementation for row in fastest if row] == ["mpi@openmpi", "mpi", "mpi@openmpi"]
-
-
-def test_the_library_called_from_python_is_neither_an_opponent_nor_a_rival() -> None:
-    """It is as fast as the library it calls, but for the interpreter, and would win by chance."""
     python = curve("mpi-python", {8: 3e-6, 1024: 5e-6, 65536: 39e-6})
-    ring = curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})
-    (contest,) = contests([*MPI, *python, *ring], ["mpi"])
+    contest = against_mpi({8: 1e-6, 1024: 2e-6, 65536: 80e-6}, *python)
     assert (contest.library, contest.challenger) == ("mpi", "ring")
     assert {row.implementation for row in rivals([*MPI, *python, *curve("mpi-python@intel", {8: 1e-9})])} == {"mpi"}
-    assert library_of(python, ["mpi"], ring[0]) is None
+    assert library_of(python, ["mpi"], measurement("ring", nbytes=8)) is None
 
 
-def test_a_prediction_that_is_a_bound_has_no_rivals() -> None:
-    """Nothing measured stands behind it, so it neither wins nor loses; one that has no mark does."""
+def test_rivals_are_those_with_a_time_that_no_other_of_them_explains() -> None:
+    picked, picking = measurement("two-shot"), measurement("auto")
+    assert rivals([picked, picking, measurement("mpi", nbytes=0)]) == [picked]
+    assert rivals([picking]) == [picking]
+    assert rivals([measurement("ring"), picking]) == [measurement("ring")]
     bound = [replace(row, note=Note(bound=True)) for row in expected("ring-host", {8: 0.1, 16: 0.1})]
     told = [*expected("nccl", {8: 1.0, 16: 1.0}), *expected("two-shot", {8: 0.2, 16: 0.2})]
     assert rivals([*bound, *told]) == told
     assert rivals(bound) == []
-
-
-def test_a_large_ratio_has_no_exponent() -> None:
-    """A hundred times is `120x`."""
-    (contest,) = contests([*curve("mpi", {8: 123.4, 9: 123.4}), *curve("ring", {8: 1.0, 9: 1.0})], ["mpi"])
-    assert "120x at 8 B" in in_words(contest)

@@ -31,27 +31,6 @@ def test_what_is_hidden_is_counted_from_one_after_the_other_to_the_longer_part()
     assert one.slowdown.value == pytest.approx(1.1)
     assert one.bound == 6.0
     assert one.verdict == HELPS
-
-
-def test_overlap_that_costs_time_says_so() -> None:
-    """What it hides is negative then."""
-    (one,) = overlaps([*PARTS, row("thread", *[11.0] * 8, computing=8.0)])
-    assert one.verdict == COSTS
-    assert one.hidden.value == pytest.approx(-0.25)
-
-
-def test_a_gain_that_may_be_a_loss_is_inconclusive() -> None:
-    """And so is one of too few rounds."""
-    wide = [8.0, 12.0, 9.0, 11.0, 8.5, 11.5, 9.5, 10.5]
-    (one,) = overlaps([*PARTS, row("thread", *wide, computing=6.0)])
-    assert one.verdict == INCONCLUSIVE
-    few = [row("compute", *[6.0] * 3), row("communicate", *[4.0] * 3), row("sequential", *[10.0] * 3)]
-    (other,) = overlaps([*few, row("thread", *[7.0] * 3)])
-    assert other.verdict == INCONCLUSIVE
-
-
-def test_drift_of_the_machine_cancels() -> None:
-    """All four took turns."""
     drift = [1.0 + 0.2 * number for number in range(8)]
     rows = [row("compute", *(6 * each for each in drift)), row("communicate", *(4 * each for each in drift))]
     rows += [row("sequential", *(10 * each for each in drift)), row("thread", *(7 * each for each in drift))]
@@ -60,8 +39,20 @@ def test_drift_of_the_machine_cancels() -> None:
     assert one.hidden.high == pytest.approx(0.75)
 
 
+def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconclusive() -> None:
+    (one,) = overlaps([*PARTS, row("thread", *[11.0] * 8, computing=8.0)])
+    assert one.verdict == COSTS
+    assert one.hidden.value == pytest.approx(-0.25)
+
+    wide = [8.0, 12.0, 9.0, 11.0, 8.5, 11.5, 9.5, 10.5]
+    (one,) = overlaps([*PARTS, row("thread", *wide, computing=6.0)])
+    assert one.verdict == INCONCLUSIVE
+    few = [row("compute", *[6.0] * 3), row("communicate", *[4.0] * 3), row("sequential", *[10.0] * 3)]
+    (other,) = overlaps([*few, row("thread", *[7.0] * 3)])
+    assert other.verdict == INCONCLUSIVE
+
+
 def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() -> None:
-    """The slowest is surely slower."""
     near = [7.0, 7.2, 6.9, 7.1, 7.0, 7.2, 6.9, 7.1]
     rows = [
         row("thread", *near, bucket=256),
@@ -75,16 +66,12 @@ def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() ->
     assert {one.step.bucket for one in as_good(fastest, found)} == {256, 512} - {fastest.step.bucket}
 
 
-def test_another_implementation_is_held_against_its_own() -> None:
-    """Computing alone is nobody's, so that it serves all."""
+def test_an_implementation_is_held_against_its_own_parts_and_without_all_of_them_nothing_can_be_said() -> None:
     own = [row("communicate", *[1.0] * 8, name="auto"), row("sequential", *[7.0] * 8, name="auto")]
     found = overlaps([*PARTS, *own, row("thread", *[6.5] * 8, name="auto")])
     assert found[0].sequential is own[1]
     assert found[0].compute is PARTS[0]
 
-
-def test_without_all_of_the_parts_nothing_can_be_said() -> None:
-    """A part may have failed."""
     for left_out in range(3):
         parts = [one for place, one in enumerate(PARTS) if place != left_out]
         assert overlaps([*parts, row("thread", *[7.0] * 8)]) == []

@@ -12,18 +12,13 @@ from tests.conftest import measurement
 from tests.figures.made_up_plans import compared, grown, paid, plan, ranked
 
 
-def test_every_part_of_the_planner_has_words() -> None:
-    """And no other; parts of a newer version are readable too."""
+def test_every_part_of_the_planner_has_words_and_plans_are_told_by_their_purpose() -> None:
     assert tuple(STEP_WORDS) == STEP_PARTS
     assert tuple(MEMORY_WORDS) == MEMORY_PARTS
     assert set(UNHIDDEN) <= set(STEP_PARTS)
     assert words("data_parallel") == "data parallelism"
     assert words("optimiser_states") == "optimiser states"
     assert words("some_new_part") == "some new part"
-
-
-def test_plans_are_told_by_their_purpose() -> None:
-    """In the order of the file, without other rows."""
     rows = [*paid(), measurement(), *ranked()]
     assert planned(rows, "layout") == ranked()
     assert not planned(rows, "scale")
@@ -44,24 +39,18 @@ def test_a_scaling_is_held_against_the_fewest_gpus_of_its_system() -> None:
     assert rate(last) == pytest.approx(last.tokens / last.gpus / last.typical)
 
 
-def test_the_front_has_what_nothing_beats_in_both() -> None:
-    """The fastest first, each cheaper than those before."""
+def test_the_front_has_what_nothing_beats_in_both_and_communication_is_what_nothing_hides() -> None:
     rows = [row for row in paid() if isinstance(row, PlannedStep)]
     best = front([*rows, *rows])
     assert [row.gpus for row in best] == [512, 256, 128, 64]
     assert {row.system for row in best} == {"dgx-h100"}
     worse = replace(best[1], price=10.0)
     assert front([worse, *best]) == best
-
-
-def test_communication_is_what_nothing_hides() -> None:
-    """Of all its kinds, and nothing else."""
     parts = {"computing": 1.0, "bubble": 3.0, **dict.fromkeys(UNHIDDEN, 0.2)}
     assert communication(plan("layout", parts=parts)) == pytest.approx(1 / 5)
 
 
 def test_verdicts_say_what_stands_in_the_plans() -> None:
-    """Every sentence that it is predicted."""
     told = verdicts([*ranked(), *grown(), *compared(), *paid()])
     assert all(line.startswith("predicted: ") for line in told)
     whole = "\n".join(told)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.race import Entry, estimate, race, round_up
+from collbench.analysis.race import estimate, race, round_up
 from collbench.analysis.standings import verdict
 from collbench.cli._styles_table import overall
 from collbench.figures import losses
@@ -32,12 +32,10 @@ def runs(
 
 
 def racing_to(target: float, results: list[Trained]) -> list[Trained]:
-    """The same where that target was set."""
     return [replace(one, case=case(job=replace(one.case.job, target=target))) for one in results if one.case.job]
 
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
-    """Verdict and table."""
     found = race(racing_to(target, [*results]))
     assert found
     return list(verdict(found)), list(overall(found))
@@ -55,36 +53,30 @@ def test_the_first_in_time_may_be_behind_in_steps() -> None:
     assert "1.60x" in table[2]
 
 
-def test_what_noise_may_have_made_is_inconclusive() -> None:
-    """Seeds that disagree on who is first."""
+def test_what_noise_or_one_seed_may_have_made_is_inconclusive() -> None:
+    """Seeds that disagree on who is first; an interval of two that contradict each other is not spelt out."""
     lines, _ = told(*runs("ring", 2e-3), *runs("asynchronous", 1.9e-3, noise=(0.7, 1.5, 0.8, 1.3)))
     assert lines[0].startswith("in time: inconclusive which is first to loss 0.11: ")
-
-
-def test_an_interval_without_use_is_not_spelt_out() -> None:
-    """Of two seeds that contradict each other."""
     lines, table = told(*runs("ring", 2e-3, noise=(1.0, 1.0)), *runs("asynchronous", 2e-3, noise=(0.2, 4.0)))
     assert "(hardly known)" in lines[0]
     assert "(hardly known)" in "".join(table)
+    lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
+    assert "inconclusive" in lines[0]
+    assert "one seed: no interval" in lines[0]
+    assert ".." not in "".join(table[:2])
 
 
 def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
-    """As all are that add all gradients after every step."""
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 3e-3, 0.9))
     assert lines[1].startswith(
         "in steps: library and ring reach loss 0.11 first, level within 1%; local-sgd, the next,"
     )
-
-
-def test_what_is_traded_is_held_against_those_that_do_the_same_arithmetic() -> None:
-    """The quickest of them, although another seems to need fewer steps."""
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 1e-3, 1.1))
     traded = next(line for line in lines if " against " in line)
     assert traded.startswith("local-sgd against ring: ahead in time, 0.4")
 
 
 def test_pairs_of_the_same_seed_are_compared() -> None:
-    """So seeds of which all styles take long hide nothing."""
     noise = (1.0, 3.0, 0.3, 8.0)
     lines, _ = told(*runs("ring", 2e-3, noise=noise), *runs("asynchronous", 1e-3, noise=noise))
     assert lines[0].startswith(
@@ -92,26 +84,13 @@ def test_pairs_of_the_same_seed_are_compared() -> None:
     )
 
 
-def test_one_seed_has_no_interval_and_no_verdict() -> None:
-    """However clear it looks."""
-    lines, table = told(run("ring", 1, 9e-3), run("asynchronous", 1, 1e-3))
-    assert "inconclusive" in lines[0]
-    assert "one seed: no interval" in lines[0]
-    assert ".." not in "".join(table[:2])
-
-
 def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
-    """Nor does one that is wrong."""
     bad = [replace(run("library", 1, 1e-3), points=(), mismatch=Unlearned(0, "2", 0, "1", "2", 0.1, 1))]
     lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)
     assert lines == ["asynchronous does not reach loss 0.11 with 4 of 4 seeds"]
     assert not any(line.startswith("library") for line in table)
     assert race([run("ring", 1, 1e-3, floor=3.0)]) is None
     assert race([]) is None
-
-
-def test_a_given_target_is_taken() -> None:
-    """Between two points on a line."""
     found = race(racing_to(1.5, runs("ring", 2e-3, noise=(1.0,))))
     assert found
     (entry,) = found.entries
@@ -119,38 +98,29 @@ def test_a_given_target_is_taken() -> None:
     assert entry.seconds(1) == pytest.approx(2e-3 * 14.2, rel=0.03)
 
 
-def test_an_estimate_is_a_geometric_mean_with_student_s_interval() -> None:
-    """Of 1 and 4: the mean is 2, the interval one of two values."""
+def test_an_estimate_is_a_geometric_mean_with_student_s_interval_and_targets_have_two_digits() -> None:
+    """Of 1 and 4: the mean is 2, the interval one of two values; targets are rounded up, so that all reach them."""
     told = estimate([1.0, 4.0])
     assert told.value == pytest.approx(2)
     off = 12.706 * math.log(4) / math.sqrt(2) / math.sqrt(2)
     assert told.high == pytest.approx(2 * math.exp(off), rel=1e-3)
     assert told.low * told.high == pytest.approx(4)
     assert estimate([3.0]).low == 0
-
-
-def test_targets_have_two_digits() -> None:
-    """Rounded up, so that all still reach them."""
     assert [round_up(value) for value in (0.1101, 0.12, 3.41e-5, 99.1)] == [0.12, 0.12, 3.5e-5, 100.0]
 
 
 def test_the_picture_has_both_axes_a_target_and_a_row_for_every_style() -> None:
-    """One that did not arrive has an empty row."""
     found = race([*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0)])
     assert found
-    drawn = losses.figure(found)
-    time, steps, below, _ = drawn.axes
-    assert [axes.get_xlabel() for axes in drawn.axes[2:]] == ["wall time", "steps (samples seen over ranks and batch)"]
-    assert time.get_yscale() == "log"
+    time, steps, below, _ = losses.figure(found).axes
+    assert (below.get_xlabel(), time.get_yscale()) == ("wall time", "log")
     assert [line.get_ydata()[0] for line in time.lines if line.get_linestyle() == ":"] == [0.11]
     assert [label.get_text() for label in below.get_yticklabels()] == ["ring", "asynchronous"]
     assert {line.get_ydata()[0] for line in below.lines} == {0}
     assert max(steps.lines[0].get_xdata()) == 100
-    assert Entry("x", {}, 1.0).arrived is False
 
 
 def test_runs_that_cannot_be_reckoned_with_end_no_verdict() -> None:
-    """A run file may hold styles without a common seed, times beyond all bounds, and runs in which nobody learns."""
     apart = [run(style, seed, 1e-3) for style, seeds in (("ring", (1, 2)), ("local-sgd", (3, 4))) for seed in seeds]
     assert told(*apart)[0][0].startswith("in time: ring reaches loss")
     far = [run("ring", 1, 1e-300), run("ring", 2, 1e300), *runs("asynchronous", 1e-3)]

@@ -1,7 +1,5 @@
 """What a wire brings and takes, from rows whose times are made up."""
 
-import pytest
-
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.cases import Case
 from collbench.cli._wires_table import lines
@@ -30,47 +28,34 @@ def weighed(wire: tuple[float, ...], exact: tuple[float, ...], library: tuple[fl
     return found
 
 
-def test_a_wire_pays_from_the_size_from_which_on_it_is_always_faster() -> None:
+def test_a_wire_pays_from_the_size_from_which_on_it_is_always_faster_if_any() -> None:
     found = weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))
     assert (found.pays_from(found.exact), found.pays_from(found.libraries)) == (4096, 4096)
     assert (found.gain(found.exact), found.gain(found.libraries)) == (2, 4)
-
-
-def test_a_wire_that_is_slower_at_the_largest_size_never_pays() -> None:
-    found = weighed((1, 1, 5), (2, 2, 4), (9, 9, 9))
-    assert found.pays_from(found.exact) is None
-    assert found.pays_from(found.libraries) == 1024
-
-
-def test_the_fastest_exact_one_may_be_a_library_and_is_never_another_wire() -> None:
+    slower = weighed((1, 1, 5), (2, 2, 4), (9, 9, 9))
+    assert slower.pays_from(slower.exact) is None
+    assert slower.pays_from(slower.libraries) == 1024
     rows = [row("narrow-int8", 1024, 2), row("narrow-topk", 1024, 1), row("two-shot", 1024, 4), row("mpi", 1024, 3)]
     found = tradeoffs(rows)
     assert [one.name for one in found] == ["narrow-int8", "narrow-topk"]
     assert [one.gain(one.exact) for one in found] == [1.5, 3]
 
 
-def test_a_row_has_its_wire_and_its_errors() -> None:
-    title, names, line = list(lines([weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))]))[0:3]
+def test_a_row_and_the_figure_have_the_errors_of_a_wire() -> None:
+    found = weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))
+    assert [tuple(line.get_xdata()) for line in figure([found]).axes[0].lines[:3]] == [(0.1,), (0.02,), (0.0004,)]
+    title, names, line = list(lines([found]))[0:3]
     assert "at 4 KiB, 1000 rounds" in title
     assert names.split() == ["bytes", "vs", "exact", "from", "vs", "lib", "from", "max", "RMS", "bias", "bias", "fed"]
     assert line.split() == ["narrow-int8", "1.03", "2x", "4", "KiB", "4x", "4", "KiB", "0.5", "0.1", "0.02", "0.0004"]
+    (alone,) = tradeoffs([row("narrow-int8", 1024, 2)])
+    assert list(lines([alone]))[-1].split()[2:6] == ["-"] * 4
 
 
-def test_a_wire_alone_is_compared_with_nothing() -> None:
-    (found,) = tradeoffs([row("narrow-int8", 1024, 2)])
-    assert list(lines([found]))[-1].split()[2:6] == ["-"] * 4
-
-
-def test_the_figure_has_three_marks_for_each_wire() -> None:
-    drawn = figure([weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))])
-    marks = [tuple(line.get_xdata()) for line in drawn.axes[0].lines[:3]]
-    assert marks == [(0.1,), (0.02,), (0.0004,)]
-
-
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_what_is_not_exact_is_asked_for_by_name_or_group(platform: str) -> None:
-    narrow = choose("narrow", platform)
-    assert narrow == tuple(name for name, way in implementations().items() if way.wire)
+def test_what_is_not_exact_is_asked_for_by_name_or_group() -> None:
+    for platform in ("cpu", "gpu"):
+        narrow = choose("narrow", platform)
+        assert narrow == tuple(name for name, way in implementations().items() if way.wire), platform
+        assert not set(narrow) & {*choose("all", platform), *choose("ladder", platform), *choose("library", platform)}
+        assert choose("narrow-int8,two-shot", platform) == ("two-shot", "narrow-int8"), platform
     assert sorted(way.wire.name for way in implementations().values() if way.wire) == sorted(WIRES)
-    assert not set(narrow) & {*choose("all", platform), *choose("ladder", platform), *choose("library", platform)}
-    assert choose("narrow-int8,two-shot", platform) == ("two-shot", "narrow-int8")

@@ -3,14 +3,16 @@
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from collbench.analysis.fit.calibrated import calibration, write
 from collbench.errors import UsageError
 from collbench.measurement import Measurement
-from collbench.model.calibrate import SPREAD, calibration_of
+from collbench.model.calibrate import SPREAD, calibrate, calibration_of
+from collbench.model.choice import terms
 from collbench.model.equation import Calibration
-from collbench.model.predict import curve
+from collbench.model.predict import curve, predict
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 from collbench.topology import files, schema
@@ -18,6 +20,7 @@ from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from tests.conftest import case
 
+H100 = files.load("dgx-h100")
 SIZES = [2**power for power in range(3, 34, 3)]
 MACHINE = Calibration(latency=1.3, filling=1.2, rate=0.93)
 
@@ -34,54 +37,37 @@ def run_of(system: System, how: Calibration | None, collectives: tuple[str, ...]
     return Run(Path("run.jsonl"), Header(), tuple(rows), complete=True)
 
 
-@pytest.mark.parametrize("name", files.names())
-def test_every_preset_survives_being_written(name: str, tmp_path: Path) -> None:
-    """Each fact of it, and factors beside them."""
-    system = files.load(name)
+def test_every_preset_survives_being_written(tmp_path: Path) -> None:
     path = tmp_path / "written.toml"
-    path.write_text(to_toml(system))
-    assert files.load(str(path)) == system
-    path.write_text(to_toml(system, {"rate": 0.9}))
-    assert files.load(str(path)) == replace(system, calibration=str(path))
-
-
-def test_names_with_quotes_survive(tmp_path: Path) -> None:
-    """TOML's own escapes."""
-    system = replace(files.load("dgx-h100"), name='a "b" \\ c d')
-    path = tmp_path / "written.toml"
-    path.write_text(to_toml(system))
-    assert files.load(str(path)).name == system.name
-
-
-def test_the_factors_of_the_schema_are_those_of_the_equation() -> None:
-    """A file can say all of them and nothing else."""
+    for name in files.names():
+        system = files.load(name)
+        path.write_text(to_toml(system))
+        assert files.load(str(path)) == system, name
+        path.write_text(to_toml(system, {"rate": 0.9}))
+        assert files.load(str(path)) == replace(system, calibration=str(path)), name
+    path.write_text(to_toml(replace(H100, name='a "b" \\ c d')))
+    assert files.load(str(path)).name == 'a "b" \\ c d'
     assert tuple(field.name for field in fields(Calibration)) == schema.FACTORS == tuple(SPREAD)
 
 
 def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:
     """Written, read back through `presets.load`, and used by `curve` without being named: within 3 % at every size."""
-    system = files.load("dgx-h100")
-    path = write(tmp_path / "mine.toml", [run_of(system, MACHINE)], "dgx-h100")
+    path = write(tmp_path / "mine.toml", [run_of(H100, MACHINE)], "dgx-h100")
     mine = files.load(str(path))
     cases = [case("reducescatter", size * 5, ranks=8) for size in SIZES]
-    for own, like in zip(curve(mine, cases), curve(system, cases, calibration=MACHINE), strict=True):
+    for own, like in zip(curve(mine, cases), curve(H100, cases, calibration=MACHINE), strict=True):
         assert own.seconds == pytest.approx(like.seconds, rel=0.03)
     found = calibration_of(mine)
     assert found
     assert found.rate == pytest.approx(MACHINE.rate, rel=0.02)
-
-
-def test_a_system_may_name_another_file_for_its_factors(tmp_path: Path) -> None:
-    """Beside it."""
-    write(tmp_path / "mine.toml", [run_of(files.load("dgx-h100"), MACHINE)], "dgx-h100")
+    write(tmp_path / "mine.toml", [run_of(H100, MACHINE)], "dgx-h100")
     other = tmp_path / "other.toml"
-    other.write_text(to_toml(files.load("dgx-h100")) + '\n[calibration]\nfile = "mine.toml"\n')
+    other.write_text(to_toml(H100) + '\n[calibration]\nfile = "mine.toml"\n')
     assert calibration_of(files.load(str(other))) == calibration_of(files.load(str(tmp_path / "mine.toml")))
 
 
-def test_files_without_factors_say_so(tmp_path: Path) -> None:
-    """In one line that names the file; so does one that is missing, and one that has both."""
-    text = to_toml(files.load("dgx-h100"))
+def test_files_without_factors_and_runs_without_enough_of_the_library_are_refused(tmp_path: Path) -> None:
+    text = to_toml(H100)
     bare, path = tmp_path / "bare.toml", tmp_path / "a.toml"
     bare.write_text(text)
     for table, message in (('file = "bare.toml"', "has no factors"), ('file = "none.toml"', "cannot be read")):
@@ -91,12 +77,39 @@ def test_files_without_factors_say_so(tmp_path: Path) -> None:
     path.write_text(f'{text}\n[calibration]\nfile = "bare.toml"\nrate = 1.0\n')
     with pytest.raises(UsageError, match="give it or factors"):
         files.load(str(path))
-
-
-def test_a_run_without_enough_of_the_library_is_refused() -> None:
-    """With what to measure."""
-    few = replace(run_of(files.load("dgx-h100"), None), results=())
+    few = replace(run_of(H100, None), results=())
     with pytest.raises(UsageError, match="needs 4 sizes or more of `nccl`, and the runs have 0"):
         calibration([few], "dgx-h100")
     with pytest.raises(UsageError, match="name it with --as"):
-        calibration([run_of(files.load("dgx-h100"), None)], None)
+        calibration([run_of(H100, None)], None)
+
+
+Rows = list[tuple[float, float]]  # bytes, seconds
+
+
+def measured(described: System, truth: Calibration, sizes: list[int]) -> Rows:
+    times = terms(described, "allreduce").at(np.array(sizes, np.float64), truth)
+    return list(zip(map(float, sizes), times.tolist(), strict=True))
+
+
+def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
+    assert calibrate([(terms(H100, "allreduce"), [])]) == Calibration()
+    described = H100.of(4)
+    truth = Calibration(network=4.0, filling=1.3, rate=0.9)
+    probes = [8, 32 << 10, 1 << 20, 16 << 20, 1 << 30]
+    found = calibrate([(terms(described, "allreduce"), measured(described, truth, probes))])
+    for nbytes in (1 << 12, 1 << 18, 1 << 24, 1 << 32):
+        wanted = measured(described, truth, [nbytes])[0][1]
+        assert predict(described, case(nbytes=nbytes, ranks=32), calibration=found).seconds == pytest.approx(
+            wanted, rel=0.05
+        )
+    described = H100.of(4)
+    rows = measured(described, Calibration(network=4.0), [8, 64, 512])
+    parts = terms(described, "allreduce")
+    found = calibrate([(parts, rows)])
+    assert found.rate == pytest.approx(1.0, abs=0.02)
+    nbytes, seconds = rows[0]
+    spoiled = calibrate([(parts, [(nbytes, 3 * seconds), *rows[1:]])])
+    assert predict(described, case(nbytes=64, ranks=32), calibration=spoiled).seconds == pytest.approx(
+        rows[1][1], rel=0.1
+    )

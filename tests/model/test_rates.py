@@ -28,7 +28,6 @@ def with_nics(system: System, **changes: object) -> System:
 
 
 def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
-    """By an eighth at most, where both are alike; hardly less where one is far slower."""
     option = next(
         one for one in options(H100.of(4), "allgather") if (one.algorithm, one.protocol) == ("ring", "simple")
     )
@@ -52,7 +51,7 @@ def test_what_nccl_adds_for_a_kind_of_cpu_decides_what_it_takes_and_not_how_long
         assert amd.seconds(SMALL) > intel.seconds(SMALL), protocol
 
 
-def test_a_hop_over_efa_lasts_as_long_with_any_protocol() -> None:
+def test_every_hop_costs_as_much_and_over_efa_with_any_protocol() -> None:
     """NCCL counts 5 us for one of LL's and 14 us for one of Simple's, of trees."""
     efa = replace(files.load("aws-p5").of(2), algorithm="tree")
     waits = {}
@@ -62,27 +61,19 @@ def test_a_hop_over_efa_lasts_as_long_with_any_protocol() -> None:
         waits[protocol] = parts.network[0] + option.inter
         assert option.hops == 2
     assert waits["ll"] == pytest.approx(waits["simple"]) == pytest.approx(2 * CONSTANTS.hop_efa)
-
-
-def test_every_hop_costs_as_much_and_the_start_once() -> None:
-    """Of trees, which are a hop deeper for twice as many nodes: as much more each time, and far from twice the time."""
     at = [seconds(replace(H100.of(nodes), algorithm="tree", protocol="ll"), SMALL) for nodes in (2, 4, 8, 16)]
     steps = np.diff(at)
     assert steps == pytest.approx(steps[0], rel=0.05)
     assert at[0] > 2 * steps[0] > 0
 
 
-def test_messages_over_slingshot_wait_for_their_receivers() -> None:
+def test_messages_over_slingshot_wait_for_their_receivers_and_hinder_each_other_on_many_nodes() -> None:
     """From 4 KiB on, at every hop; nowhere else."""
     for transport, least, most in (("slingshot", 1.0, 1.6), ("roce", -0.1, 0.3)):
         system = replace(with_nics(ALPS.of(8), transport=transport), algorithm="tree", protocol="ll")
         waited = seconds(system, EAGER) - seconds(system, EAGER // 2)
         hops = next(iter(options(system, "allreduce"))).hops
         assert least <= waited / (hops * CONSTANTS.rendezvous) <= most, transport
-
-
-def test_transfers_over_slingshot_hinder_each_other_on_many_nodes() -> None:
-    """Beyond some hundred nodes; 64 are not many, and InfiniBand's are modelled by the fabric instead."""
     for transport, slower in (("slingshot", 1.3), ("ib", 1.0)):
         system = replace(with_nics(ALPS, transport=transport), algorithm="ring", protocol="simple")
         few, some, many = (seconds(system.of(nodes), LARGE * 64) for nodes in (8, 64, 512))
@@ -91,7 +82,6 @@ def test_transfers_over_slingshot_hinder_each_other_on_many_nodes() -> None:
 
 
 def test_without_gpudirect_large_messages_take_longer() -> None:
-    """Small ones hardly: packets of LL are written to the host's memory anyway, and few bytes are soon there."""
     for preset in ("aws-p3dn", "aws-g4dn-metal", "dgx-h100"):
         direct = with_nics(files.load(preset).of(2), gdr=True)
         staged = with_nics(direct, gdr=False)
@@ -100,7 +90,7 @@ def test_without_gpudirect_large_messages_take_longer() -> None:
         assert seconds(staged, SMALL) == pytest.approx(seconds(direct, SMALL), rel=near), preset
 
 
-def test_a_rack_reaches_less_of_its_ports_than_a_board() -> None:
+def test_a_rack_reaches_less_of_its_ports_than_a_board_and_packets_are_a_part_of_what_is_sent() -> None:
     rack = replace(files.load("gb200-nvl72"), algorithm="ring", protocol="simple")
     (board,) = [one for one in options(rack.part(8), "allgather") if one.protocol == "simple"]
     (whole,) = [one for one in options(rack, "allgather") if one.protocol == "simple"]
@@ -108,43 +98,6 @@ def test_a_rack_reaches_less_of_its_ports_than_a_board() -> None:
         rate(system, "allgather", option) / option.rate for system, option in ((rack, whole), (rack.part(8), board))
     ]
     assert reached[0] / reached[1] == pytest.approx(CONSTANTS.eta_rack)
-
-
-def test_gpus_under_a_switch_share_its_way_to_the_host() -> None:
-    """With P2P they need not go there."""
-    for p2p, times in ((False, 2.0), (True, 1.0)):
-        apart = replace(PCIE.part(4), p2p=p2p, switches=(), per_socket=0)
-        below = replace(apart, switches=((0, 1), (2, 3)))
-        assert seconds(below, LARGE) / seconds(apart, LARGE) == pytest.approx(times, rel=0.02), p2p
-
-
-@pytest.mark.parametrize("collective", ["allreduce", "alltoall", "gather"])
-def test_gpus_under_a_switch_never_get_more_than_its_way_up(collective: str) -> None:
-    """Four of them a quarter each, with every collective: all that leaves a GPU goes that way."""
-    four = replace(PCIE.part(4), p2p=False, switches=((0, 1, 2, 3),), per_socket=0)
-    bus = LARGE / seconds(four, LARGE, collective) * COLLECTIVES[collective].bus_factor(4)
-    assert bus < PCIE.gpu_rate / 4
-
-
-def test_the_way_between_sockets_is_not_shared_under_a_switch() -> None:
-    """Without P2P the slower decides: what a switch's way up leaves each of its GPUs, or the sockets' link whole."""
-    four = replace(PCIE, p2p=False, switches=((0, 1, 2, 3), (4, 5, 6, 7)), per_socket=4)
-    wide, narrow = (seconds(replace(four, socket_rate=rate), LARGE) for rate in (64e9, PCIE.gpu_rate / 4))
-    assert narrow == pytest.approx(wide)
-    assert seconds(replace(four, socket_rate=PCIE.gpu_rate / 8), LARGE) == pytest.approx(2 * wide, rel=0.02)
-
-
-def test_what_sockets_carry_is_apart_from_what_nccl_counts_with() -> None:
-    """A link that is described changes the time; which option NCCL takes, it does not."""
-    base = replace(PCIE, p2p=True, per_socket=4)
-    fast, slow = (replace(base, socket_rate=rate) for rate in (64e9, 8e9))
-    assert choice.choose(fast, "allreduce").protocols == choice.choose(slow, "allreduce").protocols
-    assert seconds(slow, LARGE) > 2.5 * seconds(fast, LARGE)
-    assert seconds(fast, SMALL) == pytest.approx(seconds(slow, SMALL), rel=0.02)
-
-
-def test_packets_are_a_part_of_what_is_sent() -> None:
-    """Half of LL's bytes, and 120 of 128 of LL128's."""
     system = PCIE.part(2)
     system = replace(system, p2p=True)
     rings = [one for one in options(system, "allreduce") if one.algorithm == "ring"]
@@ -152,3 +105,23 @@ def test_packets_are_a_part_of_what_is_sent() -> None:
     assert {"ll", "simple"} <= by.keys()
     assert all(by[protocol] / by["simple"] == pytest.approx(PACKED[protocol]) for protocol in by)
     assert PACKED["ll"] == 0.5
+
+
+def test_gpus_under_a_switch_share_its_way_to_the_host_and_not_the_one_between_sockets() -> None:
+    for p2p, times in ((False, 2.0), (True, 1.0)):
+        apart = replace(PCIE.part(4), p2p=p2p, switches=(), per_socket=0)
+        below = replace(apart, switches=((0, 1), (2, 3)))
+        assert seconds(below, LARGE) / seconds(apart, LARGE) == pytest.approx(times, rel=0.02), p2p
+    four = replace(PCIE.part(4), p2p=False, switches=((0, 1, 2, 3),), per_socket=0)
+    for collective in ("allreduce", "alltoall", "gather"):  # all that leaves a GPU goes that way, a quarter each
+        bus = LARGE / seconds(four, LARGE, collective) * COLLECTIVES[collective].bus_factor(4)
+        assert bus < PCIE.gpu_rate / 4, collective
+    four = replace(PCIE, p2p=False, switches=((0, 1, 2, 3), (4, 5, 6, 7)), per_socket=4)
+    wide, narrow = (seconds(replace(four, socket_rate=rate), LARGE) for rate in (64e9, PCIE.gpu_rate / 4))
+    assert narrow == pytest.approx(wide)
+    assert seconds(replace(four, socket_rate=PCIE.gpu_rate / 8), LARGE) == pytest.approx(2 * wide, rel=0.02)
+    base = replace(PCIE, p2p=True, per_socket=4)
+    fast, slow = (replace(base, socket_rate=rate) for rate in (64e9, 8e9))
+    assert choice.choose(fast, "allreduce").protocols == choice.choose(slow, "allreduce").protocols
+    assert seconds(slow, LARGE) > 2.5 * seconds(fast, LARGE)
+    assert seconds(fast, SMALL) == pytest.approx(seconds(slow, SMALL), rel=0.02)

@@ -1,4 +1,4 @@
-"""The gate's words, figures and files, from rows that are given."""
+"""The gate's words, figures and files from rows that are given, and `--only`, which chooses the rows."""
 
 import math
 from collections.abc import Sequence
@@ -9,8 +9,10 @@ import pytest
 
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import Comparison
+from collbench.analysis.compare.selection import Selection, selection
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict
+from collbench.errors import UsageError
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 from collbench.units import printable
@@ -32,49 +34,32 @@ def of(*rows: Row, together: Sequence[Together] = (), unmatched: Sequence[Unmatc
     return Comparison(base, new, rows, tuple(together), tuple(unmatched), (), 0.05, 0.95, ())
 
 
-@pytest.mark.parametrize(
-    ("found", "status", "words"),
-    [
+def test_the_status_is_that_of_all_comparisons_and_intervals_have_as_many_digits_as_they_need() -> None:
+    for found, status, words in (
         ([of(SAME)], 0, "no row is slower by more than 5%: passed"),
         ([of(SAME), of(SLOWER)], 3, "1 row slower by more than 5%, or right no longer: regression"),
         ([of(SLOWER, UNSURE, together=[WHOLE]), of(SLOWER)], 3, "3 rows slower by more than 5%, or right no longer: "),
         ([of(SAME, unmatched=[WRONG])], 3, "1 row slower by more than 5%, or right no longer: regression"),
         ([of(SAME), of(UNSURE, unmatched=[SKIPPED]), of(UNSURE)], 4, "3 rows may be slower by more than 5%: inconcl"),
-        ([of(SLOWER, SLOWER)], 3, "2 rows slower by more than 5%, or right no longer: regression"),
         ([of(SAME), of()], 4, "nothing of new_.jsonl can be compared with base_.jsonl: inconclusive"),
         ([replace(of(SAME), margin=0.1), of(SAME)], 0, "no row is slower by more than 5%: passed"),
-    ],
-)
-def test_the_status_is_that_of_all_comparisons(found: list[Comparison], status: int, words: str) -> None:
-    """A regression before what is unknown, and a sentence that counts them."""
-    assert gate.status(found) == status
-    assert gate.in_words(found).startswith(f"gate: {words}")
-
-
-@pytest.mark.parametrize(
-    ("interval", "text"),
-    [
+    ):
+        assert gate.status(found) == status, words
+        assert gate.in_words(found).startswith(f"gate: {words}")
+    for interval, text in (
         ((0.9, 1.23456), "0.900 .. 1.235"),
         ((99.9, 100.0), "99.900 .. 100"),
         ((0.0, math.inf), "0.000 .. >99999"),
         ((99999.0, 1e5), "99999 .. >99999"),
         ((math.nan, math.nan), ""),
-    ],
-)
-def test_an_interval_takes_as_many_digits_as_it_needs(interval: tuple[float, float], text: str) -> None:
-    """None where nothing is known."""
-    assert gate.span(replace(SAME, interval=interval)) == text
+    ):
+        assert gate.span(replace(SAME, interval=interval)) == text
 
 
-def test_a_row_is_named_by_case_size_and_implementation() -> None:
-    """A curve by how many sizes it has; no name moves a terminal's cursor."""
+def test_a_row_is_named_by_case_size_and_implementation_and_a_message_says_what_is_known() -> None:
     assert gate.name(row(1.0, Verdict.SAME, "a\x1bb")) == f"{case().title}, 1 KiB, a" + printable("\x1b") + "b"
     assert gate.name(WHOLE) == f"{case().title}, all 4, mpi"
     assert gate.name(WRONG) == f"{case().title}, 1 KiB, mpi"
-
-
-def test_a_message_says_what_is_known() -> None:
-    """Times, ratio, interval and verdict; or how it stands in either run."""
     assert gate.message(SLOWER) == "1 us -> 1.2 us, 1.200x, 1.190 .. 1.210, slower"
     alone = replace(SLOWER, interval=(math.nan, math.nan), verdict=Verdict.UNKNOWN, remark="too few")
     assert gate.message(alone) == "1 us -> 1.2 us, 1.200x, unknown; too few"
@@ -83,19 +68,10 @@ def test_a_message_says_what_is_known() -> None:
     assert gate.message(replace(WRONG, reason="")) == "right in BASE, wrong in NEW"
 
 
-def test_junit_holds_every_row_by_what_it_means(tmp_path: Path) -> None:
-    """Those of all comparisons, a suite for each, indented for people."""
-    gate.write_junit(tmp_path / "a" / "b.xml", [of(SLOWER, SAME, UNSURE, together=[WHOLE], unmatched=[WRONG])] * 2)
-    lines = (tmp_path / "a" / "b.xml").read_text().splitlines()
-    assert lines[0].startswith("<?xml")
+def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_without_markup(tmp_path: Path) -> None:
+    gate.write_junit(tmp_path / "b.xml", [of(SLOWER, SAME, UNSURE, together=[WHOLE], unmatched=[WRONG])] * 2)
     suite = '  <testsuite name="new_.jsonl against base_.jsonl" tests="5" failures="3" errors="0" skipped="1">'
-    assert lines.count(suite) == 2
-    kinds = [line.split()[0] for line in lines if line.startswith("      ")]
-    assert kinds == ["<failure", f"<system-out>{gate.message(SAME)}".split()[0], "<skipped", "<failure", "<failure"] * 2
-
-
-def test_a_summary_is_the_verdict_and_what_it_rests_on(tmp_path: Path) -> None:
-    """Twenty rows of a kind; nothing of a path, name or reason is markup."""
+    assert (tmp_path / "b.xml").read_text().splitlines().count(suite) == 2
     marked = row(1.2, Verdict.SLOWER, "<b>|`*_[]\\", "<i>")
     path = tmp_path / "a" / "summary.md"
     for _ in range(2):
@@ -119,9 +95,38 @@ def test_a_summary_is_the_verdict_and_what_it_rests_on(tmp_path: Path) -> None:
     assert name.endswith("&#60;b&#62;&#124;&#96;&#42;&#95;&#91;&#93;&#92;")
     assert message.endswith("&#60;i&#62;")
     assert gate._escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
-
-
-def test_a_summary_of_what_passed_lists_nothing() -> None:
-    """And says so where there are no rows."""
     assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
     assert gate.tally(of()) == "no rows"
+
+
+def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:
+    chosen = selection("all_reduce, 1K..4K,1M.., mpi", ["mpi", "nccl"])
+    assert chosen == Selection(frozenset({"allreduce"}), frozenset({"mpi"}), ((1024, 4096), (2**20, math.inf)))
+    assert [chosen(case(nbytes=nbytes), "mpi") for nbytes in (1020, 1024, 4096, 4100, 2**24)] == [
+        *(False, True, True, False, True)
+    ]
+    assert not chosen(case(nbytes=4096), "nccl")
+    assert not chosen(case("broadcast", nbytes=4096), "mpi")
+    assert selection("broadcast", ["broadcast"]) == Selection(implementations=frozenset({"broadcast"}))
+    assert selection(" , ,", []) == Selection()
+    assert Selection()(case(nbytes=8), "mpi")
+    for text, sizes in (
+        ("1K..1K", ((1024, 1024),)),
+        ("..1", ((0, 1),)),
+        ("1M..", ((2**20, math.inf),)),
+        ("0", ((0, 0),)),
+        ("..", ((0, math.inf),)),
+        ("..64K,4K", ((0, 65536), (4096, 4096))),
+    ):
+        assert selection(text, []) == Selection(sizes=sizes), text
+
+
+def test_only_names_the_choices_where_a_word_is_none() -> None:
+    for word, told in (("alreduce", "allreduce"), ("1Q..2K", "1K..1M"), ("4K..1K", "smaller")):
+        with pytest.raises(UsageError, match=told):
+            selection(word, ["mpi"])
+    with pytest.raises(UsageError) as refused:
+        selection("mpj", ["mpi", "ring-flags"])
+    told = str(refused.value)
+    assert told.startswith("--only: unknown word 'mpj'; choose from: allreduce, ")
+    assert told.endswith(", mpi, ring-flags, or a size such as 4K, 1K..1M, 1M.. or ..64K")

@@ -10,35 +10,31 @@ from collbench.model.nccl.option import Option
 from collbench.model.nccl.search import search
 from collbench.model.nccl.table import options, table
 from collbench.topology.system import Nics, System
+from tests.model.nccl.test_table import ALONE, DGX_A100, DGX_B200, DGX_H100, GB, NVL72, PAIRS
 
-DGX_H100 = System("DGX H100", "sm90", 8, "nvswitch", 370.8e9, multicast=True, nics=Nics(8, 50e9, "ib"))
-DGX_A100 = System("DGX A100", "sm80", 8, "nvswitch", 240e9, nics=Nics(8, 25e9, "ib"))
-DGX_B200 = System("DGX B200", "sm100", 8, "nvswitch", 721.8e9, multicast=True, nics=Nics(8, 50e9, "ib"))
-NVL72 = replace(DGX_B200, name="NVL72", gpus=72, cpu="arm", nics=Nics(72, 50e9, "ib"))
-PAIRS = System("A40 pairs", "sm86", 4, "nvlink-pairs", 48e9)
-ALONE = replace(DGX_H100, name="single GPUs", gpus=1, nics=Nics(1, 50e9, "ib")).of(8)
 KEPT = [f"{major}.{minor}" for major, minor in RELEASES]
-GB = 1e9
 
 
 def cell(system: System, version: str, algorithm: str, protocol: str, collective: str = "allreduce") -> Option | None:
     """Of the table of a release; None where it has none."""
-    cells = table(replace(system, nccl=version), collective)
-    return next((option for option in cells if (option.algorithm, option.protocol) == (algorithm, protocol)), None)
+    every = table(replace(system, nccl=version), collective)
+    return next((option for option in every if (option.algorithm, option.protocol) == (algorithm, protocol)), None)
+
+
+def cells(system: System, algorithm: str, protocol: str, collective: str) -> dict[str, Option]:
+    found = {version: cell(system, version, algorithm, protocol, collective) for version in KEPT}
+    return {version: option for version, option in found.items() if option}
 
 
 def rates(system: System, algorithm: str, protocol: str = "simple", collective: str = "allreduce") -> dict[str, float]:
-    """GB/s of the array by release, of those that have the cell."""
-    cells = {version: cell(system, version, algorithm, protocol, collective) for version in KEPT}
-    return {version: option.rate / GB for version, option in cells.items() if option}
+    return {version: option.rate / GB for version, option in cells(system, algorithm, protocol, collective).items()}
 
 
 def latencies(
     system: System, algorithm: str, protocol: str = "simple", collective: str = "allreduce"
 ) -> dict[str, float]:
-    """Microseconds of an empty message by release, of those that have the cell."""
-    cells = {version: cell(system, version, algorithm, protocol, collective) for version in KEPT}
-    return {version: option.seconds(0) * 1e6 for version, option in cells.items() if option}
+    found = cells(system, algorithm, protocol, collective)
+    return {version: option.seconds(0) * 1e6 for version, option in found.items()}
 
 
 def since(**values: float) -> dict[str, float]:
@@ -48,18 +44,14 @@ def since(**values: float) -> dict[str, float]:
     return {f"{major}.{minor}": pytest.approx(value) for (major, minor), value in held.items() if value}
 
 
-def test_trees_of_large_chunks_wait_as_each_release_says() -> None:
+def test_trees_and_sums_in_the_switch_wait_as_each_release_says() -> None:
     """Tree/Simple in baseLat and hwLat: 0 + 4 in 2.18.3, 0 + 28 in 2.20.3 to 2.22.3, 8.4 + 4 from 2.23 on."""
     assert latencies(DGX_A100, "tree") == since(v2_18=14 * 4.0, v2_19=14 * 28.0, v2_23=8.4 + 14 * 4.0)
     four = DGX_A100.of(4)
     assert latencies(four, "tree") == since(v2_18=14 * 4 + 4 * 14, v2_19=14 * 28 + 4 * 28, v2_23=8.4 + 14 * 4 + 4 * 14)
     pcie = System("box", "sm86", 4, "pcie", 24e9)
     assert latencies(pcie, "tree") == since(v2_18=6 * 6.0, v2_19=6 * 28.0, v2_23=8.4 + 6 * 4.0)
-
-
-def test_sums_in_the_switch_wait_as_each_release_says() -> None:
-    """NVLS in hwLat: 23 (in 2.18.3 as baseLat), from 2.21.5 on 25."""
-    assert latencies(DGX_H100, "nvls") == since(v2_18=23, v2_21=25)
+    assert latencies(DGX_H100, "nvls") == since(v2_18=23, v2_21=25)  # NVLS in hwLat, in 2.18.3 as baseLat
 
 
 def test_all_reduces_in_the_switch_are_five_sixths_of_their_channels_until_2_28() -> None:
@@ -131,17 +123,14 @@ def test_single_gpus_of_many_nodes_changed_with_2_23() -> None:
     assert rates(ALONE, "pat", collective="allgather") == since(v2_18=0, v2_23=0.85 * 48, v2_24=0.75 * 48)
 
 
-@pytest.mark.parametrize(
-    ("arch", "first"), [("sm70", 18), ("sm80", 18), ("sm90", 18), ("sm100", 25), ("sm86", 27), ("sm103", 27)]
-)
-def test_ll128_is_for_gpus_that_a_release_was_tested_on(arch: str, first: int) -> None:
+def test_ll128_is_for_gpus_that_a_release_was_tested_on() -> None:
     """The switch of capabilities in tuning.cc: 70, 80, 90; 100 and 120 from 2.25.1 on; all from 2.27.3 on."""
-    box = System("box", arch, 4, "nvswitch", 240e9)
-    assert [version for version in KEPT if cell(box, version, "ring", "ll128")] == [
-        f"{major}.{minor}" for major, minor in RELEASES if minor >= first
-    ]
-    asked = replace(box, nccl="2.18", protocol="ll128")
-    assert {option.protocol for option in options(asked, "allreduce")} == {"ll128"}
+    for arch, first in (("sm70", 18), ("sm80", 18), ("sm90", 18), ("sm100", 25), ("sm86", 27), ("sm103", 27)):
+        box = System("box", arch, 4, "nvswitch", 240e9)
+        found = [version for version in KEPT if cell(box, version, "ring", "ll128")]
+        assert found == [f"{major}.{minor}" for major, minor in RELEASES if minor >= first], arch
+        asked = replace(box, nccl="2.18", protocol="ll128")
+        assert {option.protocol for option in options(asked, "allreduce")} == {"ll128"}, arch
 
 
 def test_the_search_knows_more_channels_and_speeds_with_every_release() -> None:
@@ -166,9 +155,5 @@ def test_the_search_ends_with_what_each_release_asks_of_it() -> None:
     assert [(graph.channels, graph.intra, graph.inter) for graph in heads] == [(8, 40, 40), (8, 40, 48)]
     ports = replace(DGX_H100, nics=Nics(16, 25e9, "roce")).of(2)
     assert [search(ports, RELEASES[2, minor]).ring.channels for minor in (18, 19, 20)] == [16, 16, 8]
-
-
-def test_older_releases_have_no_sums_in_the_switch_to_gather_with() -> None:
-    """Who asks for them is told so."""
     with pytest.raises(Unsupported, match="allgather has no nvls"):
         options(replace(DGX_H100, nccl="2.18", algorithm="nvls"), "allgather")

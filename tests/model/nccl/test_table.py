@@ -1,7 +1,6 @@
 """NCCL's cost table against what NCCL logged and what it is known to choose."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -9,39 +8,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.collectives import COLLECTIVES as ALL_COLLECTIVES
+from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported, UsageError
 from collbench.model.nccl.constants import RELEASES, TREE_CORRECTION, release
 from collbench.model.nccl.option import Option
-from collbench.model.nccl.search import search
+from collbench.model.nccl.search import Graph, search
 from collbench.model.nccl.table import options, table
 from collbench.model.schedule import TABLED
 from collbench.topology import files
 from collbench.topology.system import Nics, System
 
 LOGGED = json.loads((Path(__file__).parent / "nccl_2_29_2_h100.json").read_text())["tables"]
-CELLS = [
-    (int(ranks), collective, algorithm, protocol, *cell)
-    for ranks, of_ranks in LOGGED.items()
-    for collective, of_collective in of_ranks.items()
-    for algorithm, cells in of_collective.items()
-    for protocol, cell in zip(("ll", "ll128", "simple"), cells, strict=True)
-]
 DGX_H100 = System("DGX H100", "sm90", 8, "nvswitch", 370.8e9, multicast=True, nics=Nics(8, 50e9, "ib"))
 DGX_A100 = System("DGX A100", "sm80", 8, "nvswitch", 240e9, nics=Nics(8, 25e9, "ib"))
 FOUR_CARDS = replace(DGX_A100, nics=Nics(4, 12.5e9, "ib"))  # its nodes are faster than their network
 DGX_B200 = System("DGX B200", "sm100", 8, "nvswitch", 721.8e9, multicast=True, nics=Nics(8, 50e9, "ib"), nccl="2.30")
 NVL72 = replace(DGX_B200, name="NVL72", gpus=72, cpu="arm", nics=Nics(72, 50e9, "ib"))
+CUBE, QUAD = files.load("dgx-1v"), files.load("gh200-quad")
 TWO_SOCKETS = System(
     *("two sockets", "sm89", 4, "pcie", 24e9), switches=((0, 1), (2, 3)), per_socket=2, socket_rate=100e9
 )
 ALONE = replace(DGX_H100, name="single GPUs", gpus=1, nics=Nics(1, 50e9, "ib")).of(8)
+PAIRS = System("A40 pairs", "sm86", 4, "nvlink-pairs", 48e9)
 GB = 1e9
 DOUBLINGS = 2.0 ** np.arange(0, 40)
 RINGS = {("ring", "ll"), ("ring", "ll128"), ("ring", "simple")}
-VERSIONS = [f"{major}.{minor}" for major, minor in RELEASES]
-SYSTEMS = [files.load(name) for name in files.names()]
-SYSTEMS += [system.of(nodes) for system in SYSTEMS if system.nics for nodes in (2, 4, 12_500)]
+SYSTEMS = [files.load(name) for name in ("dgx-h100", "gb200-nvl72", "pcie4-4090", "aws-p4d", "gh200-quad", "dgx-1v")]
+SYSTEMS += [system.of(nodes) for system in SYSTEMS if system.nics for nodes in (2, 12_500)]
 
 
 def named(system: System, collective: str = "allreduce") -> dict[tuple[str, str], Option]:
@@ -49,9 +42,9 @@ def named(system: System, collective: str = "allreduce") -> dict[tuple[str, str]
     return {(option.algorithm, option.protocol): option for option in table(system, collective)}
 
 
-def select(choices: Sequence[Option], nbytes: float) -> Option:
+def select(system: System, nbytes: float, collective: str = "allreduce") -> Option:
     """The one that NCCL takes: of the least estimate, the first of equals."""
-    return min(choices, key=lambda option: option.seconds(nbytes))
+    return min(options(system, collective), key=lambda option: option.seconds(nbytes))
 
 
 def busbw(system: System, algorithm: str) -> float:
@@ -59,33 +52,38 @@ def busbw(system: System, algorithm: str) -> float:
     return named(system)[algorithm, "simple"].busbw / GB
 
 
-def in_words(value: object) -> str:
-    """A parameter in the name of its test: the same in every process."""
-    if isinstance(value, System):
-        return value.title
-    return f"{len(value)} cells" if isinstance(value, set) else str(value)
+def microseconds(system: System, algorithm: str, protocol: str, collective: str = "allreduce") -> float:
+    return named(system, collective)[algorithm, protocol].seconds(0) * 1e6
+
+
+def protocols(system: System) -> set[str]:
+    return {option.protocol for option in options(system, "allreduce")}
+
+
+def algorithms(system: System, collective: str = "allreduce") -> set[str]:
+    return {option.algorithm for option in options(system, collective)}
 
 
 def test_every_cell_that_nccl_logged_is_computed_exactly() -> None:
     """All collectives on 2, 4 and 6 H100, to the one decimal that NCCL prints; no cell where it logged no rate."""
-    logged, computed = {}, {}
-    for ranks, collective, algorithm, protocol, microseconds, rate in CELLS:
-        cell = ranks, collective, algorithm, protocol
-        option = named(DGX_H100.part(ranks), collective).get((algorithm, protocol))
-        logged[cell] = (f"{microseconds:.1f}", f"{rate:.1f}") if rate else None
-        computed[cell] = (f"{option.seconds(0) * 1e6:.1f}", f"{option.rate / GB:.1f}") if option else None
-    assert computed == logged
-
-
-def test_the_log_has_all_that_is_modelled() -> None:
-    """14 cells of an all-reduce with a rate, for each number of ranks: 6 of rings and trees and one of NVLS, twice."""
+    told = {}
+    for ranks, of_ranks in LOGGED.items():
+        for collective, of_collective in of_ranks.items():
+            cells = named(DGX_H100.part(int(ranks)), collective)
+            for algorithm, logged in of_collective.items():
+                for protocol, (latency, rate) in zip(("ll", "ll128", "simple"), logged, strict=True):
+                    option = cells.get((algorithm, protocol))
+                    computed = (f"{option.seconds(0) * 1e6:.1f}", f"{option.rate / GB:.1f}") if option else None
+                    place = ranks, collective, algorithm, protocol
+                    assert computed == ((f"{latency:.1f}", f"{rate:.1f}") if rate else None), place
+                    told[place] = bool(rate)
     assert {ranks: len(options(DGX_H100.part(ranks), "allreduce")) for ranks in (2, 4, 6)} == {2: 6, 4: 7, 6: 7}
-    assert sum(cell[5] > 0 for cell in CELLS if cell[1] == "allreduce") == 3 * 7
+    assert sum(rated for place, rated in told.items() if place[1] == "allreduce") == 3 * 7
 
 
-@pytest.mark.parametrize(
-    ("system", "algorithm", "expected"),
-    [
+def test_known_systems_have_their_known_bandwidth() -> None:
+    box = System("box", "sm89", 4, "pcie", 24e9, cpu="amd")
+    for system, algorithm, expected in (
         (DGX_A100, "ring", 240),
         (DGX_H100, "ring", 360),
         (DGX_H100, "nvls", 476),
@@ -94,36 +92,55 @@ def test_the_log_has_all_that_is_modelled() -> None:
         (NVL72, "nvls", 917.6),
         (DGX_H100.of(4), "ring", 384),
         (DGX_A100.of(4), "ring", 192),
-    ],
-    ids=in_words,
-)
-def test_known_systems_have_their_known_bandwidth(system: System, algorithm: str, expected: float) -> None:
-    """What NCCL's own search ends with there."""
-    assert busbw(system, algorithm) == pytest.approx(expected, abs=0.5)
-
-
-@pytest.mark.parametrize(
-    ("system", "channels", "speed"),
-    [(DGX_A100, 12, 20), (DGX_H100, 12, 30), (DGX_B200, 16, 45), (DGX_H100.of(2), 8, 48), (DGX_A100.of(2), 8, 24)],
-    ids=in_words,
-)
-def test_the_search_ends_with_so_many_channels_of_a_speed(system: System, channels: int, speed: float) -> None:
-    """Rings, as NCCL logs them (before it doubles the channels in use)."""
-    ring = search(system, release(system.nccl)).ring
-    assert (ring.channels, ring.intra, ring.inter) == (channels, speed, speed)
-
-
-def test_a_tree_of_two_nodes_moves_more_than_a_ring_and_of_more_nodes_less() -> None:
-    """Its channels may be wider within the node: the "2-node tree" that doubles what a card does."""
-    tree = search(FOUR_CARDS.of(2), release("2.29")).tree
-    assert tree.intra == 2 * tree.inter
+        (CUBE, "ring", 120),
+        (CUBE.part(4), "ring", 80),
+        (QUAD, "ring", 360),
+        (QUAD.part(2), "ring", 120),
+        (files.load("h100-nvl").part(2), "ring", 240),
+        (box, "ring", 24),
+        (replace(box, cpu="intel"), "ring", 20),
+        (replace(box, cpu="intel", switches=((0, 1, 2, 3),)), "ring", 24),
+        (replace(box, p2p=False, switches=((0, 1), (2, 3))), "ring", 12),
+        (replace(box, gpus=5, p2p=False, switches=((0, 1, 2, 3), (4,))), "ring", 6),
+        (TWO_SOCKETS, "ring", 20),
+        (replace(TWO_SOCKETS, cpu="amd"), "ring", 15),
+        (replace(TWO_SOCKETS, cpu="amd", socket_rate=64e9), "ring", 15),  # NCCL does not know what the link carries
+        (replace(TWO_SOCKETS, p2p=False), "ring", 10),
+    ):
+        assert busbw(system, algorithm) == pytest.approx(expected, abs=0.15), (system.title, algorithm, expected)
     assert busbw(FOUR_CARDS.of(2), "tree") > 1.5 * busbw(FOUR_CARDS.of(2), "ring")
     assert busbw(FOUR_CARDS.of(4), "tree") < busbw(FOUR_CARDS.of(4), "ring")
 
 
-@pytest.mark.parametrize(
-    ("system", "nbytes", "expected"),
-    [
+def test_the_search_ends_with_so_many_channels_of_a_speed() -> None:
+    for system, channels, speed in (
+        (DGX_A100, 12, 20),
+        (DGX_H100, 12, 30),
+        (DGX_B200, 16, 45),
+        (DGX_H100.of(2), 8, 48),
+        (DGX_A100.of(2), 8, 24),
+    ):
+        assert search(system, release(system.nccl)).ring == Graph(channels, speed, speed), system.title
+    newest = release("2.29")
+    assert search(FOUR_CARDS.of(2), newest).tree.intra == 2 * search(FOUR_CARDS.of(2), newest).tree.inter
+    assert search(QUAD.of(2), newest).tree == Graph(4, 48, 24)
+    assert (search(PAIRS, newest).ring.channels, search(PAIRS, newest).ring.intra) == (2, 10)
+    # A tree's first GPU sends to the next one and half to the network through one slot.
+    box = search(System("box", "sm89", 4, "pcie", 24e9, cpu="amd", nics=Nics(1, 25e9, "ib")).of(2), newest)
+    assert (box.ring.intra, box.tree.intra, box.tree.inter) == (24, 15, 15)
+    for base, nics, version, expected in (
+        (DGX_H100, Nics(32, 12.5e9, "efa"), "2.29", (8, 48)),
+        (DGX_H100, Nics(16, 25e9, "roce"), "2.29", (8, 48)),
+        (DGX_H100, Nics(16, 25e9, "roce"), "2.18", (16, 24)),
+        (DGX_B200, Nics(24, 50e9, "ib"), "2.29", (8, 48)),
+    ):
+        ring = search(replace(base, nics=nics).of(2), release(version)).ring
+        assert (ring.channels, ring.inter) == expected, (nics, version)
+
+
+def test_nccl_selects_as_it_is_known_to() -> None:
+    """Rings for 4 H100 though NVLS measures faster; NVLS for 8; trees where latency counts and nodes are many."""
+    for system, nbytes, expected in (
         (DGX_H100, 8, "ring/ll"),
         (DGX_H100, 2**33, "nvls/simple"),
         (DGX_H100.part(4), 2**33, "ring/simple"),
@@ -133,45 +150,27 @@ def test_a_tree_of_two_nodes_moves_more_than_a_ring_and_of_more_nodes_less() -> 
         (DGX_H100.of(2), 2**33, "nvlstree/simple"),
         (DGX_H100.of(4), 2**33, "ring/simple"),
         (NVL72, 2**30, "nvls/simple"),
-    ],
-    ids=in_words,
-)
-def test_nccl_selects_as_it_is_known_to(system: System, nbytes: int, expected: str) -> None:
-    """Rings for 4 H100 though NVLS measures faster; NVLS for 8; trees where latency counts and nodes are many."""
-    option = select(options(system, "allreduce"), nbytes)
-    assert f"{option.algorithm}/{option.protocol}" == expected
+    ):
+        option = select(system, nbytes)
+        assert f"{option.algorithm}/{option.protocol}" == expected, (system.title, nbytes)
 
 
-def test_on_every_preset_the_estimate_is_that_of_the_least_option_and_grows() -> None:
-    """Also for 100,000 GPUs; doubling a size never makes any option faster, nor what is selected."""
-    wrong = []
+def test_options_grow_with_their_size_and_are_the_sum_of_their_parts() -> None:
+    """Also for 100,000 GPUs; steps between nodes only where there are nodes; the same alone and in an array."""
     for system, collective in product(SYSTEMS, TABLED):
         choices = options(system, collective)
-        estimates = np.array([choice.seconds(DOUBLINGS) for choice in choices])
-        least = estimates.min(axis=0)
-        selected = [select(choices, nbytes).seconds(nbytes) for nbytes in DOUBLINGS]
-        right = (np.diff(estimates) >= 0).all() and (least > 0).all() and selected == least.tolist()
-        if not (right and all(choice.busbw <= 2 * choice.bound for choice in choices)):
-            wrong.append((system.title, collective))
-    assert wrong == []
-
-
-def test_the_parts_of_an_option_are_those_of_its_estimate() -> None:
-    """An empty array takes the base and all steps; there are steps between nodes only where there are nodes."""
-    for system, collective in product(SYSTEMS, TABLED):
-        for option in options(system, collective):
+        assert choices, (system.title, collective)
+        for option in choices:
             place = system.title, collective, option
+            estimates = option.seconds(DOUBLINGS)
+            assert (np.diff(estimates) >= 0).all(), place
+            assert estimates[0] > 0, place
+            assert [option.seconds(float(nbytes)) for nbytes in DOUBLINGS[::13]] == estimates[::13].tolist(), place
+            assert isinstance(option.seconds(8.0), float), place
             assert option.seconds(0) == pytest.approx(option.base + option.intra + option.inter), place
+            assert option.busbw <= 2 * option.bound, place
             assert (option.hops > 0) == (option.inter > 0) == (system.nodes > 1), place
             assert option.channels >= 1, place
-
-
-def test_an_estimate_is_the_same_alone_and_in_an_array() -> None:
-    """Scalars in, floats out."""
-    for option in options(DGX_H100.of(4), "allreduce"):
-        alone = [option.seconds(float(nbytes)) for nbytes in DOUBLINGS]
-        assert all(isinstance(value, float) for value in alone)
-        np.testing.assert_array_equal(option.seconds(DOUBLINGS), alone)
 
 
 def test_a_tree_is_corrected_by_the_logarithm_of_its_size() -> None:
@@ -179,258 +178,128 @@ def test_a_tree_is_corrected_by_the_logarithm_of_its_size() -> None:
     tree = replace(named(DGX_H100)["tree", "simple"], base=0.0, intra=0.0)
     for place, factor in enumerate(TREE_CORRECTION["simple"]):
         for nbytes in (64 * 2**place, 128 * 2**place - 1):
-            assert tree.seconds(nbytes) == pytest.approx(nbytes / (tree.rate * factor))
+            assert tree.seconds(nbytes) == pytest.approx(nbytes / (tree.rate * factor)), nbytes
     for nbytes in (63, 64 * 2**23):
-        assert tree.seconds(nbytes) == pytest.approx(nbytes / tree.rate)
+        assert tree.seconds(nbytes) == pytest.approx(nbytes / tree.rate), nbytes
+    quad = replace(DGX_B200, gpus=4, cpu="arm", nics=Nics(4, 100e9, "ib"))
+    for system, version, corrected in (
+        (DGX_B200, "2.27", False),
+        (DGX_B200, "2.29", True),
+        (DGX_B200, "2.31", True),
+        (quad, "2.29", False),
+        (quad, "2.31", True),
+        (replace(quad, nics=Nics(4, 50e9, "ib")), "2.31", False),
+        (DGX_H100, "2.31", False),
+    ):
+        found = named(replace(system.of(2), nccl=version))["nvlstree", "simple"].correction
+        assert bool(found) is corrected, (system.title, version)
 
 
 def test_a_ring_over_nodes_waits_longer_from_its_plateau_on() -> None:
     """64 bytes for every rank and running channel; 1.4 times, before Ampere 1.9 times."""
     ring = named(DGX_H100.of(2))["ring", "simple"]
     assert ring.plateau_from == 64 * 16 * 16
-    assert ring.seconds(ring.plateau_from) - ring.seconds(ring.plateau_from - 1) > 0.39 * ring.seconds(0)
+    step = ring.seconds(ring.plateau_from) - ring.seconds(ring.plateau_from - 1)
+    assert step == pytest.approx(0.4 * ring.seconds(0), rel=1e-3)
     assert named(files.load("dgx-2").of(2))["ring", "simple"].plateau == 1.9
     assert named(DGX_H100)["ring", "simple"].plateau == 1
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "protocol", "channels"),
-    [
-        ("ring", "ll", (1, 2, 16, 24)),  # 512 threads of 8 bytes for each of 8 ranks
-        ("ring", "simple", (1, 2, 16, 24)),  # of 64 bytes
-        ("ring", "ll128", (1, 12, 24, 24)),  # 640 threads of 8 bytes
-        ("tree", "ll", (1, 16, 24, 24)),
-    ],
-)
-def test_small_messages_have_few_channels(algorithm: str, protocol: str, channels: tuple[int, ...]) -> None:
-    """As `topoGetAlgoInfo` takes them away, down to one, until every thread has enough to do."""
-    cells = {(cell.algorithm, cell.protocol): cell for cell in table(DGX_A100, "allreduce")}
-    one = cells[algorithm, protocol]
-    assert tuple(one.channels_at(np.array([8, 64 << 10, 512 << 10, 1 << 30], np.float64))) == channels
-    assert one.running == 2 * one.channels
+def test_small_messages_have_few_channels() -> None:
+    for cell, channels in (
+        (("ring", "ll"), (1, 2, 16, 24)),  # 512 threads of 8 bytes for each of 8 ranks
+        (("ring", "simple"), (1, 2, 16, 24)),  # of 64 bytes
+        (("ring", "ll128"), (1, 12, 24, 24)),  # 640 threads of 8 bytes
+        (("tree", "ll"), (1, 16, 24, 24)),
+    ):
+        one = named(DGX_A100)[cell]
+        assert tuple(one.channels_at(np.array([8, 64 << 10, 512 << 10, 1 << 30], np.float64))) == channels, cell
+        assert one.running == 2 * one.channels, cell
+    nvls = named(DGX_H100)["nvls", "simple"]
+    assert set(nvls.channels_at(DOUBLINGS)) == {nvls.channels}
 
 
-def test_sums_in_the_switch_use_all_their_channels_whatever_the_size() -> None:
-    (one,) = (cell for cell in table(DGX_H100, "allreduce") if cell.algorithm == "nvls")
-    assert set(one.channels_at(DOUBLINGS)) == {one.channels}
-
-
-def test_ll128_needs_nvlink_and_no_host_bridge() -> None:
-    """Elsewhere its 128 bytes may arrive in pieces; who asks for it gets it."""
+def test_ll128_needs_nvlink_and_no_host_bridge_and_efa_knows_simple_alone_before_hopper_or_without_gpudirect() -> None:
+    """Elsewhere its 128 bytes may arrive in pieces; EFA's rule is for nodes; who asks for another protocol gets it."""
     pcie = System("box", "sm89", 4, "pcie", 24e9, nics=Nics(1, 12.5e9, "ib"))
     assert ("ring", "ll128") in named(DGX_H100.of(2))
     assert ("ring", "ll128") not in named(pcie)
     assert ("ring", "ll128") not in named(replace(DGX_A100, nics=Nics(1, 12.5e9, "tcp")).of(2))
-    assert {option.protocol for option in options(replace(pcie, protocol="ll128"), "allreduce")} == {"ll128"}
+    assert protocols(replace(pcie, protocol="ll128")) == {"ll128"}
+    every, efa = {"ll", "ll128", "simple"}, Nics(4, 12.5e9, "efa")
+    for base, nics, found in (
+        (DGX_A100, efa, {"simple"}),
+        (DGX_H100, Nics(32, 12.5e9, "efa"), every),
+        (DGX_H100, Nics(32, 12.5e9, "efa", gdr=False), {"simple"}),
+        (DGX_A100, Nics(4, 12.5e9, "ib", gdr=False), every),
+    ):
+        assert protocols(replace(base, nics=nics).of(2)) == found, nics
+        assert protocols(replace(base, nics=nics)) == every, nics
+    assert protocols(replace(DGX_A100, nics=efa, protocol="ll").of(2)) == {"ll"}
 
 
-@pytest.mark.parametrize(
-    ("system", "protocols"),
-    [
-        (replace(DGX_A100, nics=Nics(4, 12.5e9, "efa")), {"simple"}),
-        (replace(DGX_H100, nics=Nics(32, 12.5e9, "efa")), {"ll", "ll128", "simple"}),
-        (replace(DGX_H100, nics=Nics(32, 12.5e9, "efa", gdr=False)), {"simple"}),
-        (replace(DGX_A100, nics=Nics(4, 12.5e9, "ib", gdr=False)), {"ll", "ll128", "simple"}),
-        (replace(DGX_A100, nics=Nics(4, 12.5e9, "efa"), protocol="ll"), {"ll"}),
-    ],
-)
-def test_efa_before_hopper_or_without_gpudirect_knows_simple_alone(system: System, protocols: set[str]) -> None:
-    """Among nodes: within one all are there.  Who asks for another gets it."""
-    assert {option.protocol for option in options(system.of(2), "allreduce")} == protocols
-    if system.protocol == "auto":
-        assert {option.protocol for option in options(system, "allreduce")} == {"ll", "ll128", "simple"}
-
-
-def test_algorithms_are_there_where_they_can_be() -> None:
-    """NVLS with multicast within a node, NVLSTree over nodes, PAT for single GPUs, trees for all-reduce alone."""
-
-    def algorithms(system: System, collective: str = "allreduce") -> set[str]:
-        return {option.algorithm for option in options(system, collective)}
-
-    assert algorithms(DGX_H100) == {"ring", "tree", "nvls"}
-    assert algorithms(DGX_H100.of(2)) == {"ring", "tree", "nvlstree"}
-    assert algorithms(replace(DGX_H100, multicast=False)) == {"ring", "tree"}
-    assert algorithms(replace(DGX_H100, nvls=False)) == {"ring", "tree"}
-    assert algorithms(DGX_H100.part(2)) == {"ring", "tree"}
-    assert algorithms(replace(DGX_H100, nics=Nics(1, 50e9, "ib")).of(2)) == {"ring", "tree"}
-    assert algorithms(ALONE, "allgather") == {"ring", "pat"}
-    assert algorithms(ALONE) == {"ring", "tree"}
-    assert algorithms(DGX_H100, "broadcast") == {"ring"}
-
-
-@pytest.mark.parametrize("name", sorted(set(ALL_COLLECTIVES) - set(TABLED)))
-def test_collectives_of_sends_and_receives_have_no_table(name: str) -> None:
-    """NCCL estimates none of them."""
-    with pytest.raises(Unsupported, match=name):
-        options(DGX_H100, name)
-
-
-def test_what_nccl_is_told_to_use_is_all_it_chooses_from() -> None:
-    """NCCL_ALGO and NCCL_PROTO; one line where that leaves nothing."""
-    assert [option.algorithm for option in options(replace(DGX_H100, algorithm="tree"), "allreduce")] == ["tree"] * 3
+def test_algorithms_are_there_where_they_can_be_and_what_nccl_is_told_to_use_is_all() -> None:
+    for system, collective, expected in (
+        (DGX_H100, "allreduce", {"ring", "tree", "nvls"}),
+        (DGX_H100.of(2), "allreduce", {"ring", "tree", "nvlstree"}),
+        (replace(DGX_H100, multicast=False), "allreduce", {"ring", "tree"}),
+        (replace(DGX_H100, nvls=False), "allreduce", {"ring", "tree"}),
+        (DGX_H100.part(2), "allreduce", {"ring", "tree"}),
+        (replace(DGX_H100, nics=Nics(1, 50e9, "ib")).of(2), "allreduce", {"ring", "tree"}),
+        (ALONE, "allgather", {"ring", "pat"}),
+        (ALONE, "allreduce", {"ring", "tree"}),
+        (DGX_H100, "broadcast", {"ring"}),
+        (NVL72, "allreduce", {"ring", "tree", "nvls"}),
+        (replace(NVL72, gpu_rate=400e9), "allreduce", {"ring", "tree"}),  # 32 heads at the least speed must fit a port
+        (NVL72, "allgather", {"ring"}),  # more GPUs than a multicast has heads
+        (NVL72.part(32), "allgather", {"ring", "nvls"}),
+        (replace(DGX_H100, algorithm="tree"), "allreduce", {"tree"}),
+    ):
+        assert algorithms(system, collective) == expected, (system.title, collective)
     with pytest.raises(Unsupported, match="broadcast has no tree"):
         options(replace(DGX_H100, algorithm="tree"), "broadcast")
-
-
-def changed(system: System, collective: str, older: str, newer: str) -> set[tuple[str, str]]:
-    """Cells that differ between two releases."""
-    one, two = (named(replace(system, nccl=version), collective) for version in (older, newer))
-    return {cell for cell in one.keys() | two.keys() if one.get(cell) != two.get(cell)}
-
-
-@pytest.mark.parametrize(
-    ("older", "newer", "system", "collective", "expected"),
-    [
-        ("2.18", "2.19", DGX_A100, "allreduce", {("tree", "simple")}),
-        ("2.19", "2.20", DGX_A100.of(4), "allreduce", set()),
-        ("2.20", "2.21", DGX_A100, "allreduce", {("ring", "ll")}),
-        ("2.20", "2.21", DGX_H100, "allreduce", {("ring", "ll"), ("nvls", "simple")}),
-        ("2.21", "2.23", DGX_A100, "allreduce", {("tree", "simple")}),
-        ("2.21", "2.23", DGX_H100.of(2), "allreduce", {("tree", "simple"), *RINGS}),
-        ("2.23", "2.24", ALONE, "allgather", {("pat", "simple")}),
-        ("2.24", "2.25", DGX_H100.of(2), "allreduce", set()),
-        ("2.25", "2.26", DGX_B200.of(2), "allreduce", set()),
-        ("2.26", "2.27", DGX_H100, "allreduce", set()),
-        ("2.26", "2.27", DGX_H100, "allgather", {("nvls", "simple")}),
-        ("2.27", "2.28", DGX_H100.of(2), "allreduce", {("nvlstree", "simple")}),
-        ("2.27", "2.28", DGX_B200.of(2), "allreduce", {("nvlstree", "simple"), ("tree", "ll128"), ("tree", "simple")}),
-        ("2.28", "2.29", DGX_H100, "allreduce", set()),
-        ("2.28", "2.29", DGX_H100.of(2), "allreduce", {("nvlstree", "simple")}),
-        ("2.29", "2.30", DGX_H100.of(2), "allreduce", set()),
-        ("2.29", "2.30", DGX_B200, "allreduce", {("ring", "ll128")}),
-        ("2.29", "2.30", DGX_B200.of(4), "allreduce", {("ring", "ll128"), ("nvlstree", "simple")}),
-        ("2.30", "2.31", DGX_B200, "allreduce", set()),
-        ("2.30", "2.31", DGX_B200, "allgather", {("ring", "simple"), ("nvls", "simple")}),
-        ("2.30", "2.31", FOUR_CARDS.of(2), "allreduce", {("tree", "simple"), ("tree", "ll"), ("tree", "ll128")}),
-        ("2.30", "2.31", DGX_A100.of(4), "allreduce", set()),
-    ],
-    ids=in_words,
-)
-def test_a_release_changes_what_its_notes_say_and_nothing_else(
-    older: str, newer: str, system: System, collective: str, expected: set[tuple[str, str]]
-) -> None:
-    """Steps of rings and trees in 2.23, NVLS and Blackwell's trees in 2.28, NVLSTree in 2.29, trees in 2.31."""
-    assert changed(system, collective, older, newer) == expected
-
-
-def test_a_version_between_two_kept_ones_is_the_older_of_them() -> None:
-    """So are patch releases; before the first, the first; after the last, the last; words are refused."""
-    assert release("2.22.3") is release("2.21")
-    assert release("2.29.2") is release("2.29")
-    assert release("2.18") is release("1.0") is not release("2.21")
-    assert release("3.0") is release("2.31")
-    with pytest.raises(UsageError, match=r"'new'.*2\.29"):
-        release("new")
-
-
-def test_every_release_has_an_estimate_for_every_system() -> None:
-    """Older ones take newer GPUs for the newest that they know."""
-    for system, version in product(SYSTEMS[::3], VERSIONS):
-        assert select(options(replace(system, nccl=version), "allreduce"), 2**20).rate > 0, (system.title, version)
-
-
-@pytest.mark.parametrize(
-    ("system", "expected"),
-    [
-        (files.load("dgx-1v"), 120),
-        (files.load("dgx-1v").part(4), 80),
-        (files.load("gh200-quad"), 360),
-        (files.load("gh200-quad").part(2), 120),
-        (files.load("h100-nvl").part(2), 240),
-        (System("one socket", "sm89", 4, "pcie", 24e9, cpu="amd"), 24),
-        (System("one socket", "sm89", 4, "pcie", 24e9, cpu="intel"), 20),
-        (System("switch", "sm89", 4, "pcie", 24e9, cpu="intel", switches=((0, 1, 2, 3),)), 24),
-        (System("host", "sm89", 4, "pcie", 24e9, p2p=False, cpu="amd", switches=((0, 1), (2, 3))), 12),
-        (System("uneven", "sm89", 5, "pcie", 24e9, p2p=False, cpu="amd", switches=((0, 1, 2, 3), (4,))), 6),
-        (TWO_SOCKETS, 20),
-        (replace(TWO_SOCKETS, cpu="amd"), 15),
-        (replace(TWO_SOCKETS, cpu="amd", socket_rate=64e9), 15),  # NCCL does not know what the link carries
-        (replace(TWO_SOCKETS, p2p=False), 10),
-    ],
-    ids=in_words,
-)
-def test_other_fabrics_carry_what_their_links_add_up_to(system: System, expected: float) -> None:
-    """Derived from NCCL's rules: rings over single links, a sixth more load at Intel's bridges, shared switches."""
-    assert busbw(system, "ring") == pytest.approx(expected)
-
-
-def test_a_box_on_pcie_among_others_shares_its_slots_between_tree_and_network() -> None:
-    """A tree's first GPU sends to the next one and half to the network through one slot."""
-    box = System("box", "sm89", 4, "pcie", 24e9, cpu="amd", nics=Nics(1, 25e9, "ib")).of(2)
-    graphs = search(box, release("2.29"))
-    assert (graphs.ring.intra, graphs.tree.intra, graphs.tree.inter) == (24, 15, 15)
-
-
-def test_network_cards_are_counted_as_nccl_sees_them() -> None:
-    """EFA's plugin shows one a GPU, NCCL merges two ports since 2.20, and a GPU's slot is no wider for many cards."""
-
-    def ring(nics: Nics, version: str = "2.29", base: System = DGX_H100) -> tuple[int, float]:
-        found = search(replace(base, nics=nics).of(2), release(version)).ring
-        return found.channels, found.inter
-
-    assert ring(Nics(32, 12.5e9, "efa")) == (8, 48)
-    assert ring(Nics(16, 25e9, "roce")) == (8, 48)
-    assert ring(Nics(16, 25e9, "roce"), "2.18") == (16, 24)
-    assert ring(Nics(24, 50e9, "ib"), base=DGX_B200) == (8, 48)
+    for name in set(COLLECTIVES) - set(TABLED):  # of sends and receives, which NCCL does not estimate
+        with pytest.raises(Unsupported, match=name):
+            options(DGX_H100, name)
 
 
 def test_latencies_over_nodes_are_those_of_steps_within_and_between() -> None:
-    """Worked out by hand from NCCL's constants: posting to the network is the least that a step of a ring takes."""
+    """Worked out by hand from NCCL's constants: posting to the network is the least that a step of a ring takes.
 
-    def microseconds(system: System, algorithm: str, protocol: str, collective: str = "allreduce") -> float:
-        return named(system, collective)[algorithm, protocol].seconds(0) * 1e6
-
+    On the cube, whose rings have different orders and cannot pipeline a broadcast, a step of every rank is counted.
+    """
     two = DGX_H100.of(2)
-    assert microseconds(two, "ring", "ll") == pytest.approx(6.6 + 28 * 1.0 + 2 * 2.7)
-    assert microseconds(replace(two, cpu="amd"), "ring", "ll") == pytest.approx(6.6 + 28 * 2.0 + 2 * 2.7)
-    assert microseconds(replace(two, cpu="amd"), "ring", "simple") == pytest.approx(8.4 + 28 * 6.0 + 2 * 14)
-    assert microseconds(DGX_H100.of(16), "tree", "ll") == pytest.approx(6.8 + 2 * (7 * 0.6 + 4 * 5.0))
-    assert microseconds(DGX_H100.of(5), "nvlstree", "simple") == pytest.approx(25 + 2 * 2 * 20.9)
-    assert microseconds(two, "ring", "simple", "broadcast") == pytest.approx(8.4 + 14)
-    assert microseconds(ALONE, "ring", "ll") == pytest.approx(6.6 + 14 * 5.0)
-    assert microseconds(ALONE, "pat", "simple", "allgather") == pytest.approx(8 + 3 * 14 / 3.5 + 8 * 2.8)
-    power = System("POWER", "sm70", 4, "pcie", 12e9, cpu="power")
-    assert microseconds(power, "tree", "simple") == pytest.approx(8.4 + 6 * 5.7)
-
-
-def test_rings_in_different_orders_cannot_pipeline_a_broadcast() -> None:
-    """On the cube, NCCL counts a step of every rank, and of LL128 and LL those of rings."""
-    cube = named(files.load("dgx-1v"), "broadcast")
-    assert cube["ring", "simple"].seconds(0) * 1e6 == pytest.approx(8.4 + 8 * 4.0)
-    assert cube["ring", "ll"].seconds(0) * 1e6 == pytest.approx(6.6 + 8 * 0.6)
+    amd, power = replace(two, cpu="amd"), System("POWER", "sm70", 4, "pcie", 12e9, cpu="power")
+    for system, algorithm, protocol, collective, expected in (
+        (two, "ring", "ll", "allreduce", 6.6 + 28 * 1.0 + 2 * 2.7),
+        (amd, "ring", "ll", "allreduce", 6.6 + 28 * 2.0 + 2 * 2.7),
+        (amd, "ring", "simple", "allreduce", 8.4 + 28 * 6.0 + 2 * 14),
+        (DGX_H100.of(16), "tree", "ll", "allreduce", 6.8 + 2 * (7 * 0.6 + 4 * 5.0)),
+        (DGX_H100.of(5), "nvlstree", "simple", "allreduce", 25 + 2 * 2 * 20.9),
+        (two, "ring", "simple", "broadcast", 8.4 + 14),
+        (ALONE, "ring", "ll", "allreduce", 6.6 + 14 * 5.0),
+        (ALONE, "pat", "simple", "allgather", 8 + 3 * 14 / 3.5 + 8 * 2.8),
+        (power, "tree", "simple", "allreduce", 8.4 + 6 * 5.7),
+        (CUBE, "ring", "simple", "broadcast", 8.4 + 8 * 4.0),
+        (CUBE, "ring", "ll", "broadcast", 6.6 + 8 * 0.6),
+    ):
+        place = system.title, algorithm, protocol, collective
+        assert microseconds(system, algorithm, protocol, collective) == pytest.approx(expected), place
 
 
 def test_rates_over_nodes_are_those_of_the_slower_side() -> None:
-    """Worked out by hand: NVLSTree's two sides and its cap, a single GPU's plain tree, PAT, LL by the CPU's maker."""
-    half = replace(DGX_H100, nics=Nics(8, 25e9, "ib"))
-    assert busbw(half.of(2), "nvlstree") == pytest.approx(8 * 24 * 0.85 * 7 / 8 * 2)
-    assert busbw(half.of(4), "nvlstree") == pytest.approx(8 * 24)
-    assert busbw(DGX_H100.of(2), "nvlstree") == pytest.approx(8 * 57.7)
-    assert busbw(DGX_H100.of(4), "nvlstree") == pytest.approx(8 * 45.5)
+    half, amd = replace(DGX_H100, nics=Nics(8, 25e9, "ib")), replace(DGX_H100, cpu="amd")
+    for system, expected in (
+        (half.of(2), 8 * 24 * 0.85 * 7 / 8 * 2),
+        (half.of(4), 8 * 24),
+        (DGX_H100.of(2), 8 * 57.7),
+        (DGX_H100.of(4), 8 * 45.5),
+    ):
+        assert busbw(system, "nvlstree") == pytest.approx(expected), system.title
     assert busbw(ALONE.of(2), "tree") == pytest.approx(2 * 41.4 * 0.85)
     assert named(ALONE, "allgather")["pat", "simple"].rate == pytest.approx(0.75 * 48e9)
-    assert named(DGX_H100.of(2))["ring", "ll"].busbw == pytest.approx(39.0e9)
-    assert named(replace(DGX_H100, cpu="amd").of(2))["ring", "ll"].busbw == pytest.approx(22.5e9)
-    assert named(replace(DGX_H100, cpu="amd").of(3))["ring", "ll"].busbw == pytest.approx(19.0e9)
-
-
-def test_nvlstree_is_corrected_as_trees_are_where_that_was_measured() -> None:
-    """Blackwell from 2.29 on: x86; from 2.31 on also Arm with 4 GPUs and the fastest cards."""
-
-    def corrected(system: System, version: str) -> bool:
-        return bool(named(replace(system.of(2), nccl=version))["nvlstree", "simple"].correction)
-
-    quad = replace(DGX_B200, gpus=4, cpu="arm", nics=Nics(4, 100e9, "ib"))
-    assert [corrected(DGX_B200, version) for version in ("2.27", "2.29", "2.31")] == [False, True, True]
-    assert [corrected(quad, version) for version in ("2.29", "2.31")] == [False, True]
-    assert not corrected(replace(quad, nics=Nics(4, 50e9, "ib")), "2.31")
-    assert not corrected(DGX_H100, "2.31")
-
-
-def test_more_gpus_than_a_multicast_has_heads_gather_by_rings() -> None:
-    """All-reduce still sums in the switch."""
-    assert {option.algorithm for option in options(NVL72, "allgather")} == {"ring"}
-    assert {option.algorithm for option in options(NVL72.part(32), "allgather")} == {"ring", "nvls"}
+    for system, expected in ((DGX_H100.of(2), 39.0e9), (amd.of(2), 22.5e9), (amd.of(3), 19.0e9)):
+        assert named(system)["ring", "ll"].busbw == pytest.approx(expected), system.title
 
 
 def test_links_too_slow_for_every_speed_that_nccl_tries_have_a_placeholder() -> None:
@@ -443,20 +312,35 @@ def test_links_too_slow_for_every_speed_that_nccl_tries_have_a_placeholder() -> 
     assert not any(option.placeholder for option in options(DGX_B200, "allreduce"))
 
 
-def test_a_mesh_among_others_has_chains_over_all_its_links() -> None:
-    """Trees of 4 GH200 are raised to twice their cards, as behind a switch."""
-    tree = search(files.load("gh200-quad").of(2), release("2.29")).tree
-    assert (tree.channels, tree.intra, tree.inter) == (4, 48, 24)
+def test_a_release_changes_what_its_notes_say_and_nothing_else() -> None:
+    """Steps of rings and trees in 2.23, NVLS and Blackwell's trees in 2.28, NVLSTree in 2.29, trees in 2.31."""
+    nvlstree, trees = ("nvlstree", "simple"), {("tree", "simple"), ("tree", "ll"), ("tree", "ll128")}
+    for older, newer, system, collective, expected in (
+        ("2.21", "2.23", DGX_H100.of(2), "allreduce", {("tree", "simple"), *RINGS}),
+        ("2.24", "2.25", DGX_H100.of(2), "allreduce", set()),
+        ("2.25", "2.26", DGX_B200.of(2), "allreduce", set()),
+        ("2.26", "2.27", DGX_H100, "allreduce", set()),
+        ("2.27", "2.28", DGX_B200.of(2), "allreduce", {nvlstree, ("tree", "ll128"), ("tree", "simple")}),
+        ("2.28", "2.29", DGX_H100, "allreduce", set()),
+        ("2.29", "2.30", DGX_H100.of(2), "allreduce", set()),
+        ("2.29", "2.30", DGX_B200, "allreduce", {("ring", "ll128")}),
+        ("2.29", "2.30", DGX_B200.of(4), "allreduce", {("ring", "ll128"), nvlstree}),
+        ("2.30", "2.31", DGX_B200, "allreduce", set()),
+        ("2.30", "2.31", DGX_B200, "allgather", {("ring", "simple"), ("nvls", "simple")}),
+        ("2.30", "2.31", FOUR_CARDS.of(2), "allreduce", trees),
+        ("2.30", "2.31", DGX_A100.of(4), "allreduce", set()),
+    ):
+        one, two = (named(replace(system, nccl=version), collective) for version in (older, newer))
+        changed = {cell for cell in one.keys() | two.keys() if one.get(cell) != two.get(cell)}
+        assert changed == expected, (older, newer, system.title, collective)
 
 
-def test_two_pairs_have_two_rings() -> None:
-    """NCCL wants two channels for trees across the slower link, so one of 20 GB/s gives way to two of 10."""
-    pairs = System("A40 pairs", "sm86", 4, "nvlink-pairs", 48e9)
-    ring = search(pairs, release("2.29")).ring
-    assert (ring.channels, ring.intra) == (2, 10)
-
-
-def test_a_node_sums_in_its_switch_only_if_all_gpus_can_share_that_evenly() -> None:
-    """32 heads at the least speed of the ladder must fit a port."""
-    assert ("nvls", "simple") in named(NVL72)
-    assert ("nvls", "simple") not in named(replace(NVL72, gpu_rate=400e9))
+def test_a_version_between_two_kept_ones_is_the_older_of_them() -> None:
+    assert release("2.22.3") is release("2.21")
+    assert release("2.29.2") is release("2.29")
+    assert release("2.18") is release("1.0") is not release("2.21")
+    assert release("3.0") is release("2.31")
+    with pytest.raises(UsageError, match=r"'new'.*2\.29"):
+        release("new")
+    for system, (major, minor) in product(SYSTEMS, RELEASES):
+        assert select(replace(system, nccl=f"{major}.{minor}"), 2**20).rate > 0, (system.title, minor)

@@ -1,0 +1,113 @@
+"""Of rows and runs: what memory allows, one word for many cases, and the machine that a run says it ran on."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from collbench.analysis.bound import in_words, measured_bound, share
+from collbench.analysis.conformance import Conformance, table
+from collbench.analysis.machine import as_it_ran, remarks
+from collbench.flaws import Mismatch
+from collbench.measurement import Failed, Measurement, Prediction, Skipped
+from collbench.runs.file import Run
+from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.runs.records import to_line, to_result
+from collbench.topology import files
+from tests.conftest import case, measurement
+
+H100 = files.load("dgx-h100")
+MIB = 2**20
+
+
+def row(nbytes: int = 128 * MIB, seconds: float = 40e-3, floor: float | None = 20e-3, **changes: object) -> Measurement:
+    """A row with what its least traffic took meanwhile."""
+    return replace(measurement("two-shot", (seconds,) * 7, nbytes=nbytes, **changes), floor=floor)
+
+
+def test_the_bound_has_a_time_for_each_size_that_was_measured() -> None:
+    rows = [row(floor=floor) for floor in (18e-3, 20e-3, 40e-3)]
+    rows += [row(64 * MIB, floor=9e-3), row(MIB, floor=None), row(floor=1e-3, in_place=True)]
+    limit = measured_bound(rows, case().kind)
+    assert limit
+    assert limit.seconds(128 * MIB) == 20e-3
+    assert limit.seconds(64 * MIB) == 9e-3
+    assert math.isnan(limit.seconds(MIB))
+    assert measured_bound(rows, case("broadcast").kind) is None
+    # At the largest size: an all-reduce of two ranks reads both inputs and writes both results.
+    assert str(measured_bound([row(), row(64 * MIB, floor=9e-3)], case().kind)) == (
+        "bound: 20 ms at 128 MiB, in which all ranks' cores read 256 MiB and write 256 MiB of memory"
+    )
+
+
+def test_the_share_is_of_what_was_measured_beside_the_row_and_in_words() -> None:
+    limit = measured_bound([row(floor=30e-3)], case().kind)
+    assert share(row(), limit, 40e-3) == 0.5
+    assert share(row(floor=None), limit, 40e-3) == 0.75
+    assert math.isnan(share(row(floor=None), None, 40e-3))
+    assert math.isnan(share(Prediction(case(), "nccl", 1e-3, 1e-3, 1e-3), None, 1e-3))
+    assert in_words(row()) == "50 % of the bound"
+    assert in_words(row(floor=None)) == ""
+    assert in_words(replace(row(), mismatch=Mismatch(0, 0, 0, "1", "2", 1), seconds=())) == ""
+    assert to_result(json.loads(json.dumps(to_line(row(floor=0.1 + 0.2))))) == row(floor=0.1 + 0.2)
+    assert "floor" not in to_line(row(floor=None))
+    for odd in (math.nan, math.inf, -1.0, 0, 1e400):
+        read = to_result(to_line(row()) | {"floor": odd})
+        assert isinstance(read, Measurement)
+        assert read.floor is None, odd
+
+
+def gathered(*results: object) -> Conformance:
+    conformance = Conformance()
+    for result in results:
+        conformance.add(result)  # type: ignore[arg-type]
+    return conformance
+
+
+def test_the_worst_outcome_is_what_a_cell_says_and_what_was_never_tried_is_missing() -> None:
+    right = measurement()
+    wrong = type(right)(**{**right.__dict__, "mismatch": Mismatch(0, 0, 0, "1", "2", 1)})
+    conformance = gathered(right, wrong, right, Skipped(case(), "mpi", "cpu", "no way"))
+    assert conformance.word(("mpi", "allreduce"), "float") == "WRONG"
+    assert conformance.bad == [wrong]
+    assert gathered(right, Failed(case(), "mpi", "cpu", "died")).word(("mpi", "allreduce"), "float") == "FAILED"
+    conformance = gathered(measurement(), Skipped(case(in_place=True), "mpi", "cpu", "no way"))
+    assert conformance.word(("mpi", "allreduce"), "float") == "ok/skip"
+    assert conformance.reasons == {"mpi": {"no way"}}
+    assert gathered(Skipped(case(), "mpi", "cpu", "no")).word(("mpi", "allreduce"), "float") == "skip"
+    lines = table(gathered(measurement()), ["float", "half"])
+    assert lines[1].split() == ["mpi", "allreduce", "ok", "missing"]
+
+
+def ran(version: Any = "", **settings: Any) -> Run:
+    """A run with that release of NCCL and those settings of nccl-tests."""
+    tests = (ForeignTest(tool="nccl-tests", sweep=settings),)
+    environment = Environment(versions={"nccl": version} if version else {})
+    return Run(
+        Path("run.jsonl"), Header(environment=environment, imported=ImportedPart(tests=tests)), (), complete=True
+    )
+
+
+def test_a_process_that_drives_several_gpus_launches_for_all() -> None:
+    """`-g 8` of nccl-tests; threads launch for themselves; what the description says is believed."""
+    for settings, launch in (
+        ({"gpus": 8}, "single-process"),
+        ({"gpus": 1, "threads": 8}, "process-per-gpu"),
+        ({}, "process-per-gpu"),
+    ):
+        assert as_it_ran(H100, ran(**settings)).launch == launch, settings
+    described = replace(H100, launch="torch", nccl="2.23")
+    assert as_it_ran(described, ran("2.21.5", gpus=8)) == described
+    assert as_it_ran(H100, ran("2.21.5")).nccl == "2.21.5"
+    assert as_it_ran(H100, ran()).nccl == H100.nccl
+    for odd in ("latest", "2", 2.21, None, ["2.21"], "2.21; rm"):
+        assert as_it_ran(H100, ran(odd, gpus=odd)) in (H100, replace(H100, nccl="2.21")), odd
+
+
+def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some() -> None:
+    for platform, spin, told in (("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)):
+        header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=SweepPart(spin=spin))
+        said = remarks(Run(Path("run.jsonl"), header, (), complete=True))
+        found = [line.startswith("--spin busy: waiting ranks keep their cores") for line in said]
+        assert found == [True] * told, (platform, spin)
