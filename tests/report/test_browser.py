@@ -23,7 +23,9 @@ from collbench.note import Note
 from collbench.runs.file import read
 from collbench.units import format_seconds, format_size
 from tests.conftest import case, measurement
-from tests.report.test_report import SCRIPT, SIZES, data_of, times, write
+from tests.report.pages import SCRIPT, SIZES, data_of, times, write
+
+pytestmark = pytest.mark.full
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 ARGUMENTS = (
@@ -133,14 +135,12 @@ def opened(page: Page) -> Page:
 
 
 def test_every_curve_has_its_points(opened: Page) -> None:
-    """As many as the data has, of each implementation of each run; and bands around those with intervals."""
     assert opened.points(opened.expected()) == opened.expected()
     assert len(opened.expected()) == len(NAMES) + 1
     assert opened.run("return document.querySelectorAll('#plot .scatterlayer .fills path.js-fill').length") == 5
 
 
 def test_pointing_shows_value_and_interval(opened: Page) -> None:
-    """The label at a marker has what the run file says, in the words of the table."""
     opened.find("input[value=latency] + span").click()
     row = measurement("mpi", tuple((2e-6 + SIZES[8] / 5e9) * (1 + 0.001 * step) for step in range(9)), nbytes=SIZES[8])
     marker = opened.run(
@@ -164,7 +164,6 @@ def test_pointing_shows_value_and_interval(opened: Page) -> None:
 
 
 def test_a_button_hides_its_curve(opened: Page) -> None:
-    """By mouse, and by the keys that buttons have; hidden for whoever listens, too."""
     button = opened.find("[data-line='0-1']")
     assert button.text.startswith("ring-flags")
     expected = opened.expected()
@@ -179,7 +178,6 @@ def test_a_button_hides_its_curve(opened: Page) -> None:
 
 
 def test_all_and_none(opened: Page) -> None:
-    """Two buttons that keep the focus."""
     none, every = opened.find("#legend .all button:last-child"), "#legend .all button:first-child"
     none.send_keys(Keys.ENTER)
     assert opened.points({}) == {}
@@ -189,7 +187,6 @@ def test_all_and_none(opened: Page) -> None:
 
 
 def test_views_change_the_axis(opened: Page) -> None:
-    """Its title, its values, and whether it is logarithmic; by mouse and by arrow keys."""
     seen = []
     for view, title in (
         ("bandwidth", "bus bandwidth (GB/s)"),
@@ -207,7 +204,6 @@ def test_views_change_the_axis(opened: Page) -> None:
 
 
 def test_axes_can_be_linear(opened: Page) -> None:
-    """Both, each by its box."""
     layout = "const { xaxis, yaxis } = document.querySelector('#plot').layout; return [xaxis.type, yaxis.type]"
     assert opened.run(layout) == ["log", "log"]
     opened.find("#logx").send_keys(Keys.SPACE)
@@ -217,7 +213,6 @@ def test_axes_can_be_linear(opened: Page) -> None:
 
 
 def test_curves_can_be_read_with_the_keyboard(opened: Page) -> None:
-    """Arrows go along a curve and to another; what they meet is said aloud."""
     plot = opened.find("#plot")
     plot.send_keys(Keys.ARROW_RIGHT)
     first = opened.find("#said").text
@@ -231,7 +226,6 @@ def test_curves_can_be_read_with_the_keyboard(opened: Page) -> None:
 
 
 def test_the_machine_narrows_the_curves(opened: Page) -> None:
-    """The selector is there because the runs are of two machines."""
     opened.run(
         "const where = document.querySelector('#where'); where.value = 'here'; where.dispatchEvent(new Event('change'))"
     )
@@ -240,7 +234,6 @@ def test_the_machine_narrows_the_curves(opened: Page) -> None:
 
 
 def test_dragging_zooms_and_a_button_resets(opened: Page) -> None:
-    """Ticks are made anew for the part that is seen."""
     range_of = "return document.querySelector('#plot').layout.xaxis.range"
     before, plot = opened.run(range_of), opened.find("#plot .nsewdrag")
     ActionChains(opened.browser).move_to_element(plot).click_and_hold().move_by_offset(120, 60).release().perform()
@@ -252,7 +245,6 @@ def test_dragging_zooms_and_a_button_resets(opened: Page) -> None:
 
 
 def test_the_search_filters_rows(opened: Page) -> None:
-    """All words must be there, in any order and case; the count says how many are left."""
     search = opened.find("#search")
     shown = "return [...document.querySelectorAll('#rows tbody tr')].filter((row) => row.offsetParent).length"
     total = len(NAMES) * len(SIZES) + 1 + 6
@@ -271,7 +263,6 @@ def test_the_search_filters_rows(opened: Page) -> None:
 
 
 def test_every_control_is_reached_with_tab(opened: Page) -> None:
-    """In the order of the page, with a focus that can be seen."""
     seen = []
     for _ in range(36):
         ActionChains(opened.browser).send_keys(Keys.TAB).perform()
@@ -281,28 +272,13 @@ def test_every_control_is_reached_with_tab(opened: Page) -> None:
         )
         seen.append(element)
     names = [name for name, _ in seen]
-    wanted = [
-        "theme",
-        "where",
-        "view",
-        "logx",
-        "logy",
-        "reset",
-        "plot",
-        "0-0",
-        "0-1",
-        "0-2",
-        "0-3",
-        "0-4",
-        "All",
-        "None",
-    ]
+    wanted = ["theme", "where", "view", "logx", "logy", "reset", "plot"]
+    wanted += ["0-0", "0-1", "0-2", "0-3", "0-4", "All", "None"]
     assert [name for name in names if name in wanted] == wanted
     assert {style for _, style in seen} == {"solid"}
 
 
 def test_text_of_the_run_file_is_shown_and_not_run(opened: Page) -> None:
-    """A script as the host's name, the machine's and an implementation's."""
     assert opened.browser.title != "owned"
     assert SCRIPT in opened.find("#environment").text
     assert SCRIPT in opened.find("h1").text
@@ -314,7 +290,6 @@ def test_text_of_the_run_file_is_shown_and_not_run(opened: Page) -> None:
 
 
 def test_nothing_is_asked_of_a_network_and_nothing_goes_wrong(page: Page) -> None:
-    """Drawn in all views, hovered and changed to dark: only the file itself is read, and the console is silent."""
     for kind in ("browser", "performance"):
         page.browser.get_log(kind)
     page.open()
@@ -333,7 +308,6 @@ def test_nothing_is_asked_of_a_network_and_nothing_goes_wrong(page: Page) -> Non
 
 @pytest.mark.parametrize("width", [320, 375, 768])
 def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> None:
-    """Tables scroll in boxes of their own, and everything drawn lies within the window."""
     page.open(width)
     assert page.run("return document.documentElement.scrollWidth") <= width
     assert page.run("return document.querySelector('#plot .main-svg').getBoundingClientRect().right") <= width
@@ -342,7 +316,6 @@ def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> Non
 
 
 def test_an_operation_without_message_sizes_is_shown_by_its_times(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    """A barrier: no bandwidth to choose, in the table or on paper; another operation has its own again."""
     rows = [measurement(name, collective="barrier", nbytes=4) for name in ("mpi", "mpi-python")]
     write(tmp_path, *rows, *times(2e-6, 5e9, "mpi"))
     place = tmp_path / "report.html"
@@ -363,7 +336,6 @@ def test_an_operation_without_message_sizes_is_shown_by_its_times(browser: webdr
 
 
 def test_size_and_time_are_seen_on_a_phone(page: Page) -> None:
-    """Without scrolling the table: both stand whole in the window, right of a name that stays when it is scrolled."""
     page.open(375)
     boxes = page.run(
         "const cells = [...document.querySelectorAll('#rows tbody tr')].map((row) => [...row.cells].slice(0, 3));"
@@ -380,7 +352,6 @@ def test_size_and_time_are_seen_on_a_phone(page: Page) -> None:
 
 
 def test_the_figure_comes_before_its_controls_on_a_phone(page: Page) -> None:
-    """Verdict, then figure; what changes it stands below."""
     tops = "return ['#verdict', '#plot', '#views', '#table'].map((each) => document.querySelector(each).offsetTop)"
     page.open(375)
     seen = page.run(tops)
@@ -388,7 +359,6 @@ def test_the_figure_comes_before_its_controls_on_a_phone(page: Page) -> None:
 
 
 def test_a_link_chooses_the_figure(page: Page) -> None:
-    """Its operation and its view, when the page opens and later; the link beside the figure is to what is shown."""
     places = page.data["figures"][0]["anchors"]
     page.open()
     page.run("location.hash = arguments[0]", places["latency"])
@@ -402,7 +372,6 @@ def test_a_link_chooses_the_figure(page: Page) -> None:
 
 
 def test_paper_has_both_quantities_within_its_width(page: Page) -> None:
-    """Light, also of a dark page; afterwards everything is as it was before."""
     page.open(theme="dark")
     before = colours(page)
     page.run("dispatchEvent(new Event('beforeprint'))")
@@ -429,7 +398,6 @@ def test_paper_has_both_quantities_within_its_width(page: Page) -> None:
 
 
 def test_dark_and_light(page: Page) -> None:
-    """As the system says, until the button says otherwise; texts and curves can be read in both."""
     seen = {}
     for theme in ("light", "dark"):
         page.open(theme=theme)
