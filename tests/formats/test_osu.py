@@ -5,13 +5,12 @@ import pytest
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
-from collbench.errors import RunFileError
 from collbench.formats.exported import ExportSelection
 from collbench.formats.imported import Hints
 from collbench.formats.imported import Test as Imported
 from collbench.formats.nccl_tests.write_text import write as write_nccl_tests
 from collbench.formats.osu import read
-from collbench.formats.osu_tests import MEASURED, PROGRAMS, TESTS
+from collbench.formats.osu_tests import MEASURED
 from collbench.formats.osu_write import write
 from collbench.formats.source import Source
 from collbench.measurement import Measurement, Reported
@@ -43,21 +42,19 @@ def measured(name: str, nbytes: int, ranks: int = 4) -> Measurement:
     return Measurement(case=case, implementation="mpi", platform="cpu", launches=1, seconds=(2e-6, 4e-6))
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_what_is_measured_comes_back_as_it_was(name: str) -> None:
-    """By the comment that says whose it is: the same collective, ranks, size and mean."""
-    sizes = [4, 65536] if COLLECTIVES[name].sized else [4]
-    text = write(ExportSelection(Header(), tuple(measured(name, nbytes) for nbytes in sizes), pytest.fail))
-    back = rows(read(source(text), Hints()))
-    assert [(row.case.collective.name, row.case.ranks, row.case.nbytes) for row in back] == [
-        (name, 4, nbytes) for nbytes in sizes
-    ]
-    assert [row.seconds for row in back] == pytest.approx([3e-6] * len(sizes), rel=0.01)
-    assert not any(str(row.note) for row in back)
+def test_what_is_measured_comes_back_as_it_was() -> None:
+    for name in OURS:
+        sizes = [4, 65536] if COLLECTIVES[name].sized else [4]
+        text = write(ExportSelection(Header(), tuple(measured(name, nbytes) for nbytes in sizes), pytest.fail))
+        back = rows(read(source(text), Hints()))
+        assert [(row.case.collective.name, row.case.ranks, row.case.nbytes) for row in back] == [
+            (name, 4, nbytes) for nbytes in sizes
+        ]
+        assert [row.seconds for row in back] == pytest.approx([3e-6] * len(sizes), rel=0.01), name
+        assert not any(str(row.note) for row in back), name
 
 
 def test_rates_are_those_that_osu_counts() -> None:
-    """Both directions are added up, and so are all pairs; messages are those of all pairs."""
     for name, pairs in (("bandwidth", 1), ("bidirectional", 2), ("multipair", 2)):
         kind, row = MEASURED[name], measured(name, 3000)
         figures = [float(figure) for figure in kind.figures(row, 3e-6)]
@@ -65,7 +62,6 @@ def test_rates_are_those_that_osu_counts() -> None:
 
 
 def test_a_foreign_pair_is_a_sendrecv_unless_the_user_says_what_it_is() -> None:
-    """It is not quite one, and a note says so; `--op pingpong` takes it for just that."""
     text = "# OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n8    1.50\n"
     (row,) = rows(read(source(text), Hints()))
     assert (row.case.collective.name, row.seconds) == ("sendrecv", pytest.approx(1.5e-6))
@@ -76,7 +72,6 @@ def test_a_foreign_pair_is_a_sendrecv_unless_the_user_says_what_it_is() -> None:
 
 
 def test_message_rates_of_a_foreign_log_are_read_where_the_user_says_so() -> None:
-    """The pairs above the table are the ranks; a message's time is that of its share."""
     assert rows(read(source(MBW_MR), Hints())) == []
     first, last = rows(read(source(MBW_MR), Hints(collective="multipair")))
     assert (first.case.ranks, first.case.nbytes) == (16, 1)
@@ -85,28 +80,14 @@ def test_message_rates_of_a_foreign_log_are_read_where_the_user_says_so() -> Non
 
 
 def test_a_barrier_has_no_size() -> None:
-    """Its one number is a time."""
     (row,) = rows(read(source(BARRIER), Hints(ranks=4)))
     assert (row.case.collective.name, row.case.ranks, row.seconds) == ("barrier", 4, pytest.approx(1.41e-6))
 
 
 def test_nccl_tests_has_none_of_them() -> None:
-    """What else there is, is exported, and what is not is said; with nothing else there is nothing to export."""
     said: list[str] = []
     both = (measured("pingpong", 8), measured("sendrecv", 8))
     assert "sendrecv_perf" in write_nccl_tests(ExportSelection(Header(), both, said.append))
     assert said == ["nccl-tests has no pingpong"]
     with pytest.raises(Exception, match="nothing to export: nccl-tests has no pingpong; choose --to osu or csv"):
         write_nccl_tests(ExportSelection(Header(), both[:1], said.append))
-
-
-def test_every_test_and_program_is_of_one_collective() -> None:
-    """Programs are named as OSU names them, and what each measures can be written."""
-    assert {kind.measured.name for kind in TESTS.values()} == set(MEASURED)
-    assert set(PROGRAMS) == {kind.program for kind in TESTS.values()}
-    assert set(OURS) <= set(MEASURED)
-
-
-def test_a_table_without_rows_is_none() -> None:
-    with pytest.raises(RunFileError, match="without a row"):
-        read(source("# OSU MPI Barrier Latency Test v7.3\n# Avg Latency(us)\n"), Hints())
