@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -15,8 +14,6 @@ from collbench.figures import axes as scales
 from collbench.figures import curves, kinds, styles
 from collbench.measurement import Failed, Measurement, Prediction, Skipped
 from collbench.note import Note, Sharing
-from collbench.runs.file import Run
-from collbench.runs.header import Header
 from tests.figures.made_up_sweeps import (
     SIZES,
     WRONG,
@@ -155,12 +152,6 @@ def test_notes_stand_above_their_panel_and_are_wrapped() -> None:
     assert max(map(len, words.splitlines())) <= 52
 
 
-def test_a_header_without_a_topology_is_drawn_all_the_same() -> None:
-    for header in ({}, {"topology": None}, {"topology": {}}):
-        figure = drawn("latency", Run(Path("a.jsonl"), Header.from_json(header), tuple(sweep("nccl")), complete=True))
-        assert title(figure.axes[0]) == "unknown topology, 4 ranks", header
-
-
 def test_wrong_results_are_not_drawn_but_named() -> None:
     wrong = measured("ring-ll", case(SIZES[-1]), mismatch=WRONG)
     other = [measured("ring-flags", case(size), mismatch=WRONG) for size in SIZES]
@@ -194,18 +185,6 @@ def test_a_single_size_is_a_point_with_its_interval_above_its_tick() -> None:
             assert [tuple(bar.get_segments()[0][:, 1]) for bar in bars] == [result.interval]
 
 
-def test_every_implementation_has_its_line_colour_marker_and_legend_entry() -> None:
-    crowd = run(*sweep(*reversed(styles.LOOKS), sizes=(64, 4096), samples=300))
-    figure = drawn("bandwidth", crowd, coloured=len(styles.LOOKS))
-    assert list(lines(figure.axes[0])) == list(styles.LOOKS)
-    assert sorted(labels(figure)) == sorted([*styles.LOOKS, "95 % interval (right: 90 %)"])
-    for looks in (
-        {line.get_color() for line in figure.axes[0].lines},
-        {line.get_marker() for line in figure.axes[0].lines},
-    ):
-        assert len(looks) == len(styles.LOOKS)
-
-
 def test_an_implementation_always_looks_the_same_and_unknown_ones_never_alike() -> None:
     crowd = styles.looks([*styles.LOOKS, "rccl", "osu", "tree"])
     assert all(styles.looks([name])[name] == crowd[name] for name in styles.LOOKS)
@@ -227,25 +206,6 @@ def test_size_ticks_are_few_round_and_evenly_spaced() -> None:
         (1, 1, 6, [1]),
     ):
         assert scales.size_ticks(least, most, room) == expected, (least, most)
-
-
-def test_tick_labels_leave_each_other_room_and_the_legend_covers_no_panel() -> None:
-    far, long = (1, 2**36), "an-implementation-with-quite-a-long-name"
-    for kind, count, sizes, names in (
-        ("bandwidth", 1, SIZES, ("mpi",)),
-        ("latency", 3, (1000, 1900), ("mpi",)),
-        ("latency", 1, far, ("mpi",)),
-        ("bandwidth", 2, SIZES, (long, "mpi")),
-    ):
-        figure = laid_out(kind, *(run(*sweep(*names, sizes=sizes), topology=f"t{number}") for number in range(count)))
-        across = [text.get_window_extent() for text in ticks(figure.axes[0], "x")]
-        upwards = [text.get_window_extent() for text in ticks(figure.axes[0], "y")]
-        assert across, sizes
-        assert len(upwards) >= 3, sizes
-        assert long in names or all(left.x1 < right.x0 for left, right in pairwise(across)), sizes
-        assert all(below.y1 < above.y0 for below, above in pairwise(upwards)), sizes
-        legend = figure.legends[0].get_window_extent()
-        assert all(axes.get_window_extent().x1 <= legend.x0 for axes in figure.axes), sizes
 
 
 def test_ticks_are_written_in_units_for_people() -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 
 from collbench.figures import curves, styles
 from collbench.figures.ends import spread
@@ -16,8 +15,8 @@ from collbench.figures.kinds import Wanted
 from collbench.figures.styles import COLOURED, MUTED, STYLES
 from collbench.measurement import Measurement
 from collbench.note import Note
-from collbench.runs.file import Run, read
-from tests.figures.made_up_sweeps import COMMITTED, SIZES, drawn, labels, laid_out, lines, predicted, run, sweep
+from collbench.runs.file import Run
+from tests.figures.made_up_sweeps import SIZES, drawn, labels, lines, predicted, run, sweep
 
 FEW = run(*sweep("nccl", "ring-ll"))
 CROWD = run(*sweep(*styles.LOOKS, "a", "b", "c"))
@@ -32,7 +31,6 @@ def coloured(figure: Figure) -> set[str]:
 
 
 def times(name: str, *seconds: float) -> list[Measurement]:
-    """One result for each of the first sizes."""
     rows = sweep(name, sizes=SIZES[: len(seconds)])
     return [replace(row, seconds=(value,) * 9) for row, value in zip(rows, seconds, strict=True)]
 
@@ -82,22 +80,6 @@ def test_auto_is_a_mark_on_the_line_of_what_it_picked() -> None:
     for others in (("nccl",), ("nccl", "two-shot")):
         figure = drawn("bandwidth", run(*sweep(*others), *rows))
         assert by_name(figure)["auto"].get_linestyle() != "None", "marks would hang in the air"
-
-
-def test_names_at_the_ends_of_lines_do_not_overlap_and_come_in_the_order_of_the_values() -> None:
-    for view, rows in (("bandwidth", CROWD), ("latency", CROWD), ("ratio", read(COMMITTED)), ("bandwidth", FEW)):
-        figure = laid_out(view, rows)
-        names = [text for text in figure.axes[0].texts if text.get_label() == "end"]
-        boxes = {text: Text.get_window_extent(text) for text in names}
-        upwards = sorted(names, key=lambda text: boxes[text].y0)
-        assert len(names) >= 2 or rows is FEW
-        for one, other in pairwise(boxes[text] for text in upwards):
-            assert one.y1 <= other.y0 + 1 or one.x1 < other.x0 or other.x1 < one.x0
-        last = max((text.xy[0] for text in names), default=0)  # type: ignore[attr-defined]
-        values = [text.xy[1] for text in upwards if text.xy[0] == last]  # type: ignore[attr-defined]
-        assert values == sorted(values), view
-        beside = figure.axes[1] if len(figure.axes) > 1 else figure.legends[0]
-        assert all(box.x1 < beside.get_window_extent().x0 + 2 for box in boxes.values()), view
 
 
 def test_the_legend_is_in_the_order_of_the_right_ends() -> None:

@@ -20,7 +20,6 @@ from tests.figures.made_up_sweeps import labels as legend
 
 
 def drawn(name: str, *rows: Any) -> Figure:
-    """The one figure of a kind."""
     ((_, figure),) = kinds()[name].figures([run(*rows)], PLAIN, str)
     return figure
 
@@ -30,19 +29,16 @@ def drawable(name: str, *rows: Any) -> bool:
 
 
 def bars(figure: Figure) -> Iterator[list[Rectangle]]:
-    """The pieces of every bar, from the top."""
     pieces = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
     for row in sorted({round(piece.get_y() + piece.get_height() / 2) for piece in pieces}):
         yield [piece for piece in pieces if round(piece.get_y() + piece.get_height() / 2) == row]
 
 
 def texts(figure: Figure) -> list[str]:
-    """In its panel."""
     return [text.get_text() for text in figure.axes[0].texts]
 
 
 def labels(figure: Figure) -> list[str]:
-    """Along y."""
     return [text.get_text() for text in figure.axes[0].get_yticklabels()]
 
 
@@ -137,7 +133,6 @@ def test_costs_lie_where_they_are_with_the_front_as_a_line() -> None:
 
 
 def pieces_of(axes: Axes) -> int:
-    """Of all stages."""
     return sum(len(spans.get_paths()) for spans in axes.collections)
 
 

@@ -9,10 +9,10 @@ import pytest
 from collbench.analysis.compare.compare import compare
 from collbench.errors import UsageError
 from collbench.figures.ratios import check, draw, figure
-from collbench.measurement import Reported, Result
+from collbench.measurement import Result
 from collbench.runs.file import Run
 from collbench.runs.header import Header
-from tests.conftest import case, measurement
+from tests.conftest import measurement
 
 SIZES = (64, 4096, 2**20)
 
@@ -67,18 +67,6 @@ def test_ratios_and_intervals_are_where_they_belong() -> None:
     hopeless = figure([wild])
     assert hopeless
     assert hopeless.axes[0].get_ylim()[1] < 6, "the axis reaches four times beyond the ratios and no further"
-
-
-def test_a_ratio_of_which_nothing_is_known_is_hollow() -> None:
-    base, new = (
-        run(name, Reported(case(), "nccl", "gpu", seconds, "mean"), measurement("mpi", (1e-6,) * 9))
-        for name, seconds in (("a", 1e-5), ("b", 2e-5))
-    )
-    drawn = figure([compare(base, new)])
-    assert drawn
-    marked = [line for line in drawn.axes[0].lines if line.get_marker() != "None"]
-    faces = {line.get_color(): line.get_markerfacecolor() for line in marked}
-    assert list(faces.values()).count("white") == 1
 
 
 def test_a_comparison_is_written_to_the_same_bytes_and_nothing_to_no_file(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """`--view samples`: every sample of every row, with median and interval; and what has none says so in one line."""
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from matplotlib.figure import Figure
 from collbench.figures import curves
 from collbench.figures.kinds import Wanted
 from collbench.figures.samples import spaced
-from collbench.measurement import Measurement, Reported
-from collbench.runs.file import Run, read
-from tests.figures.made_up_sweeps import COMMITTED, SIZES, case, predicted, run, sweep, ticks, title
+from collbench.measurement import Reported
+from collbench.runs.file import Run
+from tests.figures.made_up_sweeps import SIZES, case, predicted, run, sweep, title
 
 
 def drawn(*runs: Run, said: list[str] | None = None, **wanted: Any) -> dict[str, Figure]:
@@ -86,16 +85,3 @@ def test_every_topology_and_combination_has_a_figure_of_its_own() -> None:
     half = run(*(replace(row, case=case(64, dtype="half")) for row in sweep("nccl", sizes=(64,))))
     assert set(drawn(one, half)) == {"float-samples", "half-samples"}
     assert list(drawn(run(*sweep("nccl", "ring-ll")), implementations=["ring-ll"])) == ["samples"]
-
-
-def test_nothing_lies_over_another_in_a_real_run() -> None:
-    (figure,) = drawn(read(COMMITTED)).values()
-    figure.draw_without_rendering()
-    count = {row.implementation for row in read(COMMITTED).results if isinstance(row, Measurement)}
-    assert len(figure.axes[0].get_yticks()) == len(count)
-    lefts = [axes.get_window_extent().x0 for axes in figure.axes]
-    for axes in figure.axes:
-        room = min((left for left in lefts if left > axes.bbox.x1), default=figure.bbox.x1 + 1)
-        assert all(text.get_window_extent().x1 < room for text in axes.texts)
-        boxes = [label.get_window_extent() for label in ticks(axes, "x")]
-        assert all(one.x1 < after.x0 for one, after in pairwise(boxes))

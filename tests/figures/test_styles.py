@@ -2,15 +2,12 @@
 
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 
-import matplotlib
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from collbench.figures import curves, kinds, styles
-from collbench.figures.kinds import Wanted
+from collbench.figures import curves, styles
 from collbench.figures.styles import STYLES, Style
 from collbench.note import Note
 from collbench.runs.file import Run
@@ -89,15 +86,3 @@ def test_every_style_tells_lines_apart_without_colours_and_says_what_is_predicte
         assert len({(line.get_marker(), line.get_linestyle()) for line in axes.lines}) == len(EVERY), style.name
         figure = drawn("ratio", predicted("nccl", "ring-ll"), style=style)
         assert "predicted" in (figure.get_suptitle() + figure.axes[0].get_ylabel()).lower(), style.name
-
-
-def test_a_paper_embeds_truetype_fonts_whatever_the_user_configured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(matplotlib.rcParams, "pdf.fonttype", 3)
-    monkeypatch.setitem(matplotlib.rcParams, "xtick.labelsize", 30)
-    runs = topologies(2, "nccl", "ring-ll")
-    for style in (STYLES["paper"], STYLES["screen"]):
-        (path,) = kinds.draw(runs, tmp_path / style.name, ["pdf"], wanted=Wanted(["ratio"], style, overlay=True))
-        assert path.name == "overlay-ratio.pdf"
-        assert (b"/CIDFontType2" in path.read_bytes()) == (style.name == "paper")

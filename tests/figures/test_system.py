@@ -22,7 +22,6 @@ def picture(system: System) -> Axes:
 
 
 def lines(axes: Axes, name: str) -> list[tuple[Place, Place]]:
-    """The ends of each."""
     return [tuple(zip(*line.get_data(), strict=True)) for line in axes.lines if line.get_label() == f"_{name}"]  # type: ignore[misc]
 
 
@@ -61,14 +60,6 @@ def test_every_network_card_has_an_uplink_and_a_host_of_its_own_and_nothing_over
         way = [(x0 + part / 20 * (x1 - x0), y0 + part / 20 * (y1 - y0)) for part in range(21)]
         crossed = {box.get_xy() for box in parts for place in way if holds(box, place)}
         assert len(crossed) == 2, "its own and its host's"
-
-
-def test_every_system_can_be_drawn_alone_with_a_host_for_each_card() -> None:
-    for name in files.names():
-        system = files.load(name).of(1)
-        assert system.nics, name
-        axes = picture(system)
-        assert len(lines(axes, "slot")) == len(boxes(axes, "nic")) == system.nics.per_node, name
 
 
 def test_more_cards_than_can_be_seen_are_counted_in_words() -> None:

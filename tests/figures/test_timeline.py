@@ -1,6 +1,5 @@
 """Pictures of explanations: bars as long as their time, and many hops as shares of bins with a stretch looked at."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,14 @@ from collbench.figures import palette
 from collbench.figures.kinds import PLAIN, kinds
 from collbench.figures.timeline import spent
 from collbench.measurement import Explanation
-from collbench.runs.file import read
 from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Span, Track
-from tests.conftest import ROOT, case
+from tests.conftest import case
 from tests.figures.made_up_runs import run
-from tests.figures.made_up_sweeps import ticks
 
-COMMITTED = ROOT / "results" / "cpu-2-ranks-explained" / "run.jsonl"
 HOP = ((WAITED, 1e-6), (MOVED, 4e-6), (ADDED, 4e-6), (PUBLISHED, 1e-6))
 
 
 def track(rank: int, hops: int, lost: int = 0) -> Track:
-    """The same hop again and again."""
     spans, now = [], 0.0
     for phase, seconds in HOP * hops:
         spans.append(Span(phase, now, seconds))
@@ -119,14 +114,3 @@ def test_what_the_log_lost_is_said() -> None:
     figure = drawn("timeline-", explained("ring-ll", 200, lost=5000))
     assert "white: 10,000 of 11,600 pieces found no room in the log" in figure.axes[-1].get_xlabel()
     assert "white" not in drawn("timeline-", explained("ring-ll", 200)).axes[-1].get_xlabel()
-
-
-def test_ticks_of_real_timelines_and_shares_leave_each_other_room() -> None:
-    rows = [row for row in read(COMMITTED).results if isinstance(row, Explanation)]
-    some = [row for row in rows if row.implementation in ("mpi", "ring-flags", "ring-ll")]
-    figures = [figure for _, figure in kinds()["timeline"].figures([run(*some)], PLAIN, str)]
-    for figure in (*figures[:2], *figures[-2:]):
-        figure.draw_without_rendering()
-        for axes in figure.axes:
-            boxes = [label.get_window_extent() for label in ticks(axes, "x")]
-            assert all(one.x1 < other.x0 for one, other in pairwise(boxes))

@@ -1,12 +1,11 @@
 """What stands along y (`--view`), which lines are drawn (`--impl`), topologies in one panel (`--overlay`), bounds."""
 
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from collbench.analysis.bound import bound
@@ -72,7 +71,6 @@ def bounds(axes: Axes, kind: str = "bound") -> list[Line2D]:
 
 
 def reasons(view: str, results: Run) -> list[str]:
-    """Why nothing is drawn."""
     said: list[str] = []
     assert not list(curves.figures([results], wanted=Wanted(views=[view]), say=said.append))
     return said
@@ -286,39 +284,6 @@ def test_an_overlay_of_predictions_is_dashed_and_hollow_each_against_its_own_bou
     ]
 
 
-def test_an_overlay_shows_the_algorithms_bandwidth_where_one_topology_has_no_bus() -> None:
-    shared = run(*sweep("nccl", platform="gpu"), topology="one GPU", shared=True)
-    (axes,) = drawn("overlay-bandwidth", run(*sweep("nccl"), topology="NVSwitch"), shared, overlay=True).axes
-    assert axes.get_ylabel() == "algorithm bandwidth"
-    for line in axes.lines:
-        assert list(line.get_ydata()) == pytest.approx([result.algbw for result in sweep("nccl")])
-
-
-def test_colours_of_topologies_differ_in_grey_print_and_none_is_used_twice() -> None:
-    def lightness(color: str) -> float:
-        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color))
-        light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-        return float(116 * light ** (1 / 3) - 16 if light > 0.008856 else 903.3 * light)
-
-    found = sorted(map(lightness, styles.COLORS))
-    assert all(light - dark > 9 for dark, light in pairwise(found)), "of CIE L*"
-    assert found[-1] < 75
-    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{number}") for number in range(len(styles.COLORS) + 1)]
-    assert len(drawn("overlay-latency", *runs[:-1], overlay=True).axes[0].lines) == len(styles.COLORS)
-    with pytest.raises(UsageError, match="give fewer runs"):
-        drawn("overlay-latency", *runs, overlay=True)
-
-
-def test_what_auto_picked_is_no_remark_but_what_else_it_says_is() -> None:
-    picks = [
-        measured("auto", case(size), note=Note(picked=name, oversubscribed=True))
-        for size, name in zip(FEW, ("one-shot-ll", "ring-ll", "two-shot"), strict=False)
-    ]
-    plain = sweep("mpi", sizes=FEW, note=Note(oversubscribed=True))
-    for quantity in views.DEFAULT:
-        assert title(drawn(quantity, run(*plain, *picks)).axes[0]) == "2 sockets, 4 ranks\noversubscribed"
-
-
 def test_what_another_tool_reported_is_drawn_and_said() -> None:
     rows = tuple(Reported(row.case, "nccl", "gpu", row.typical, "mean of 20 operations") for row in sweep("nccl"))
     here = run(*sweep("ring-ll", platform="gpu"), topology="DGX", platform="gpu")
@@ -333,3 +298,11 @@ def test_what_another_tool_reported_is_drawn_and_said() -> None:
         assert title(figure.axes[0]) == f"DGX, 4 ranks\n{remark}"
         assert labels(figure) == ["nccl"]
         assert title(drawn("latency", imported, here).axes[0]) == f"DGX, 4 ranks\nnccl: {remark}"
+
+
+def test_no_colour_of_an_overlay_is_used_twice() -> None:
+    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{number}") for number in range(len(styles.COLORS) + 1)]
+    axes = drawn("overlay-latency", *runs[:-1], overlay=True).axes[0]
+    assert [line.get_color() for line in axes.lines] == [*styles.COLORS]
+    with pytest.raises(UsageError, match="give fewer runs"):
+        drawn("overlay-latency", *runs, overlay=True)

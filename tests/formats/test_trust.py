@@ -1,7 +1,6 @@
 """Nothing that a log says wrongly, or does not say, is read as right; nothing that surrounds it hides what it says."""
 
 import re
-import sys
 from contextlib import suppress
 
 import pytest
@@ -280,26 +279,3 @@ def test_no_line_takes_longer_than_it_is_long() -> None:
         for head in ("", LOG, osu):
             with suppress(CollbenchError):
                 read(head + line + "\n" + (line[:16_000] + "\n") * 4, ranks=4)
-
-
-def test_reading_and_writing_take_steps_in_proportion_to_the_rows() -> None:
-    def steps(text: str) -> int:
-        count = 0
-
-        def counted(*ignored: object) -> None:
-            nonlocal count
-            count += 1
-
-        sys.setprofile(counted)
-        try:
-            export(run_of(read(text)), "nccl-tests")
-        finally:
-            sys.setprofile(None)
-        return count
-
-    lines = LOG.splitlines(keepends=True)
-    rows = [line for line in lines if line.strip()[:1].isdigit()]
-    head, tail = "".join(lines[: lines.index(rows[0])]), "".join(lines[lines.index(rows[-1]) + 1 :])
-    for make in (lambda times: head + "".join(rows) * times + tail, lambda times: LOG * times):
-        steps(make(1))
-        assert steps(make(40)) < 4 * 1.3 * steps(make(10))

@@ -26,7 +26,6 @@ from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported,
 
 
 def export(run: Run, name: str, implementation: str | None = None) -> tuple[str, list[str]]:
-    """The text, and what was left out."""
     left: list[str] = []
     wanted = find_format(name, written())
     assert wanted.write
@@ -34,7 +33,6 @@ def export(run: Run, name: str, implementation: str | None = None) -> tuple[str,
 
 
 def own_run(*results: Result, **header: object) -> Run:
-    """As a sweep leaves it."""
     topology = {"name": "2 ranks on 1 x AMD EPYC, 2 cores", "platform": "cpu", "ranks": 2, "gpus": []}
     facts = {"topology": topology | {"sockets": [{"name": "AMD EPYC"}]}, "environment": {"host": "vm"}}
     return Run(Path("run.jsonl"), Header.from_json(facts | header), results, True)
@@ -54,7 +52,6 @@ OWN = (
 
 
 def rows_of(text: str) -> list[str]:
-    """The lines with data."""
     stamp = r"\s*(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s+)?"
     return [line for line in text.splitlines() if re.match(stamp + r"\d+(\s+\d+\s+[a-z]|\s+[\d.]+)", line)]
 
@@ -154,7 +151,6 @@ GPUS: dict[str, Any] = {
 
 
 def told(text: str) -> str:
-    """What the test was told, in one line."""
     (line,) = re.findall(r"^# nThread (.*)$", text, re.MULTILINE)
     return str(line)
 

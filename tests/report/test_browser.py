@@ -44,7 +44,6 @@ class Page:
         self.data: Any = data_of(place.read_text())
 
     def open(self, width: int = 1280, theme: str = "light") -> None:
-        """From anew."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -52,11 +51,9 @@ class Page:
         self.browser.get(self.url)
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a script returns."""
         return self.browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
 
     def find(self, selector: str) -> WebElement:
-        """The first element of a CSS selector."""
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def points(self, wanted: dict[str, int] | None = None) -> dict[str, int]:
@@ -76,16 +73,13 @@ class Page:
         )
 
     def expected(self) -> dict[str, int]:
-        """The same of the data."""
         lines = self.data["figures"][0]["lines"]
         return {f"line-0-{number}": len(line["sizes"]) for number, line in enumerate(lines)}
 
     def focused(self) -> str:
-        """The text of what has the focus."""
         return str(self.run("return document.activeElement.textContent"))
 
     def title(self) -> str:
-        """Of the y axis."""
         return self.find("#plot .ytitle").text
 
 
@@ -129,7 +123,6 @@ def page(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def opened(page: Page) -> Page:
-    """As a reader finds it."""
     page.open()
     return page
 
@@ -177,15 +170,6 @@ def test_a_button_hides_its_curve(opened: Page) -> None:
     assert opened.points(left) == left
 
 
-def test_all_and_none(opened: Page) -> None:
-    none, every = opened.find("#legend .all button:last-child"), "#legend .all button:first-child"
-    none.send_keys(Keys.ENTER)
-    assert opened.points({}) == {}
-    assert opened.focused() == "None"
-    opened.find(every).send_keys(Keys.ENTER)
-    assert opened.points(opened.expected()) == opened.expected()
-
-
 def test_views_change_the_axis(opened: Page) -> None:
     seen = []
     for view, title in (
@@ -203,15 +187,6 @@ def test_views_change_the_axis(opened: Page) -> None:
     assert opened.title() == "time per operation"
 
 
-def test_axes_can_be_linear(opened: Page) -> None:
-    layout = "const { xaxis, yaxis } = document.querySelector('#plot').layout; return [xaxis.type, yaxis.type]"
-    assert opened.run(layout) == ["log", "log"]
-    opened.find("#logx").send_keys(Keys.SPACE)
-    opened.find("#logy").send_keys(Keys.SPACE)
-    assert opened.run(layout) == ["linear", "linear"]
-    assert opened.points(opened.expected()) == opened.expected()
-
-
 def test_curves_can_be_read_with_the_keyboard(opened: Page) -> None:
     plot = opened.find("#plot")
     plot.send_keys(Keys.ARROW_RIGHT)
@@ -223,25 +198,6 @@ def test_curves_can_be_read_with_the_keyboard(opened: Page) -> None:
     plot.send_keys(Keys.ARROW_DOWN)
     assert opened.find("#said").text.startswith("ring-flags, measured; 32 B: ")
     assert len(opened.browser.find_elements(By.CSS_SELECTOR, "#plot .hoverlayer .hovertext")) == 1
-
-
-def test_the_machine_narrows_the_curves(opened: Page) -> None:
-    opened.run(
-        "const where = document.querySelector('#where'); where.value = 'here'; where.dispatchEvent(new Event('change'))"
-    )
-    assert opened.points({"line-0-4": 6}) == {"line-0-4": 6}
-    assert not opened.find("#operation-box").is_displayed()
-
-
-def test_dragging_zooms_and_a_button_resets(opened: Page) -> None:
-    range_of = "return document.querySelector('#plot').layout.xaxis.range"
-    before, plot = opened.run(range_of), opened.find("#plot .nsewdrag")
-    ActionChains(opened.browser).move_to_element(plot).click_and_hold().move_by_offset(120, 60).release().perform()
-    zoomed = wait(lambda: (now := opened.run(range_of)) != before and now)
-    assert zoomed[1] - zoomed[0] < (before[1] - before[0]) / 2
-    assert len(opened.browser.find_elements(By.CSS_SELECTOR, "#plot .xtick")) >= 2
-    opened.find("#reset").click()
-    assert opened.run(range_of) == before
 
 
 def test_the_search_filters_rows(opened: Page) -> None:
@@ -315,49 +271,6 @@ def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> Non
     assert page.points(page.expected()) == page.expected()
 
 
-def test_an_operation_without_message_sizes_is_shown_by_its_times(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    rows = [measurement(name, collective="barrier", nbytes=4) for name in ("mpi", "mpi-python")]
-    write(tmp_path, *rows, *times(2e-6, 5e9, "mpi"))
-    place = tmp_path / "report.html"
-    place.write_text(report.build([read(tmp_path)]))
-    page = Page(browser, place)
-    page.open()
-    bandwidth, seen = page.find("input[value=bandwidth]"), page.points(page.expected())
-    assert (len(seen), page.title(), bandwidth.is_enabled()) == (2, "time per operation", False)
-    assert page.find("input[value=latency]").is_selected()
-    page.run("dispatchEvent(new Event('beforeprint'))")
-    titles = page.run("return [...document.querySelectorAll('#printed figcaption')].map((each) => each.textContent)")
-    assert [title.partition(",")[0] for title in titles] == ["barrier", "allreduce", "allreduce"]
-    page.run("dispatchEvent(new Event('afterprint'))")
-    page.run("const select = document.querySelector('#operation'); select.value = '1';"
-             "select.dispatchEvent(new Event('change'))")  # fmt: skip
-    assert bandwidth.is_enabled()
-    assert page.find("input[value=latency]").is_selected(), "what was looked at before goes on"
-
-
-def test_size_and_time_are_seen_on_a_phone(page: Page) -> None:
-    page.open(375)
-    boxes = page.run(
-        "const cells = [...document.querySelectorAll('#rows tbody tr')].map((row) => [...row.cells].slice(0, 3));"
-        "return cells.map((row) => row.map((cell) => { const box = document.createRange(); "
-        "box.selectNodeContents(cell); const { left, right } = box.getBoundingClientRect(); return [left, right] }))"
-    )
-    frame = page.run("return document.querySelector('#table .scroll').getBoundingClientRect().right")
-    assert len(boxes) == len(NAMES) * len(SIZES) + 7
-    for name, size, time_ in boxes[: len(NAMES) * len(SIZES)]:
-        assert 0 <= name[0] < name[1] <= size[0] < size[1] <= time_[0] < time_[1] <= min(frame, 375)
-    page.run("document.querySelector('#table .scroll').scrollLeft = 200")
-    heading = "return document.querySelector('#rows tbody th').getBoundingClientRect().left"
-    assert page.run(heading) == pytest.approx(boxes[0][0][0], abs=12)
-
-
-def test_the_figure_comes_before_its_controls_on_a_phone(page: Page) -> None:
-    tops = "return ['#verdict', '#plot', '#views', '#table'].map((each) => document.querySelector(each).offsetTop)"
-    page.open(375)
-    seen = page.run(tops)
-    assert seen == sorted(seen)
-
-
 def test_a_link_chooses_the_figure(page: Page) -> None:
     places = page.data["figures"][0]["anchors"]
     page.open()
@@ -369,32 +282,6 @@ def test_a_link_chooses_the_figure(page: Page) -> None:
     assert page.title() == "times as fast as the library"
     assert page.find("input[value=ratio]").is_selected()
     assert page.find("#here").get_attribute("href").endswith(f"#{places['ratio']}")
-
-
-def test_paper_has_both_quantities_within_its_width(page: Page) -> None:
-    page.open(theme="dark")
-    before = colours(page)
-    page.run("dispatchEvent(new Event('beforeprint'))")
-    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    titles = [each.text for each in page.browser.find_elements(By.CSS_SELECTOR, "#printed figcaption")]
-    assert [title.rpartition(": ")[2] for title in titles] == ["bus bandwidth (GB/s)", "time per operation"]
-    drawn = page.run(
-        "return [...document.querySelectorAll('#printed .main-svg')].map((each) => each.getBoundingClientRect().width)"
-    )
-    assert drawn
-    assert max(drawn) <= 186 / 25.4 * 96  # A4 without the margins of report.css
-    counts = (
-        "return [...document.querySelectorAll('#printed .scatterlayer')]"
-        ".map((each) => each.querySelectorAll('path.point').length)"
-    )
-    assert page.run(counts) == [sum(page.expected().values())] * 2
-    assert not page.find("#plot").is_displayed()
-    assert brightness(page.run("return getComputedStyle(document.body).backgroundColor")) > 200
-    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    page.run("dispatchEvent(new Event('afterprint'))")
-    assert page.browser.find_elements(By.CSS_SELECTOR, "#printed figure") == []
-    page.open(theme="dark")
-    assert colours(page) == before
 
 
 def test_dark_and_light(page: Page) -> None:
@@ -413,7 +300,6 @@ def test_dark_and_light(page: Page) -> None:
 
 
 def colours(page: Page) -> tuple[str, str, str]:
-    """Of the page, its text and the first curve."""
     script = (
         "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color, "
         "getComputedStyle([...document.querySelectorAll('#plot .scatterlayer .trace')]"
@@ -423,7 +309,6 @@ def colours(page: Page) -> tuple[str, str, str]:
 
 
 def brightness(colour: str) -> float:
-    """From 0 to 255, of `rgb(r, g, b)`."""
     parts = [float(word) for word in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     return sum(parts) / 3
 

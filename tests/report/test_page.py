@@ -31,13 +31,11 @@ def imported() -> list[Result]:
 
 
 def predicted() -> list[Result]:
-    """Rows of a model."""
     return [Prediction(case(nbytes=size), "nccl", 1e-5, 9e-6, 2e-5) for size in SIZES]
 
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    """Of committed runs of three kinds."""
     return {name: built(RESULTS / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained", "dgx-a100-train")}
 
 

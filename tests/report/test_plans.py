@@ -12,20 +12,18 @@ from collbench import report
 from collbench.measurement import Prediction
 from collbench.runs.file import read
 from tests.conftest import case
-from tests.figures.made_up_plans import compared, grown, paid, plan, ranked
-from tests.report.pages import SCRIPT, Text, built, without_library, write
+from tests.figures.made_up_plans import compared, grown, paid, ranked
+from tests.report.pages import Text, built, without_library, write
 
 PICTURES = ["layouts", "memory", "efficiency", "pipeline", "pareto", "interconnects"]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of plans for every purpose."""
     return built(write(tmp_path_factory.mktemp("run"), *ranked(), *grown(), *compared(), *paid()))
 
 
 def pictures(page: str) -> list[dict[str, str | None]]:
-    """The images of a page."""
     return [attributes for tag, attributes in Text(without_library(page)).elements if tag == "img"]
 
 
@@ -78,13 +76,6 @@ def test_pictures_that_have_no_room_are_left_out_and_runs_share_it(
     assert f"{4 - len(pictures(page))} more pictures are left out" in page
     for shown in (page, built(one, other)):
         assert sum(len(str(image["src"])) for image in pictures(shown)) <= 60_000
-
-
-def test_words_of_a_run_file_are_text(tmp_path: Path) -> None:
-    rows = [plan(purpose, SCRIPT, system=SCRIPT, price=1.0) for purpose in ("layout", "scale", "interconnect", "cost")]
-    page = without_library(built(write(tmp_path, *rows, plan("scale", SCRIPT, system=SCRIPT, gpus=128))))
-    assert SCRIPT not in page
-    assert SCRIPT in Text(page).text
 
 
 def test_plans_beside_other_rows_leave_the_lesson_to_these(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from collbench.note import Note
 from collbench.report import data
 from collbench.report.data import data_block
 from collbench.report.lesson import lesson
-from collbench.report.sanitize import oddity, plain, sound
+from collbench.report.sanitize import sound
 from collbench.runs.file import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
 from tests.figures.made_up_runs import MADE_UP, late
@@ -37,7 +37,6 @@ COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
 @pytest.fixture(scope="module")
 def measured() -> str:
-    """The report of a committed run."""
     return built(COMMITTED)
 
 
@@ -266,41 +265,11 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
             read(good)
 
 
-def test_long_texts_are_cut() -> None:
-    assert len(plain("x" * 10**6)) == 300
-    assert plain("a\nb\x00c") == "a b\ufffdc"
-    assert oddity(measurement()) == ""
-
-
-def test_a_large_run_fits(tmp_path: Path) -> None:
-    names = [*LOOKS][:10]
-    rows = [
-        measurement(
-            name, tuple(size * 1.23456789e-6 * (1 + step / 1000) for step in range(7)), nbytes=64 * size, ranks=ranks
-        )
-        for ranks in range(2, 22)
-        for size in range(1, 6)
-        for name in names
-    ]
-    page = built(write(tmp_path / "run", *rows))
-    assert len(page.encode()) < report.LARGEST
-    assert page[page.index('id="rows"') :].count('<tr><th scope="row">') == len(rows) == 1000
-    lines = [line for figure in data_of(page)["figures"] for line in figure["lines"]]  # type: ignore[attr-defined]
-    assert sum(len(line["sizes"]) for line in lines) == 1000
-
-
 def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
     for name, look in LOOKS.items():
         assert data.contrast(data.for_dark(look.color), data.DARK) >= data.READABLE, name
         assert look.marker in data.SYMBOLS, name
         assert look.linestyle in data.DASHES, name
-
-
-def test_runs_of_one_name_get_labels_of_their_own(tmp_path: Path) -> None:
-    page = built(*(write(tmp_path / folder / "same", *times(1e-6, 1e9, "mpi")) for folder in "ab"))
-    assert [run["label"] for run in data_of(page)["runs"]] == ["same (1)", "same (2)"]  # type: ignore[attr-defined]
-    first, second = data_of(page)["figures"][0]["lines"]  # type: ignore[index]
-    assert first["symbol"] != second["symbol"]
 
 
 def test_the_command_writes_beside_the_run_and_again_over_it(tmp_path: Path) -> None:

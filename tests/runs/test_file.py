@@ -16,7 +16,6 @@ from collbench.jobs import Job
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped
 from collbench.note import Note, Sharing
 from collbench.observed import Timed
-from collbench.runs import rescue
 from collbench.runs.file import FORMAT, NAME, BadRow, TornLine, Writer, read
 from collbench.runs.header import Header
 from collbench.runs.records import sweep_fields, to_line, to_result, to_sweep
@@ -76,7 +75,6 @@ RESULTS: list[Result] = [
 
 
 def written(folder: Path, *results: Result, whole: bool = True) -> Path:
-    """A run file with these results."""
     with Writer(folder) as writer:
         writer.header(Header.from_json({"topology": {"name": "here"}}))
         for result in results:
@@ -238,7 +236,6 @@ def test_an_earlier_run_is_never_overwritten_and_a_failed_start_leaves_nothing(t
 
 
 def storing(folder: Path) -> Writer:
-    """A run with a header and a row."""
     writer = Writer(folder)
     writer.header(Header())
     writer.append(RESULTS[0])
@@ -246,7 +243,6 @@ def storing(folder: Path) -> Writer:
 
 
 def kept(error: StorageError) -> tuple[Result, ...]:
-    """What is in the file that the message names."""
     place = Path(str(error).partition("all that was measured is in ")[2])
     assert place.name == NAME
     return read(place).results
@@ -270,13 +266,6 @@ def test_a_full_disk_leaves_whole_lines_and_all_rows_elsewhere(tmp_path: Path, m
         writer.close()
     assert writer.path.read_bytes() == before
     assert kept(full.value) == (RESULTS[0], RESULTS[0])
-    writer = storing(tmp_path / "another")
-    monkeypatch.setattr(rescue, "keep", lambda *ignored: None)
-    monkeypatch.setattr(Writer, "_failure", lambda *ignored: "No space left on device")
-    with pytest.raises(StorageError, match=r"No space left on device; what was measured before is in it$"):
-        writer.append(RESULTS[0])
-    writer.close()
-    assert read(tmp_path / "another").results == (RESULTS[0],)
 
 
 def test_a_run_file_that_is_taken_away_is_noticed_at_the_next_line_and_all_rows_are_kept(tmp_path: Path) -> None:

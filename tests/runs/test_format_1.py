@@ -29,7 +29,6 @@ ODD: list[Any] = [5, None, "text", True, [1, [2]], {"a": {"b": 1}}, 1.5, [{"name
 
 
 def again(run: Run, folder: Path) -> Path:
-    """The run, written anew."""
     with Writer(folder) as writer:
         writer.header(run.header)
         for result in run.results:
@@ -40,7 +39,6 @@ def again(run: Run, folder: Path) -> Path:
 
 
 def texts(path: Path) -> list[str]:
-    """The notes that rows of format 1 have."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [line.get("note", "") for line in lines if line["kind"] not in ("header", "end", "skipped", "failed")]
 

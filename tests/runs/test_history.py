@@ -4,9 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -29,7 +26,7 @@ from collbench.runs.header import Header
 from collbench.runs.index import Index
 from collbench.runs.listing import Filter, History, first_second, last_second
 from collbench.runs.scan_folder import Facts, scan
-from tests.conftest import ROOT, case, measurement
+from tests.conftest import case, measurement
 
 DAY = "2026-03-{:02}T12:00:00+00:00"
 HOSTILE = "a\x1b[31m\u202eb\n\ud800"
@@ -37,14 +34,12 @@ HOSTILE = "a\x1b[31m\u202eb\n\ud800"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty one for each test."""
     monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With three runs, a day apart."""
     for day in (1, 2, 3):
         write(tmp_path / "runs" / f"run{day}", day)
     return tmp_path / "runs"
@@ -63,7 +58,6 @@ def write(
     status: int = 0,
     **header: Any,
 ) -> Path:
-    """A run file as a sweep leaves it."""
     with Writer(folder) as writer:
         facts = {"started": DAY.format(day), "environment": {"host": "node1.lab"}, "topology": {"name": topology}}
         writer.header(Header.from_json(facts | header))
@@ -155,18 +149,6 @@ def test_no_word_of_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> 
     assert all(map(clean, lines(history.entries)))
 
 
-def test_a_header_of_other_types_is_listed_with_what_can_be_understood(tmp_path: Path) -> None:
-    fields = ("started", "environment", "sweep", "imported", "interleaved", "command")
-    values = (None, 7, "text", [1, {}], {"host": 7, "name": [], "ranks": "many", "setting": {}})
-    for number, value in enumerate(values):
-        path = tmp_path / str(number) / "run" / NAME
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"kind": "header", "format": 1, "topology": value} | dict.fromkeys(fields, value)))
-        (entry,) = History(tmp_path / str(number)).entries
-        assert entry.facts.broken == "", value
-        assert (entry.facts.host, entry.facts.topology, entry.facts.rows) == ("", "", 0), value
-
-
 def test_a_broken_file_is_listed_with_its_reason_and_costs_no_other_its_place(folder: Path) -> None:
     header = b'{"kind": "header", "format": 1}\n'
     broken = {
@@ -231,7 +213,6 @@ def test_a_file_is_read_once_and_again_when_it_changes(folder: Path) -> None:
 
 
 def change(statement: str) -> Callable[[Path], None]:
-    """Carry out SQL on an index."""
 
     def carry_out(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection, connection:
@@ -283,74 +264,6 @@ def test_an_index_that_is_locked_of_another_release_or_without_a_place_is_no_err
             history = History(folder)
             assert (names(history), history.reads) == (["run3", "run2", "run1"], 3), where
         assert picked("best", folder / "run3", folder) == "run2", where
-
-
-def test_reading_that_was_interrupted_or_refused_goes_on_where_it_was(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = os.open
-
-    def stop(done: int, total: int) -> None:
-        if (done, total) == (2, 3):
-            raise KeyboardInterrupt
-
-    def refuse(path: Any, *rest: Any, **more: Any) -> int:
-        if Path(path).parent.name == "run2":
-            raise PermissionError(13, "Permission denied")
-        return original(path, *rest, **more)
-
-    with pytest.raises(KeyboardInterrupt):
-        History(folder, stop)
-    assert History(folder).reads == 1
-    shutil.copytree(folder, folder.parent / "other")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
-        reasons = [entry.facts.broken for entry in History(folder.parent / "other").entries]
-        assert sorted(reasons) == ["", "", f"cannot read {NAME}: Permission denied"]
-    assert not any(entry.facts.broken for entry in History(folder.parent / "other").entries)
-
-
-def test_several_processes_that_make_the_index_at_once_see_the_same(folder: Path, cache: Path) -> None:
-    line = (folder / "run1" / NAME).read_text()
-    for number in range(50):
-        (folder / f"more{number}").mkdir()
-        (folder / f"more{number}" / NAME).write_text(line)
-    script = (
-        "import sys; from pathlib import Path; from collbench.runs.listing import History\n"
-        "print('ready', flush=True); sys.stdin.readline()\n"
-        "for turn in range(5):\n"
-        "    history = History(Path(sys.argv[1]))\n"
-        "    assert not any(each.facts.broken for each in history.entries)\n"
-        "    own = Path(sys.argv[1], sys.argv[2] + str(turn)); own.mkdir()\n"
-        "    Path(own, 'run.jsonl').write_text(history.entries[0].path.read_text())\n"
-        "print(len(history.entries))"
-    )
-    command, pipe = [sys.executable, "-c", script, str(folder)], subprocess.PIPE
-    processes = [
-        subprocess.Popen([*command, name], stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=ROOT) for name in "ab"
-    ]
-    for process in processes:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-    ends = [process.communicate("go\n", timeout=60) for process in processes]
-    assert [error for _, error in ends] == [""] * 2
-    assert all(57 <= int(count) <= 62 for count, _ in ends)
-    assert len(History(folder).entries) == 63
-    assert History(folder).reads == 0
-    assert [path.suffix for path in (cache / "history").iterdir()] == [".sqlite"]
-
-
-@pytest.mark.machine
-def test_two_thousand_runs_are_listed_within_half_a_second(tmp_path: Path) -> None:
-    text = write(tmp_path / "one", results=[timed(2)]).read_text()
-    for number in range(2000):
-        run = tmp_path / "runs" / str(number)
-        run.mkdir(parents=True)
-        (run / NAME).write_text(text)
-    History(tmp_path / "runs")
-    started = time.process_time()
-    assert History(tmp_path / "runs").reads == 0
-    assert time.process_time() - started < 0.5
 
 
 def test_all_filters_must_agree(tmp_path: Path) -> None:
@@ -540,19 +453,3 @@ def test_a_tag_is_the_newest_that_can_be_compared(folder: Path) -> None:
         picked("god", folder / "run3", folder)
     with pytest.raises(UsageError, match="no other run"):
         picked("only", folder / "odd", folder)
-
-
-def test_lines_are_aligned_and_paths_whole_at_any_width(folder: Path) -> None:
-    write(folder / "a-rather-long-name-of-a-run", 9, topology="8 x NVIDIA H100 80GB HBM3, NVSwitch", complete=False)
-    tags.add("good", folder / "run2")
-    entries = History(folder).entries
-    widest = len(max(lines(entries), key=len))
-    shortest = len("2026-03-09 12:00  ") + len(str(entries[0].path.parent))
-    for width in range(10, widest + 20):
-        heading, *rows = lines(entries, width)
-        assert max(map(len, [heading, *rows])) <= max(width, shortest)
-        start = heading.index("  run") + 2
-        assert [row[start:] for row in rows] == [str(entry.path.parent) for entry in entries]
-    assert lines(entries, widest) == lines(entries)
-    assert "cut off" in lines(entries)[1]
-    assert "good" in "".join(lines(entries, widest - 30))
