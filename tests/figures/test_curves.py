@@ -1,7 +1,5 @@
 """Curves over message sizes: panels, lines, bands, scales and files, read back from the figures."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib
@@ -274,18 +272,3 @@ def test_the_legend_names_the_library_and_no_line_mixes_two() -> None:
     found = [line for axes in figure.axes for line in axes.get_lines() if str(line.get_label()).startswith("mpi")]
     assert sorted(len(line.get_xdata()) for line in found) == sorted(map(len, sizes.values()))  # type: ignore[arg-type]
     assert len({(line.get_color(), line.get_marker()) for line in found}) == 2
-
-
-def test_matplotlib_is_imported_at_the_first_figure_and_pyplot_never(tmp_path: Path) -> None:
-    program = f"""
-import sys
-from pathlib import Path
-from collbench.figures import axes, kinds
-from collbench.runs.file import read
-folder, run = Path({str(tmp_path)!r}), read(Path("results/cpu-2-ranks"))
-assert kinds.draw([], folder) == []
-assert "matplotlib" not in sys.modules
-assert len(kinds.draw([run], folder, ["svg"])) == 2
-assert "matplotlib.pyplot" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from collbench import report
-from collbench.figures.kinds import Wanted, kinds
 from collbench.figures.palette import PHASES
 from collbench.measurement import Measurement, Prediction, Reported, Result, Skipped
 from collbench.note import Note
@@ -100,16 +99,11 @@ def test_curves_hold_medians_intervals_and_checks_of_all_right_rows_but_no_sampl
     assert "picked one-shot-ll" in told["auto", "8 B"]
 
 
-def test_phases_and_implementations_have_the_colours_of_figures(pages: dict[str, str]) -> None:
+def test_phases_have_the_colours_of_figures(pages: dict[str, str]) -> None:
     explained = pages["cpu-2-ranks-explained"]
     for name, colour in PHASES.items():
         assert f".part.{name} {{ background: {colour}; }}" in explained
     assert len(re.findall(r"\.part\.\w+ \{ background", explained)) == len(PHASES)
-    (figure,) = data_of(pages["cpu-2-ranks"])["figures"]  # type: ignore[misc]
-    run = read(RESULTS / "cpu-2-ranks")
-    drawn = next(kinds()["curves"].figures([run], Wanted(coloured=100), lambda reason: None))[1]
-    colours = {str(line.get_color()).lower() for axes in drawn.axes for line in axes.get_lines()}
-    assert {line["light"].lower() for line in figure["lines"] if line["name"] != "auto"} <= colours
 
 
 def test_each_run_says_how_its_numbers_are_known(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from collbench import report
 from collbench.cli.report import command
-from collbench.errors import RunFileError, UsageError
+from collbench.errors import UsageError
 from collbench.figures.styles import LOOKS
 from collbench.flaws import Mismatch
 from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Skipped
@@ -258,11 +258,6 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
     page = report.build([run])
     assert "not usable: line" in Text(page).text
     assert [line["name"] for line in data_of(page)["figures"][0]["lines"]] == ["two-shot"]  # type: ignore[index]
-    for words in ('"nbytes": Infinity', '"nbytes": 8, "collective": 5', '"nbytes": 8, "dtype": {}'):
-        fields = {key: value for key, value in row.items() if f'"{key}"' not in words}
-        good.write_text(f'{{"kind": "header", "format": 1}}\n{json.dumps(fields)[:-1]}, {words}}}\n')
-        with pytest.raises(RunFileError, match=f"{NAME}:2: "):
-            read(good)
 
 
 def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
