@@ -240,16 +240,9 @@ def test_an_odd_header_costs_its_own_part_only(tmp_path: Path) -> None:
 
 
 def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
-    odd: list[dict[str, object]] = [
-        *({"seconds": seconds} for seconds in ([0.0] * 7, [math.nan, 1e-6], [-1e-6] * 7, [1e-300] * 7, [1e300] * 7)),
-        {"nbytes": 10**400},
-        {"nbytes": -8},
-        {"ranks": 0},
-        {"ranks": 10**300},
-        {"root": 10**300},
-    ]
     good = write(tmp_path / "run", *times(1e-6, 1e9, "two-shot"))
     row = json.loads(write(tmp_path / "row", measurement("mpi")).read_text().splitlines()[1])
+    odd = ({"seconds": [0.0] * 7}, {"seconds": [1e-300] * 7}, {"nbytes": -8}, {"ranks": 0}, {"root": 10**300})
     good.write_text(good.read_text() + "".join(json.dumps(row | fields) + "\n" for fields in odd))
     with pytest.warns(BadRow) as said:
         run = read(good)
