@@ -122,6 +122,27 @@ def test_sizes_of_osu_become_those_of_the_whole_array() -> None:
         assert [row.case.nbytes for row in reported(golden_tests(name))][:2] == sizes, name
 
 
+def test_pairs_message_rates_and_barriers_of_osu_are_what_the_user_says_or_not_quite_it() -> None:
+    pair = "# OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n8    1.50\n"
+    for collective, name, half in (("", "sendrecv", True), ("pingpong", "pingpong", False)):
+        (row,) = reported(parsed(pair, collective=collective))
+        assert (row.case.collective.name, row.seconds) == (name, pytest.approx(1.5e-6))
+        assert ("half a round trip" in str(row.note)) == half, name
+    rates = """# OSU MPI Multiple Bandwidth / Message Rate Test v5.6.2
+# [ pairs: 8 ] [ window size: 64 ]
+# Size                  MB/s        Messages/s
+1                       8.71        8710288.67
+65536               12328.76         188121.99
+"""
+    assert reported(parsed(rates)) == []
+    first, last = reported(parsed(rates, collective="multipair"))
+    assert (first.case.ranks, first.case.nbytes) == (16, 1)
+    assert first.seconds == pytest.approx(8 / 8710288.67, rel=1e-3)
+    assert last.seconds == pytest.approx(8 / 188121.99, rel=1e-3)
+    (row,) = reported(parsed("# OSU MPI Barrier Latency Test v7.3\n# Avg Latency(us)\n     1.41\n", 4))
+    assert (row.case.collective.name, row.case.ranks, row.seconds) == ("barrier", 4, pytest.approx(1.41e-6))
+
+
 def test_copies_side_by_side_and_groups_of_a_split_communicator_are_noticed() -> None:
     rank = next(line for line in LOG.splitlines() if "Rank  0" in line)
     assert any("more than once" in remark for remark in remarks(parsed(LOG.replace(rank, f"{rank}\n{rank}"))))

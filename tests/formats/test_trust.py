@@ -6,9 +6,8 @@ from contextlib import suppress
 import pytest
 
 from collbench.errors import CollbenchError, UsageError
-from collbench.formats import imported, read_tests
+from collbench.formats import imported
 from collbench.formats.imported import Hints, known_collective, remarks
-from collbench.formats.source import decode
 from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 from tests.formats.test_writing import export
 from tests.formats.wrapped import TABLES, WRAPPINGS
@@ -44,7 +43,7 @@ def facts(tests: list[imported.Test]) -> list[object]:
 
 
 def read(text: str, collective: str = "", ranks: int | None = None) -> list[imported.Test]:
-    return list(read_tests(decode("log", text.encode()), Hints(ranks, collective)))
+    return parsed(text, ranks, collective=collective)
 
 
 def ranks_of(tests: list[imported.Test]) -> set[int]:

@@ -16,6 +16,7 @@ from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.formats.nccl_tests.loose_json import parse
 from collbench.formats.nccl_tests.write_text import shrunk
+from collbench.formats.osu_tests import MEASURED
 from collbench.formats.source import decode
 from collbench.measurement import Failed, Measurement, Prediction, Result
 from collbench.observed import Observed
@@ -260,3 +261,27 @@ def test_statistics_of_single_operations_are_written_where_there_are_any() -> No
     text, _ = export(own_run(measured(8, 1e-6, 2e-6, 6e-6)), "nccl-tests-json")
     own = json.loads(text)["results"][0]["out_of_place_per_iter"]
     assert (own["min_us"], own["p50_us"], own["max_us"], own["times_us"]) == (1.0, 2.0, 6.0, [1.0, 2.0, 6.0])
+
+
+def test_the_tests_of_osu_go_there_and_back_and_nccl_tests_has_none_of_them() -> None:
+    for name in (name for name, collective in COLLECTIVES.items() if collective.suite == "osu"):
+        sizes = [4, 65536] if COLLECTIVES[name].sized else [4]
+        rows = [measured(size, 2e-6, 4e-6, name="mpi", collective=name, ranks=4) for size in sizes]
+        text, left = export(own_run(*rows), "osu")
+        back = reported(parsed(text))
+        assert [(row.case.collective.name, row.case.ranks, row.case.nbytes) for row in back] == [
+            (name, 4, size) for size in sizes
+        ]
+        assert [row.seconds for row in back] == pytest.approx([3e-6] * len(sizes), rel=0.01), name
+        assert not any(str(row.note) for row in back), name
+        assert not left
+    for name, pairs in (("bandwidth", 1), ("bidirectional", 2), ("multipair", 2)):
+        row = measured(3000, 3e-6, name="mpi", collective=name, ranks=4)
+        figures = [float(figure) for figure in MEASURED[name].figures(row, 3e-6)]
+        assert figures == pytest.approx([pairs * 1000.0, pairs / 3e-6][: len(figures)], abs=0.01), name
+    pair, other = (measured(8, 1e-6, name="mpi", collective=name) for name in ("pingpong", "sendrecv"))
+    text, left = export(own_run(pair, other), "nccl-tests")
+    assert "sendrecv_perf" in text
+    assert left == ["nccl-tests has no pingpong"]
+    with pytest.raises(UsageError, match="nothing to export: nccl-tests has no pingpong; choose --to osu or csv"):
+        export(own_run(pair), "nccl-tests")
