@@ -1,20 +1,18 @@
 """Pictures of stragglers: what stands where, and that thousands of steps of many ranks fit."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collbench.analysis.jitter.lateness import Steps
-from collbench.figures.kinds import PLAIN, Wanted, draw
+from collbench.figures.kinds import PLAIN, Wanted
 from collbench.figures.lateness import Binned, figures
-from collbench.runs.file import Run
-from collbench.runs.header import Header
 from collbench.step_times import StepTimes
 from collbench.steps import Step
 from tests.analysis.made_up_steps import quiet, series
 from tests.conftest import case
+from tests.figures.made_up_runs import run
 
 
 def times(ranks: int, steps: int, parts: int = 5, slow: int = 1) -> StepTimes:
@@ -24,12 +22,7 @@ def times(ranks: int, steps: int, parts: int = 5, slow: int = 1) -> StepTimes:
     return StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
 
 
-def run(*results: StepTimes) -> Run:
-    return Run(Path("run.jsonl"), Header(), results, True)
-
-
-def test_columns_hold_whole_steps_of_one_series() -> None:
-    """All of them, in order of time, whatever does not divide."""
+def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
     steps = Steps.of(times(2, 1003, parts=3).series)
     binned = Binned.of(steps)
     assert binned.size == 3
@@ -39,24 +32,18 @@ def test_columns_hold_whole_steps_of_one_series() -> None:
     assert set(binned.joints) <= set(binned.edges.tolist())
     assert binned.longest.max() == steps.seconds.max()
     assert (binned.usual <= binned.longest).all()
-
-
-def test_a_column_is_the_mean_of_its_steps() -> None:
-    """A step each, where there is room."""
-    steps = Steps.of(times(3, 20, parts=2).series)
-    np.testing.assert_allclose(Binned.of(steps).late, steps.late)
+    single = Steps.of(times(3, 20, parts=2).series)
+    np.testing.assert_allclose(Binned.of(single).late, single.late)
     many = Steps.of(times(2, 1600, parts=2).series)
     np.testing.assert_allclose(Binned.of(many).late[:, 0], many.late[:, :4].mean(axis=1))
 
 
 def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
-    """In the row of that rank, on the same scale to both sides; and the title says what it is of."""
     ((stem, figure),) = figures(run(times(4, 500, slow=2)), PLAIN)
     assert stem == "lateness-allreduce-float-1024B-mpi"
     heat, last, trace = figure.axes[:3]
     colours = heat.collections[0]
-    values = np.asarray(colours.get_array()).reshape(4, -1).mean(axis=1)
-    assert values.argmax() == 2
+    assert np.asarray(colours.get_array()).reshape(4, -1).mean(axis=1).argmax() == 2
     assert colours.norm.vmin == -colours.norm.vmax  # type: ignore[operator]
     assert [bar.get_width() for bar in last.patches] == [0.0, 0.0, 1.0, 0.0]
     assert heat.get_ylabel() == "rank"
@@ -65,27 +52,12 @@ def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
     assert "off by at most 2 us" in figure.get_suptitle()
 
 
-def test_many_ranks_and_steps_are_drawn_in_every_format(tmp_path: Path) -> None:
-    """The files are small, and the same the next time."""
-    results = [run(times(64, 10_000))]
-    written = draw(results, tmp_path, ("svg", "png", "pdf"))
-    assert [path.suffix for path in written] == [".svg", ".png", ".pdf"]
-    assert all(5_000 < path.stat().st_size < 2_000_000 for path in written)
-    first = written[0].read_bytes()
-    assert draw(results, tmp_path, ("svg",))[0].read_bytes() == first
-
-
-def test_what_was_not_timed_is_not_drawn() -> None:
-    """There is nothing to see."""
-    assert not list(figures(run(StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())), PLAIN))
-    assert not list(figures(run(times(2, 20)), Wanted(implementations=["auto"])))
-
-
-def test_steps_that_were_held_against_each_other_show_no_lateness() -> None:
-    """Those of a scaling, of an overlap and of one rank alone have pictures of their own, or none."""
+def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps() -> None:
     alone, two, four = times(1, 20, slow=0), times(2, 20), times(4, 20)
     weak = replace(two, case=replace(two.case, step=Step(10, 64, mode="weak")))
     overlapped = replace(two, case=replace(two.case, step=Step(10, 64, "polled", 256)))
+    untimed = StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())
+    for results in ([alone], [two, four], [weak], [two, overlapped], [untimed]):
+        assert not list(figures(run(*results), PLAIN)), results[-1].case.step
     assert list(figures(run(two, replace(two, implementation="auto")), PLAIN))
-    for results in ([alone], [two, four], [weak], [two, overlapped]):
-        assert not list(figures(run(*results), PLAIN))
+    assert not list(figures(run(two), Wanted(implementations=["auto"])))

@@ -2,130 +2,99 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.figures import palette
 from collbench.figures.bars import MOST_BARS
 from collbench.figures.kinds import PLAIN, kinds, lacking
 from collbench.planned import Pipeline, PlannedStep
-from collbench.training.footprint import PARTS as MEMORY_PARTS
 from collbench.training.stepping import PARTS as STEP_PARTS
 from collbench.training.timeline import makespan, schedule
 from tests.figures.made_up_plans import GIB, PIPELINES, compared, grown, paid, plan, ranked
 from tests.figures.made_up_runs import run
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from tests.figures.made_up_sweeps import labels as legend
 
 
-def drawn(name: str, *rows: Any) -> "Figure":
-    """The one figure of a kind."""
+def drawn(name: str, *rows: Any) -> Figure:
     ((_, figure),) = kinds()[name].figures([run(*rows)], PLAIN, str)
     return figure
 
 
-def bars(figure: "Figure") -> Iterator[list[Rectangle]]:
-    """The pieces of every bar, from the top."""
+def drawable(name: str, *rows: Any) -> bool:
+    return bool([*kinds()[name].figures([run(*rows)], PLAIN, str)])
+
+
+def bars(figure: Figure) -> Iterator[list[Rectangle]]:
     pieces = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
     for row in sorted({round(piece.get_y() + piece.get_height() / 2) for piece in pieces}):
         yield [piece for piece in pieces if round(piece.get_y() + piece.get_height() / 2) == row]
 
 
-def texts(figure: "Figure") -> list[str]:
-    """In its panel."""
+def texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def legend(figure: "Figure") -> list[str]:
-    """What it tells apart."""
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def labels(figure: "Figure") -> list[str]:
-    """Along y."""
+def labels(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].get_yticklabels()]
 
 
-def test_every_part_has_a_colour_of_its_own() -> None:
-    """Within a step, and within a memory."""
-    for parts, colours in ((STEP_PARTS, palette.STEP_PARTS), (MEMORY_PARTS, palette.MEMORY_PARTS)):
-        assert set(parts) == set(colours)
-        assert len({colours[part] for part in parts}) == len(parts)
+def plans(rows: Any) -> list[PlannedStep]:
+    return [row for row in rows if isinstance(row, PlannedStep)]
 
 
-@pytest.mark.parametrize(("name", "rows"), [("layouts", ranked()), ("interconnects", compared())])
-def test_a_bar_is_as_long_as_its_step(name: str, rows: list[PlannedStep]) -> None:
-    """In the order of the file, its pieces end to end, with its band and its time behind it."""
-    figure = drawn(name, *rows)
-    for row, pieces in zip(rows, bars(figure), strict=True):
-        assert [piece.get_width() for piece in pieces] == pytest.approx([*row.parts.values()])
-        ends = [piece.get_x() + piece.get_width() for piece in pieces]
-        assert [piece.get_x() for piece in pieces[1:]] == pytest.approx(ends[:-1])
-        assert ends[-1] == pytest.approx(row.typical)
-    bands = [tuple(line.get_xdata()) for line in figure.axes[0].lines]
-    assert bands == [row.band for row in rows]
-    assert [words.split(",")[0] for words in texts(figure)] == [f"{row.typical:.3g} s" for row in rows]
-    assert len(legend(figure)) == len(STEP_PARTS)
-    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1]
+def test_a_bar_is_as_long_as_its_step_with_its_band_and_its_time_behind_it() -> None:
+    for name, rows in (("layouts", plans(ranked())), ("interconnects", plans(compared()))):
+        figure = drawn(name, *rows)
+        for row, pieces in zip(rows, bars(figure), strict=True):
+            assert [piece.get_width() for piece in pieces] == pytest.approx([*row.parts.values()]), name
+            ends = [piece.get_x() + piece.get_width() for piece in pieces]
+            assert [piece.get_x() for piece in pieces[1:]] == pytest.approx(ends[:-1]), name
+            assert ends[-1] == pytest.approx(row.typical), name
+        assert [tuple(line.get_xdata()) for line in figure.axes[0].lines] == [row.band for row in rows]
+        assert [words.split(",")[0] for words in texts(figure)] == [f"{row.typical:.3g} s" for row in rows]
+        assert len(legend(figure)) == len(STEP_PARTS)
+        assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "the first of the file is at the top"
+    some = drawn("layouts", plan("layout", parts={"computing": 5.0, "loading": 0.0, "some_new_part": 1.0}))
+    assert legend(some) == ["computing", "some new part"], "parts of no time are not in the legend"
 
 
-def test_parts_of_no_time_are_not_in_the_legend() -> None:
-    """A part that a newer version named is."""
-    figure = drawn("layouts", plan("layout", parts={"computing": 5.0, "loading": 0.0, "some_new_part": 1.0}))
-    assert legend(figure) == ["computing", "some new part"]
-
-
-def test_a_system_is_held_against_the_fastest() -> None:
-    """By the time of a token, since steps may differ in their tokens."""
+def test_a_system_is_held_against_the_fastest_by_the_time_of_a_token() -> None:
     rows = [
         plan("interconnect", system="a", seconds=4.0),
         plan("interconnect", system="b", seconds=10.0, tokens=2.0**21),
     ]
-    assert labels(drawn("interconnects", *rows)) == ["a", "b"]
-    assert [words.rpartition(", ")[2] for words in texts(drawn("interconnects", *rows))] == ["MFU 40%", "1.25x"]
+    figure = drawn("interconnects", *rows)
+    assert labels(figure) == ["a", "b"]
+    assert [words.rpartition(", ")[2] for words in texts(figure)] == ["MFU 40%", "1.25x"]
     twice = drawn("interconnects", *rows, plan("interconnect", "dp64", system="b", gpus=128))
-    assert labels(twice)[0] == "a, 64 GPUs"
-    assert labels(twice)[2] == "b, dp64, 128 GPUs"
+    assert labels(twice)[::2] == ["a, 64 GPUs", "b, dp64, 128 GPUs"]
 
 
-def test_more_layouts_than_can_be_read_are_not_drawn() -> None:
-    """And the title says so."""
-    figure = drawn("layouts", *(plan("layout", f"dp{place}") for place in range(40)))
-    assert len(labels(figure)) == MOST_BARS
-    assert f"the first {MOST_BARS} of 40" in title(figure)
-
-
-def title(figure: "Figure") -> str:
-    """Above all panels."""
-    return str(figure._suptitle.get_text())  # type: ignore[attr-defined]
-
-
-def test_what_tells_layouts_apart_is_said() -> None:
-    """Systems and GPUs where they differ; else they stand in the title."""
+def test_layouts_say_what_tells_them_apart_and_no_more_than_can_be_read_are_drawn() -> None:
     rows = [plan("layout"), plan("layout", gpus=128), plan("layout", system="dgx-a100")]
     assert labels(drawn("layouts", *rows))[2].endswith("full, dgx-a100, 64 GPUs")
-    assert "64 GPUs, predicted" in title(drawn("layouts", rows[0]))
-    assert "64 GPUs" not in title(drawn("layouts", *rows[:2]))
+    assert "64 GPUs, predicted" in drawn("layouts", rows[0]).get_suptitle()
+    assert "64 GPUs" not in drawn("layouts", *rows[:2]).get_suptitle()
+    crowd = drawn("layouts", *(plan("layout", f"dp{place}") for place in range(40)))
+    assert len(labels(crowd)) == MOST_BARS
+    assert f"the first {MOST_BARS} of 40" in crowd.get_suptitle()
 
 
 def test_memory_stands_against_what_a_gpu_has() -> None:
-    """In GiB, with its share; without any known memory nothing is drawn."""
     figure = drawn("memory", *ranked())
-    rows = [row for row in ranked() if isinstance(row, PlannedStep)]
-    for row, pieces in zip(rows, bars(figure), strict=True):
+    for row, pieces in zip(plans(ranked()), bars(figure), strict=True):
         assert sum(piece.get_width() for piece in pieces) == pytest.approx(row.needed / GIB)
     assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [80.0]  # type: ignore[index]
     assert "it has 80 GiB" in texts(figure)
     assert "55%" in texts(figure)
-    assert not [*kinds()["memory"].figures([run(plan("layout", memory={}))], PLAIN, str)]
+    assert not drawable("memory", plan("layout", memory={}))
 
 
-def test_efficiency_is_drawn_with_its_band_and_levels() -> None:
-    """Against the fewest GPUs, on an axis of doublings."""
+def test_efficiency_is_drawn_against_the_fewest_gpus_with_its_band_and_levels() -> None:
     axes = drawn("efficiency", *grown()).axes[0]
     curves = [line for line in axes.lines if len(line.get_xdata()) == 11]  # type: ignore[arg-type]
     assert [line.get_label() for line in curves] == ["dgx-h100", "dgx-a100"]
@@ -137,13 +106,15 @@ def test_efficiency_is_drawn_with_its_band_and_levels() -> None:
     level = {round(float(line.get_ydata()[0]), 2) for line in axes.lines if len(line.get_xdata()) == 2}  # type: ignore[index, arg-type]
     assert level == {1.0, 0.9, 0.8, 0.7}
     assert axes.get_xscale() == "log"
-    assert not [*kinds()["efficiency"].figures([run(grown()[0])], PLAIN, str)]
+    assert not drawable("efficiency", grown()[0])
+    told = lacking([run(plan("scale"))])
+    assert "efficiency is drawn of plans on several numbers of GPUs" in told
+    assert "\n" not in told
 
 
 def test_costs_lie_where_they_are_with_the_front_as_a_line() -> None:
-    """Days along x, money along y, and how many GPUs; without prices nothing is drawn."""
     figure = drawn("pareto", *paid())
-    rows = [row for row in paid() if isinstance(row, PlannedStep)]
+    rows = plans(paid())
     line, first, second = figure.axes[0].lines
     assert list(line.get_xdata()) == sorted(row.seconds / 86400 for row in rows[:4])
     assert list(first.get_ydata()) == [row.cost for row in rows[:4]]
@@ -153,68 +124,45 @@ def test_costs_lie_where_they_are_with_the_front_as_a_line() -> None:
     assert "time of the run, days" in figure.axes[0].get_xlabel()
     unknown = drawn("pareto", *(replace(row, total=0.0) for row in rows))
     assert "time of the step, s" in unknown.axes[0].get_xlabel()
-    assert not [*kinds()["pareto"].figures([run(plan("cost"))], PLAIN, str)]
+    assert not drawable("pareto", plan("cost")), "without prices"
+    for share in (1.0, 1.0001, 3.0, 1e9):
+        pair = [plan("cost", price=1.0, seconds=seconds, low=0.0) for seconds in (0.37, 0.37 * share)]
+        axes = drawn("pareto", *pair).axes[0]
+        low, high = axes.get_xlim()
+        assert 1 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= 8, share
 
 
-@pytest.mark.parametrize("share", [1.0, 1.0001, 3.0, 1e9])
-def test_time_has_ticks_however_far_costs_lie_apart(share: float) -> None:
-    """One at least, eight at most."""
-    rows = [plan("cost", price=1.0, seconds=seconds, low=0.0) for seconds in (0.37, 0.37 * share)]
-    axes = drawn("pareto", *rows).axes[0]
-    low, high = axes.get_xlim()
-    assert 1 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= 8
-
-
-def pieces(axes: "Axes") -> int:
-    """Of all stages."""
+def pieces_of(axes: Axes) -> int:
     return sum(len(spans.get_paths()) for spans in axes.collections)
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-def test_a_pipeline_is_drawn_as_it_is_scheduled(name: str) -> None:
-    """All of its pieces, or those of fewer micro-batches and stages, as it says."""
-    pipeline = PIPELINES[name]
-    figure = drawn("pipeline", plan("layout", name, pipeline=pipeline))
-    axes = figure.axes[0]
-    assert name in title(figure)
-    length = makespan(schedule(pipeline))
-    work = pipeline.micro_batches * (pipeline.forward + pipeline.backward)
-    assert f"of which a stage idles {1 - work / length:.1%}" in axes.get_title(loc="left")
-    if pipeline.stages > 16:
-        assert len(labels(figure)) == 17
-        assert labels(figure)[8] == "..."
-        assert labels(figure)[-1] == "stage 64"
-        assert pieces(axes) == 16 * 2 * 128
-        assert "as if there were 128 micro-batches" in axes.get_xlabel()
-    else:
-        assert pieces(axes) == len(schedule(pipeline))
-        assert axes.get_xlim()[1] == pytest.approx(length)
-        assert axes.get_xlabel() == "time"
+def test_a_pipeline_is_drawn_as_it_is_scheduled_or_with_fewer_micro_batches_and_stages_as_it_says() -> None:
+    for name, pipeline in PIPELINES.items():
+        figure = drawn("pipeline", plan("layout", name, pipeline=pipeline))
+        axes = figure.axes[0]
+        assert name in figure.get_suptitle()
+        length = makespan(schedule(pipeline))
+        work = pipeline.micro_batches * (pipeline.forward + pipeline.backward)
+        assert f"of which a stage idles {1 - work / length:.1%}" in axes.get_title(loc="left")
+        if pipeline.stages > 16:
+            assert len(labels(figure)) == 17
+            assert (labels(figure)[8], labels(figure)[-1]) == ("...", "stage 64")
+            assert pieces_of(axes) == 16 * 2 * 128
+            assert "as if there were 128 micro-batches" in axes.get_xlabel()
+        else:
+            assert pieces_of(axes) == len(schedule(pipeline)), name
+            assert axes.get_xlim()[1] == pytest.approx(length)
+            assert axes.get_xlabel() == "time"
+    short = drawn("pipeline", plan("layout", pipeline=Pipeline(4, 1, 40, 0.02, 0.04, 0.0)))
+    assert {int(number) for number in texts(short)} == {*range(1, 9), *range(33, 41)}, "the last is still the last"
 
 
-def test_the_first_layout_with_stages_is_the_one_drawn() -> None:
-    """Of those that can be run and seen."""
-    figure = drawn("pipeline", *ranked())
-    assert "tp8 pp4 v2 dp2 mb1 zero1" in title(figure)
-    impossible = [
+def test_the_first_layout_whose_stages_can_be_run_and_seen_is_the_one_drawn() -> None:
+    assert "tp8 pp4 v2 dp2 mb1 zero1" in drawn("pipeline", *ranked()).get_suptitle()
+    for impossible in (
         Pipeline(1, 1, 8, 0.02, 0.04, 0.0),
         Pipeline(2**20, 1, 8, 0.02, 0.04, 0.0),
         Pipeline(4, 2, 6, 0.02, 0.04, 0.0),
         Pipeline(4, 1, 6, 0.0, 0.0, 0.0),
-    ]
-    rows = [plan("layout", pipeline=pipeline) for pipeline in impossible]
-    assert not [*kinds()["pipeline"].figures([run(*rows)], PLAIN, str)]
-
-
-def test_micro_batches_behind_the_middle_keep_their_numbers() -> None:
-    """Where some are left out the last is still the last."""
-    short = drawn("pipeline", plan("layout", pipeline=Pipeline(4, 1, 40, 0.02, 0.04, 0.0)))
-    numbers = {int(number) for number in texts(short)}
-    assert numbers == {*range(1, 9), *range(33, 41)}
-
-
-def test_a_run_of_plans_that_no_figure_suits_is_told_what_figures_need() -> None:
-    """In one line."""
-    told = lacking([run(plan("scale"))])
-    assert "efficiency is drawn of plans on several numbers of GPUs" in told
-    assert "\n" not in told
+    ):
+        assert not drawable("pipeline", plan("layout", pipeline=impossible)), impossible

@@ -1,10 +1,10 @@
 """Pictures of explanations: bars as long as their time, and many hops as shares of bins with a stretch looked at."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -12,22 +12,18 @@ from collbench.figures import palette
 from collbench.figures.kinds import PLAIN, kinds
 from collbench.figures.timeline import spent
 from collbench.measurement import Explanation
-from collbench.runs.file import read
 from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Span, Track
-from tests.conftest import ROOT, case
+from tests.conftest import case
 from tests.figures.made_up_runs import run
 
-COMMITTED = ROOT / "results" / "cpu-2-ranks-explained" / "run.jsonl"
 HOP = ((WAITED, 1e-6), (MOVED, 4e-6), (ADDED, 4e-6), (PUBLISHED, 1e-6))
 
 
 def track(rank: int, hops: int, lost: int = 0) -> Track:
-    """The same hop again and again."""
     spans, now = [], 0.0
-    for _ in range(hops):
-        for phase, seconds in HOP:
-            spans.append(Span(phase, now, seconds))
-            now += seconds
+    for phase, seconds in HOP * hops:
+        spans.append(Span(phase, now, seconds))
+        now += seconds
     return Track(rank, 0, 0.0, now, {phase: hops * seconds for phase, seconds in HOP}, tuple(spans), lost)
 
 
@@ -55,9 +51,13 @@ def bars(figure: Figure, panel: int) -> dict[int, float]:
     return long
 
 
-def test_a_bar_is_as_long_as_its_operation() -> None:
-    """On one axis from zero, its parts in the order and the shares of the table; beside it the same in per cent."""
-    quick, slow = explained("two-shot", 2), explained("ring-flags", 10)
+def legend_has_the_colours_of_phases(figure: Figure) -> bool:
+    patches = figure.legends[0].get_patches()
+    return all(patch.get_facecolor()[:3] == to_rgb(palette.PHASES[patch.get_label()]) for patch in patches)  # type: ignore[index]
+
+
+def test_a_bar_is_as_long_as_its_operation_with_its_parts_in_the_shares_of_the_table() -> None:
+    quick, slow = explained("two-shot", 2), explained("ring-flags", 900)
     library = Explanation(case(), "mpi", "cpu", 3e-5, 3e-5, ())
     figure = drawn("shares-", quick, slow, library)
     assert bars(figure, 0) == {0: pytest.approx(quick.seconds), 1: pytest.approx(slow.seconds), 2: pytest.approx(3e-5)}
@@ -66,38 +66,31 @@ def test_a_bar_is_as_long_as_its_operation() -> None:
     pieces = [piece.get_width() / slow.seconds for piece in figure.axes[0].patches[len(PARTS) : 2 * len(PARTS)]]  # type: ignore[attr-defined]
     assert pieces == pytest.approx([slow.share(part) for part in PARTS])
     assert pieces[0] == pytest.approx(slow.share(LAUNCH)) == pytest.approx(0.1 / 1.1)
-    texts = [text.get_text() for text in figure.axes[1].texts]
-    assert texts == ["cannot be looked into"], "of a library"
+    assert [text.get_text() for text in figure.axes[1].texts] == ["cannot be looked into"], "of a library"
+    edge = figure.axes[0].get_window_extent().x1
+    assert all(text.get_window_extent().x1 <= edge + 1 for text in figure.axes[0].texts)
+    assert legend_has_the_colours_of_phases(figure)
 
 
-def test_times_behind_bars_stay_in_their_panel() -> None:
-    """Also that of the longest."""
-    for explanation in (explained("two-shot", 2), explained("ring-flags", 900)):
-        figure = drawn("shares-", explanation, explained("ring-ll", 3))
-        edge = figure.axes[0].get_window_extent().x1
-        assert all(text.get_window_extent().x1 <= edge + 1 for text in figure.axes[0].texts)
-
-
-@pytest.mark.parametrize(("hops", "panels"), [(3, 1), (30, 1), (160, 2), (2000, 2)])
-def test_many_hops_are_shares_of_bins_above_a_stretch_of_single_ones(hops: int, panels: int) -> None:
-    """A barcode of slivers tells nothing; few enough are shown one by one."""
-    figure = drawn("timeline-", explained("ring-flags", hops))
-    assert len(figure.axes) == panels
-    whole, near = figure.axes[0], figure.axes[-1]
-    assert whole.get_xlim()[1] == pytest.approx(10e-6 * hops)
-    seen = near.get_xlim()[1] - near.get_xlim()[0]
-    assert seen / 10e-6 * len(HOP) < 150
-    if panels > 1:
-        assert 3 * 10e-6 < seen < 20 * 10e-6, "some hops"
-        (mark,) = (patch for patch in whole.patches if patch.get_gid() == "stretch")
-        assert mark.get_extents().transformed(whole.transData.inverted()).x0 == pytest.approx(near.get_xlim()[0])
-        steps = [patch for patch in whole.patches if hasattr(patch, "get_data")]
-        assert len(steps) == 2 * len(PHASES), "each rank's phases"
-        assert len({step.get_facecolor() for step in steps}) == len(PHASES)
+def test_many_hops_are_shares_of_bins_above_a_stretch_of_single_ones() -> None:
+    for hops, panels in ((3, 1), (30, 1), (160, 2), (2000, 2)):
+        figure = drawn("timeline-", explained("ring-flags", hops))
+        assert len(figure.axes) == panels, hops
+        whole, near = figure.axes[0], figure.axes[-1]
+        assert whole.get_xlim()[1] == pytest.approx(10e-6 * hops)
+        seen = near.get_xlim()[1] - near.get_xlim()[0]
+        assert seen / 10e-6 * len(HOP) < 150
+        assert legend_has_the_colours_of_phases(figure)
+        if panels > 1:
+            assert 3 * 10e-6 < seen < 20 * 10e-6, "some hops"
+            (mark,) = (patch for patch in whole.patches if patch.get_gid() == "stretch")
+            assert mark.get_extents().transformed(whole.transData.inverted()).x0 == pytest.approx(near.get_xlim()[0])
+            steps = [patch for patch in whole.patches if hasattr(patch, "get_data")]
+            assert len(steps) == 2 * len(PHASES), "each rank's phases"
+            assert len({step.get_facecolor() for step in steps}) == len(PHASES)
 
 
 def test_shares_of_a_bin_are_what_the_track_spent_in_it() -> None:
-    """All bins together are all of it."""
     one = track(0, 100)
     edges = np.linspace(0, one.seconds, 11)
     found = spent(one, edges)
@@ -107,11 +100,10 @@ def test_shares_of_a_bin_are_what_the_track_spent_in_it() -> None:
     assert dict(zip(PHASES, first, strict=True)) == pytest.approx({WAITED: 1e-6, MOVED: 1e-6, ADDED: 0, PUBLISHED: 0})
 
 
-def test_the_stretch_is_spent_like_the_whole() -> None:
-    """A pause of one rank in the middle is not taken for what is usual."""
-    before, after = track(0, 200), track(0, 200)
+def test_the_stretch_is_spent_like_the_whole_and_holds_no_pause() -> None:
+    before = track(0, 200)
     pause = Span(WAITED, before.seconds, 100e-6)
-    late = tuple(Span(span.phase, span.start + before.seconds + 100e-6, span.seconds) for span in after.spans)
+    late = tuple(Span(span.phase, span.start + before.seconds + 100e-6, span.seconds) for span in before.spans)
     both = Track(0, 0, 0.0, 2 * before.seconds + 100e-6, before.spent, (*before.spans, pause, *late))
     figure = drawn("timeline-", Explanation(case(), "ring-flags", "cpu", 1e-3, 1e-3, (both,)))
     begin, end = figure.axes[1].get_xlim()
@@ -119,30 +111,6 @@ def test_the_stretch_is_spent_like_the_whole() -> None:
 
 
 def test_what_the_log_lost_is_said() -> None:
-    """White is not idle."""
     figure = drawn("timeline-", explained("ring-ll", 200, lost=5000))
     assert "white: 10,000 of 11,600 pieces found no room in the log" in figure.axes[-1].get_xlabel()
     assert "white" not in drawn("timeline-", explained("ring-ll", 200)).axes[-1].get_xlabel()
-
-
-def test_ticks_of_real_timelines_and_shares_leave_each_other_room() -> None:
-    """Those of the committed run, from 8 B to 128 MiB."""
-    rows = [row for row in read(COMMITTED).results if isinstance(row, Explanation)]
-    some = [row for row in rows if row.implementation in ("mpi", "ring-flags", "ring-ll")]
-    for _, figure in kinds()["timeline"].figures([run(*some)], PLAIN, str):
-        figure.draw_without_rendering()
-        for axes in figure.axes:
-            low, high = axes.get_xlim()
-            labels = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
-            boxes = [label.get_window_extent() for label in labels if label.get_text()]
-            assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
-
-
-def test_every_phase_of_the_legend_has_its_colour() -> None:
-    """In both pictures."""
-    from matplotlib.colors import to_rgb
-
-    for stem in ("timeline-", "shares-"):
-        rows = [explained("ring-flags", 200)] + [explained("ring-ll", 2)] * (stem == "shares-")
-        for patch in drawn(stem, *rows).legends[0].get_patches():
-            assert patch.get_facecolor()[:3] == to_rgb(palette.PHASES[patch.get_label()])  # type: ignore[index]

@@ -92,9 +92,9 @@ def stored(imported: Imported) -> Run:
     return as_run(imported.header(["collbench", "import"]), list(imported.results))
 
 
-def parsed(text: str, ranks: int | None = None, name: str | None = None) -> list[Test]:
+def parsed(text: str, ranks: int | None = None, name: str | None = None, collective: str = "") -> list[Test]:
     """The tests of a text."""
-    return list(read_tests(decode("log", text.encode()), Hints(ranks), name))
+    return list(read_tests(decode("log", text.encode()), Hints(ranks, collective), name))
 
 
 def reported(tests: list[Test]) -> list[Reported]:

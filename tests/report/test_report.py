@@ -9,9 +9,7 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -19,138 +17,55 @@ from click.testing import CliRunner
 
 from collbench import report
 from collbench.cli.report import command
-from collbench.errors import RunFileError, UsageError
+from collbench.errors import UsageError
 from collbench.figures.styles import LOOKS
 from collbench.flaws import Mismatch
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
+from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Skipped
 from collbench.note import Note
 from collbench.report import data
 from collbench.report.data import data_block
 from collbench.report.lesson import lesson
-from collbench.report.sanitize import oddity, plain, sound
-from collbench.runs.file import NAME, BadRow, Writer, read
-from collbench.runs.header import Header
-from tests.conftest import ROOT, case, measurement
+from collbench.report.sanitize import sound
+from collbench.runs.file import NAME, BadRow, read
+from tests.conftest import ROOT, Command, case, measurement
 from tests.figures.made_up_runs import MADE_UP, late
+from tests.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
 from tests.runs.test_file import RESULTS
 
-MOST = 1_500_000  # bytes of a report
-SIZES = [8 * 4**power for power in range(10)]
-SCRIPT = "<script>document.title='owned'</script>"
-
-
-def times(latency: float, rate: float, name: str) -> Iterator[Measurement]:
-    """A curve of made-up samples."""
-    for nbytes in SIZES:
-        seconds = latency + nbytes / rate
-        yield measurement(name, tuple(seconds * (1 + 0.001 * step) for step in range(9)), nbytes=nbytes)
-
-
-def write(folder: Path, *results: Result, header: dict[str, object] | None = None) -> Path:
-    """A run file."""
-    with Writer(folder) as writer:
-        writer.header(Header.from_json({"topology": {"name": "here"}, **(header or {})}))
-        for result in results:
-            writer.append(result)
-        writer.end("2026-01-01T00:00:00+00:00", 0)
-    return folder / NAME
-
-
-def built(*paths: Path) -> str:
-    """The report of run files."""
-    return report.build([read(path) for path in paths])
-
-
-def data_of(page: str) -> dict[str, object]:
-    """What the page's script reads."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    loaded: dict[str, object] = json.loads(found[1])
-    return loaded
-
-
-class Text(HTMLParser):
-    """Elements with their attributes, and text outside of scripts and styles."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self._inside = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._inside = tag
-
-    def handle_data(self, data: str) -> None:
-        if self._inside not in ("script", "style"):
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
-
-
-def without_library(page: str) -> str:
-    """The page as it is but for what is Plotly's."""
-    return re.sub(r'(<script type="text/plain" id="library"[^>]*>)[^<]*', r"\1", page)
+COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
 
 @pytest.fixture(scope="module")
 def measured() -> str:
-    """The report of a committed run."""
-    return built(ROOT / "results" / "cpu-2-ranks-epyc")
+    return built(COMMITTED)
 
 
 def test_every_part_is_there(measured: str) -> None:
-    """Lesson, curves, crossovers, fits, verdicts, machine, environment and table, below the machine's name."""
     page = Text(measured)
     ids = {attributes["id"] for _, attributes in page.elements if attributes.get("id")}
     assert {"verdict", "lesson", "curves", "crossovers", "fits", "verdicts", "machine", "environment", "table"} <= ids
-    assert "2 ranks on 1 x AMD EPYC, 2 cores" in page.text
-    assert "ring-flags beats mpi at every size" in page.text
-    assert "MPICH Version: 5.0.2" in page.text
-    assert "unknown: the cpu platform has no GPUs" in page.text
-    rows = read(ROOT / "results" / "cpu-2-ranks-epyc").results
-    assert len(re.findall(r"<tr>", measured[measured.index('id="rows"') :])) == len(rows) + 1
+    for words in (
+        "2 ranks on 1 x AMD EPYC, 2 cores",
+        "ring-flags beats mpi at every size",
+        "MPICH Version: 5.0.2",
+        "unknown: the cpu platform has no GPUs",
+    ):
+        assert words in page.text
+    assert len(re.findall(r"<tr>", measured[measured.index('id="rows"') :])) == len(read(COMMITTED).results) + 1
 
 
-def test_curves_hold_the_medians_and_intervals_but_no_samples(measured: str) -> None:
-    """Every right row is a point, in seconds and bytes, to four digits."""
-    (figure,) = data_of(measured)["figures"]  # type: ignore[misc]
-    found = {
-        (line["name"], size): (middle, low, high)
-        for line in figure["lines"]
-        for size, middle, low, high in zip(line["sizes"], line["seconds"], line["low"], line["high"], strict=True)
-    }
-    rows = [
-        result
-        for result in read(ROOT / "results" / "cpu-2-ranks-epyc").results
-        if isinstance(result, Measurement) and result.right
-    ]
-    assert len(found) == len(rows) > 100
-    for row in rows:
-        expected = (row.typical, *row.interval)
-        assert found[row.implementation, row.case.nbytes] == pytest.approx(expected, rel=1e-3)
-        assert f"{row.seconds[0]!r}" not in without_library(measured)
-
-
-def test_the_same_runs_give_the_same_text(tmp_path: Path) -> None:
-    """No clock and no order of a set is in it."""
+def test_the_same_runs_give_the_same_text_whatever_the_order_of_sets(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
     script = "import pathlib, sys; from collbench import report; from collbench.runs import file; "
     script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(report.build([file.read(p)]).encode())"
-    seeds = [os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)} for seed in ("1", "2")]
-    pages = [
-        subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True) for seed in seeds
-    ]
-    assert pages[0].stdout == pages[1].stdout == built(place).encode()
+    seed = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
+    page = subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True)
+    assert page.stdout == built(place).encode()
 
 
-def test_the_policy_names_exactly_the_scripts_of_the_page(measured: str) -> None:
-    """Nothing may be fetched, and no script may run but those whose hashes the policy has."""
-    policy = next(attributes["content"] for name, attributes in Text(measured).elements if "http-equiv" in attributes)
+def test_nothing_is_fetched_and_no_script_runs_but_those_that_the_policy_names(measured: str) -> None:
+    elements = Text(measured).elements
+    policy = next(attributes["content"] for name, attributes in elements if "http-equiv" in attributes)
     (script,) = re.findall(r"<script>(.*?)</script>", measured, re.DOTALL)
     library = re.search(r'id="library">([^<]*)<', measured)
     assert library
@@ -162,11 +77,7 @@ def test_the_policy_names_exactly_the_scripts_of_the_page(measured: str) -> None
     assert "default-src 'none'" in policy
     assert "connect-src 'none'" in policy
     assert re.search(r"script-src[^;]*unsafe", policy) is None
-
-
-def test_nothing_is_fetched(measured: str) -> None:
-    """No element of the page refers to anything outside of it."""
-    for name, attributes in Text(measured).elements:
+    for name, attributes in elements:
         for key in ("src", "href", "xlink:href", "data", "action", "poster", "srcset"):
             value = attributes.get(key)
             assert value is None or value.startswith(("#", "data:")), (name, key, value)
@@ -174,8 +85,7 @@ def test_nothing_is_fetched(measured: str) -> None:
     assert "url(" not in re.search(r"<style>(.*?)</style>", measured, re.DOTALL)[1]  # type: ignore[index]
 
 
-def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
-    """With its reason where there is no number."""
+def test_every_kind_of_result_has_its_row_with_its_reason(tmp_path: Path) -> None:
     mismatch = Mismatch(1, 7, 0, "3.5", "4.5", 12)
     kinds = [*RESULTS, replace(measurement("ring-ll"), seconds=(), mismatch=mismatch)]
     kinds += [
@@ -184,7 +94,7 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
     ]
     assert {type(kind) for kind in kinds} >= {Measurement, Skipped, Failed, Reported, Prediction, Explanation}
     text = Text(built(write(tmp_path / "run", *kinds))).text
-    for words_ in (
+    for words in (
         "skipped: allreduce only",
         "FAILED: a rank died",
         "WRONG: rank 1, element 7",
@@ -194,48 +104,39 @@ def test_every_kind_of_result_has_its_row(tmp_path: Path) -> None:
         "explained: launch",
         "not usable: it was checked, and not timed",
     ):
-        assert words_ in text
+        assert words in text
 
 
-@pytest.mark.parametrize(
-    ("kind", "words_"),
-    [
-        ("scaling", ("weak scaling, auto", "auto, weak: 4 ranks give 2.67x", "poor (healthy is 75% and more)")),
-        ("overlap", ("auto: thread with buckets of 1 KiB is fastest", "overlap helps")),
-        ("lateness", ("rank 1 is late: last in 100% of the steps, by 50", "Late ranks, mpi: 1,600 steps", "clear")),
-        ("losses", ("Styles: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x")),
-    ],
-)
-def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path, kind: str, words_: tuple[str, ...]) -> None:
-    """As the commands say them; and nobody is told that nothing was right."""
-    text = Text(built(write(tmp_path / "run", *MADE_UP[kind]))).text
-    assert "Steps and training" in text
-    for word in words_:
-        assert word in text
-    assert "no numbers" not in text
-    assert "no row has a time" not in text
+def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> None:
+    for kind, verdicts in {
+        "scaling": ("weak scaling, auto", "auto, weak: 4 ranks give 2.67x", "poor (healthy is 75% and more)"),
+        "overlap": ("auto: thread with buckets of 1 KiB is fastest", "overlap helps"),
+        "lateness": ("rank 1 is late: last in 100% of the steps, by 50", "Late ranks, mpi: 1,600 steps", "clear"),
+        "losses": ("Styles: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x"),
+    }.items():
+        text = Text(built(write(tmp_path / kind, *MADE_UP[kind]))).text
+        for words in ("Steps and training", *verdicts):
+            assert words in text, kind
+        for words in ("no numbers", "no row has a time"):
+            assert words not in text, kind
 
 
-def test_a_report_blames_nobody_where_nobody_is_late(tmp_path: Path) -> None:
-    """Or where nobody can tell."""
+def test_a_report_blames_nobody_where_nobody_is_late_or_can_tell(tmp_path: Path) -> None:
     assert "nobody is late as a rule" in Text(built(write(tmp_path / "quiet", *late(slow=1.0)))).text
     short = Text(built(write(tmp_path / "short", *late(steps=20, parts=2)))).text
     assert "inconclusive: rank 1 may be late" in short
     assert "rank 1 is late" not in short
 
 
-def test_predictions_have_the_picture_of_their_system(tmp_path: Path, collbench: object) -> None:
-    """As an element of the page; names of several pictures do not meet."""
-    done = [
-        collbench("sweep", "--on", name, "--impl", "library", "--no-plot", "--out", name)
-        for name in ("dgx-h100", "dgx-a100")
-    ]  # type: ignore[operator]
-    assert [process.returncode for process in done] == [0, 0]
+def test_predictions_have_the_pictures_of_their_systems(tmp_path: Path, here: Command) -> None:
+    for name in ("dgx-h100", "dgx-a100"):
+        done = here("sweep", "--on", name, "--impl", "library", "--no-plot", "--out", name)
+        assert done.returncode == 0, done.stderr
     page = built(tmp_path / "dgx-h100", tmp_path / "dgx-a100")
     assert without_library(page).split("const data =")[0].count("<svg") == 2
     assert "8 x InfiniBand, 50 GB/s each way" in Text(page).text
     ids = re.findall(r' id="([^"]+)"', without_library(page))
-    assert len(ids) == len(set(ids))
+    assert len(ids) == len(set(ids)), "names of several pictures do not meet"
     assert 'id="verdicts"' not in page
     (figure,) = data_of(page)["figures"]  # type: ignore[misc]
     assert {line["run"] for line in figure["lines"]} == {0, 1}
@@ -243,7 +144,6 @@ def test_predictions_have_the_picture_of_their_system(tmp_path: Path, collbench:
 
 
 def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
-    """`--as` says what it should have been, and the table says how far off it was."""
     rows = [
         Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 2**power / 1e9 + 1e-3, "mean", wrong_elements=0)
         for power in range(10, 30)
@@ -256,9 +156,7 @@ def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_the_lesson_says_what_the_numbers_say(tmp_path: Path) -> None:
-    """Made-up curves whose latency, bandwidth and crossover are known."""
-    slow_start = times(8e-6, 10e9, "mpi")
-    quick_start = times(1e-6, 1e9, "ring-flags")
+    slow_start, quick_start = times(8e-6, 10e9, "mpi"), times(1e-6, 1e9, "ring-flags")
     run = sound([read(write(tmp_path / "run", *slow_start, *quick_start))])
     who = Text(built(tmp_path / "run")).text
     told = lesson(run, [report.fitted(run[0])])
@@ -273,8 +171,7 @@ def test_the_lesson_says_what_the_numbers_say(tmp_path: Path) -> None:
     assert float(latency[1]) == pytest.approx(8.0, rel=0.05)
 
 
-def test_the_lesson_claims_no_winner_among_equals(tmp_path: Path) -> None:
-    """Two whose intervals overlap are level, and the words say so; nothing is said of a curve with too few sizes."""
+def test_the_lesson_claims_no_winner_among_equals_and_nothing_of_too_few_sizes(tmp_path: Path) -> None:
     rows = [
         measurement(name, tuple(1e-6 + step * 1e-8 + shift for step in range(9)), nbytes=size)
         for size in SIZES
@@ -287,8 +184,7 @@ def test_the_lesson_claims_no_winner_among_equals(tmp_path: Path) -> None:
     assert "lesson" not in [attributes.get("id") for _, attributes in page.elements]
 
 
-def test_text_of_a_run_file_stays_text(tmp_path: Path) -> None:
-    """In every field that is shown: nothing in it becomes an element, an attribute or the end of a script."""
+def test_text_of_a_run_file_never_becomes_an_element_an_attribute_or_the_end_of_a_script(tmp_path: Path) -> None:
     nasty = f'{SCRIPT}</title></style><img src=x onerror="1">\u2028\u202e\ud800"\''
     rows = [
         measurement(nasty, nbytes=64),
@@ -301,18 +197,13 @@ def test_text_of_a_run_file_stays_text(tmp_path: Path) -> None:
     header = {"topology": {"name": nasty}, "environment": environment, "command": [nasty], "started": nasty}
     page = built(write(tmp_path / "run", *rows, header=header))
     found = Text(page)
-    assert not [
-        element for element in found.elements if element[0] == "img" or any(key.startswith("on") for key in element[1])
-    ]
-    assert len([name for name, _ in found.elements if name == "script"]) == 3
+    names = [name for name, _ in found.elements]
+    assert (names.count("img"), names.count("script")) == (0, 3)
+    assert not [key for _, attributes in found.elements for key in attributes if key.startswith("on")]
     assert SCRIPT in found.text
     assert "\ud800" not in page
     assert "\u202e" not in page
     page.encode()
-
-
-def test_the_data_block_ends_no_script() -> None:
-    """Whatever the text, JSON gives it back, and HTML sees nothing in it."""
     text = "</script><!--<script>&amp;\u2028\u2029'\""
     block = data_block({"a": text})
     assert json.loads(block) == {"a": text}
@@ -335,117 +226,41 @@ HEADERS: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
-def test_an_odd_header_costs_its_own_part_only(tmp_path: Path, header: dict[str, object]) -> None:
-    """Wrong types anywhere: the curves and rows are there, and the rest says that it does not know."""
-    page = built(write(tmp_path / "run", *times(1e-6, 1e9, "mpi"), header=header))
-    assert len(data_of(page)["figures"][0]["lines"][0]["sizes"]) == len(SIZES)  # type: ignore[index]
-    assert "unknown" in Text(page).text
-
-
-def test_a_deep_header_is_no_fault(tmp_path: Path) -> None:
-    """A topology that is nested as deeply as JSON is read."""
-    place = tmp_path / NAME
+def test_an_odd_header_costs_its_own_part_only(tmp_path: Path) -> None:
+    for number, header in enumerate(HEADERS):
+        page = built(write(tmp_path / str(number), *times(1e-6, 1e9, "mpi"), header=header))
+        assert len(data_of(page)["figures"][0]["lines"][0]["sizes"]) == len(SIZES), header  # type: ignore[index]
+        assert "unknown" in Text(page).text, header
     deep = '{"a":' * 400 + "1" + "}" * 400
+    place = tmp_path / NAME
     place.write_text(
         f'{{"kind": "header", "format": 1, "topology": {{"name": {deep}, "model": true, "system": {deep}}}}}\n'
     )
     assert "no row has a time" in Text(built(place)).text
 
 
-LINE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 2, "in_place": False}
-ODD = [
-    {"seconds": [0.0] * 7},
-    {"seconds": [math.nan, 1e-6]},
-    {"seconds": [math.inf]},
-    {"seconds": [-1e-6] * 7},
-    {"seconds": [1e-300] * 7},
-    {"seconds": [1e300] * 7},
-    {"nbytes": 10**400},
-    {"nbytes": -8},
-    {"ranks": 0},
-    {"ranks": 10**300},
-    {"root": 10**300},
-]
-
-
-@pytest.mark.parametrize("odd", ODD, ids=[json.dumps(value)[:40] for value in ODD])
-def test_an_impossible_number_is_named_and_left_out(tmp_path: Path, odd: dict[str, object]) -> None:
-    """Of no time, of no size, of no ranks: its row says so, and the others are reckoned with."""
-    line = {
-        "kind": "measurement",
-        "implementation": "mpi",
-        "platform": "cpu",
-        "nbytes": 8,
-        "launches": 1,
-        "check": "ok",
-    }
+def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
     good = write(tmp_path / "run", *times(1e-6, 1e9, "two-shot"))
-    good.write_text(good.read_text() + json.dumps(LINE | line | {"seconds": [1e-6] * 7} | odd) + "\n")
-    with pytest.warns(BadRow, match=f"{NAME}:{2 + len(SIZES) + 1}: "):
-        page = built(good)
+    row = json.loads(write(tmp_path / "row", measurement("mpi")).read_text().splitlines()[1])
+    odd = ({"seconds": [0.0] * 7}, {"seconds": [1e-300] * 7}, {"nbytes": -8}, {"ranks": 0}, {"root": 10**300})
+    good.write_text(good.read_text() + "".join(json.dumps(row | fields) + "\n" for fields in odd))
+    with pytest.warns(BadRow) as said:
+        run = read(good)
+    assert f"{NAME}:{2 + len(SIZES) + 1}: " in str(said[0].message)
+    assert len(run.left_out) == len(odd)
+    page = report.build([run])
     assert "not usable: line" in Text(page).text
     assert [line["name"] for line in data_of(page)["figures"][0]["lines"]] == ["two-shot"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("odd", ['"nbytes": Infinity', '"nbytes": 8, "collective": 5', '"nbytes": 8, "dtype": {}'])
-def test_a_case_of_wrong_types_is_a_fault_of_its_line(tmp_path: Path, odd: str) -> None:
-    """JSON as Python reads it has infinity, and no integer is that; nor is a number the name of a collective."""
-    place = write(tmp_path / "run", measurement())
-    line = place.read_text().splitlines()[1]
-    fields = {key: value for key, value in json.loads(line).items() if f'"{key}"' not in odd}
-    place.write_text(place.read_text().replace(line, json.dumps(fields)[:-1] + f", {odd}}}"))
-    with pytest.raises(RunFileError, match=f"{NAME}:2: "):
-        read(place)
+def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
+    for name, look in LOOKS.items():
+        assert data.contrast(data.for_dark(look.color), data.DARK) >= data.READABLE, name
+        assert look.marker in data.SYMBOLS, name
+        assert look.linestyle in data.DASHES, name
 
 
-def test_long_texts_are_cut() -> None:
-    """So that one field cannot fill the page."""
-    assert len(plain("x" * 10**6)) == 300
-    assert plain("a\nb\x00c") == "a b\ufffdc"
-    assert oddity(measurement()) == ""
-
-
-def test_a_large_run_fits(tmp_path: Path) -> None:
-    """2,000 rows with many samples are all there; of 6,000 with long notes as many as fit, and it says so."""
-    samples = tuple(1.23456789e-6 * (1 + step / 1000) for step in range(50))
-    names = [*LOOKS][:10]
-    rows = [
-        measurement(name, tuple(size * sample for sample in samples), nbytes=64 * size, ranks=ranks)
-        for ranks in range(2, 42)
-        for size in range(1, 6)
-        for name in names
-    ]
-    page = built(write(tmp_path / "run", *rows))
-    assert len(page.encode()) < MOST
-    assert page[page.index('id="rows"') :].count('<tr><th scope="row">') == len(rows) == 2000
-    drawn = data_of(page)
-    assert sum(len(line["sizes"]) for figure in drawn["figures"] for line in figure["lines"]) == 2000  # type: ignore[attr-defined]
-    noted = [replace(row, seconds=samples[:7], note=Note.of("<&>" * 200)) for row in rows] * 3
-    page = built(write(tmp_path / "more", *noted))
-    assert len(page.encode()) < MOST
-    assert "more rows are left out" in page
-
-
-@pytest.mark.parametrize("name", LOOKS)
-def test_colours_can_be_seen_at_night(name: str) -> None:
-    """Every implementation's, and Plotly knows its marker."""
-    assert data.contrast(data.for_dark(LOOKS[name].color), data.DARK) >= data.READABLE
-    assert LOOKS[name].marker in data.SYMBOLS
-    assert LOOKS[name].linestyle in data.DASHES
-
-
-def test_runs_of_one_name_get_labels_of_their_own(tmp_path: Path) -> None:
-    """Two folders called alike."""
-    paths = [write(tmp_path / folder / "same", *times(1e-6, 1e9, "mpi")) for folder in "ab"]
-    page = built(*paths)
-    assert [run["label"] for run in data_of(page)["runs"]] == ["same (1)", "same (2)"]  # type: ignore[attr-defined]
-    first, second = data_of(page)["figures"][0]["lines"]  # type: ignore[index]
-    assert first["symbol"] != second["symbol"]
-
-
-def test_the_command_writes_beside_the_run(tmp_path: Path) -> None:
-    """And prints where; the same again writes over it."""
+def test_the_command_writes_beside_the_run_and_again_over_it(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *times(1e-6, 1e9, "mpi"))
     for _ in range(2):
         done = CliRunner().invoke(command, [str(place.parent)])
@@ -453,10 +268,8 @@ def test_the_command_writes_beside_the_run(tmp_path: Path) -> None:
     assert (place.parent / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_the_command_spares_run_files_and_says_what_it_cannot_do(tmp_path: Path) -> None:
-    """One line each, and no run is written over, neither one that is read nor another."""
-    place = write(tmp_path / "run", *times(1e-6, 1e9, "mpi"))
-    other = write(tmp_path / "other", *times(1e-6, 1e9, "mpi"))
+def test_the_command_spares_run_files_and_links_and_says_what_it_cannot_do(tmp_path: Path) -> None:
+    place, other = (write(tmp_path / name, *times(1e-6, 1e9, "mpi")) for name in ("run", "other"))
     before = other.read_bytes(), place.read_bytes()
     for out, reason in (
         (place, "is a run file"),
@@ -467,11 +280,6 @@ def test_the_command_spares_run_files_and_says_what_it_cannot_do(tmp_path: Path)
         with pytest.raises(UsageError, match=reason):
             CliRunner().invoke(command, [str(place), "-o", str(out)], catch_exceptions=False)
     assert (other.read_bytes(), place.read_bytes()) == before
-
-
-def test_a_link_beside_a_foreign_run_is_not_written_through(tmp_path: Path) -> None:
-    """It may lead to any file of the user; where the user names it, it is the user's word."""
-    place = write(tmp_path / "run", *times(1e-6, 1e9, "mpi"))
     (tmp_path / "precious").write_text("all")
     (place.parent / "report.html").symlink_to(tmp_path / "precious")
     with pytest.raises(UsageError, match=r"report\.html is a link, and is not written through"):
