@@ -1,7 +1,6 @@
 """The numbers that kernels narrow their sums to, where a GPU's own differ from a CPU's."""
 
 import ctypes
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms import kernels
-from tests.kernels.test_nvrtc import compiled
 
 BFLOAT = DATATYPES["bfloat16"]
 NARROWED = """
@@ -38,11 +36,12 @@ def narrowed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     return narrow
 
 
-@pytest.mark.parametrize("nan", [0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FBFFFFF])
-def test_a_bfloat16_sum_that_is_no_number_stays_none(nan: int, narrowed: Any) -> None:
+def test_a_bfloat16_sum_that_is_no_number_stays_none(narrowed: Any) -> None:
     """A GPU's own has all digits set, which as a number would be rounded to -0; a CPU's end as a bfloat16's do."""
-    bits = nan if narrowed.gpu else nan & 0xFFFF0000
-    assert (narrowed(bits)[0] & 0x7FFF > 0x7F80) is bool(bits & 0x7FFFFF), "without digits it is infinity"
+    for nan in (0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F800001, 0x7FBFFFFF):
+        bits = nan if narrowed.gpu else nan & 0xFFFF0000
+        is_nan = bool(bits & 0x7FFFFF)  # without digits it is infinity
+        assert (narrowed(bits)[0] & 0x7FFF > 0x7F80) is is_nan, hex(nan)
 
 
 def test_numbers_and_infinities_are_rounded_to_the_nearest_even_bfloat16(narrowed: Any) -> None:
@@ -52,10 +51,3 @@ def test_numbers_and_infinities_are_rounded_to_the_nearest_even_bfloat16(narrowe
     between = rng.integers(0, 0x7F7F, 10000)  # and the next one; in the middle of the two the even one counts
     for part, nearer in ((0x7FFF, 0), (0x8000, between % 2), (0x8001, 1), (1, 0), (0xFFFF, 1)):
         assert narrowed(*((between << 16) + part).tolist()) == (between + nearer).tolist()
-
-
-def test_gpus_are_compiled_for_nans_of_their_own() -> None:
-    """The largest number's pattern, or the next, is what bits are held against."""
-    text = compiled("steps.cu", (), "bfloat16", "sum").ptx
-    assert re.search(r"setp\.\w+\.[us]32\s.*, 213909504[01];", text)
-    assert not re.search(r"213909504[01]", compiled("steps.cu", (), "half", "sum").ptx)

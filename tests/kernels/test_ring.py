@@ -78,15 +78,15 @@ def _aligned(nbytes: int) -> Array:
     return raw[first : first + nbytes]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("count", [1, 31, 400, 1003])
-@pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (1, 3), (2, 2)])
-def test_every_rank_holds_the_sum(ranks: int, count: int, blocks: int, threads: int) -> None:
+def test_every_rank_holds_the_sum() -> None:
     """Whatever the grid, at lengths that fill no chunk, no slot and no pack; call after call with other data."""
-    both = Ranks(case(nbytes=4 * count, ranks=ranks), blocks)
-    for seed in range(3):
-        both.run(seed, threads)
-        assert both.right(seed)
+    for ranks in (1, 2, 3, 4):
+        for count in (1, 31, 400, 1003):
+            for blocks, threads in ((1, 1), (1, 3), (2, 2)):
+                both = Ranks(case(nbytes=4 * count, ranks=ranks), blocks)
+                for seed in range(3):
+                    both.run(seed, threads)
+                    assert both.right(seed), (ranks, count, blocks, threads, seed)
 
 
 def test_kernels_that_hesitate_lose_time_and_are_right() -> None:
@@ -96,26 +96,35 @@ def test_kernels_that_hesitate_lose_time_and_are_right() -> None:
     times = []
     for seed in range(12):
         times.append(both.run(seed, 1, HESITATES, trace=int(lost * 1e9)))
-        assert both.right(seed)
+        assert both.right(seed), seed
     assert sum(times) >= 3 * lost
     assert max(times) >= lost
 
 
-def test_it_works_in_place() -> None:
-    """Each part is read before it is overwritten."""
+def test_a_sum_in_place_reads_each_part_before_it_is_overwritten() -> None:
     both = Ranks(case(nbytes=4 * 1003, ranks=3, in_place=True))
     both.run(1, threads=2)
     assert both.right(1)
 
 
-@pytest.mark.parametrize("dtype", ["half", "bfloat16", "uint8", "double"])
-@pytest.mark.parametrize("redop", ["avg", "prod"])
-def test_packs_of_every_width_are_combined(dtype: str, redop: str) -> None:
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("bfloat16", "avg"), ("uint8", "prod"), ("double", "avg")],
+        pytest.param(
+            [(dtype, redop) for dtype in ("half", "bfloat16", "uint8", "double") for redop in ("avg", "prod")],
+            marks=pytest.mark.full,
+        ),
+    ],
+    ids=["some", "every"],
+)
+def test_packs_of_every_width_are_combined(pairs: list[tuple[str, str]]) -> None:
     """Two, eight and sixteen elements to a pack, with a division at the end."""
-    chosen = DATATYPES[dtype]
-    both = Ranks(case(nbytes=chosen.itemsize * 777, dtype=chosen, redop=REDUCTIONS[redop], ranks=3))
-    both.run(1)
-    assert both.right(1)
+    for dtype, redop in pairs:
+        chosen = DATATYPES[dtype]
+        both = Ranks(case(nbytes=chosen.itemsize * 777, dtype=chosen, redop=REDUCTIONS[redop], ranks=3))
+        both.run(1)
+        assert both.right(1), (dtype, redop)
 
 
 def test_counters_may_wrap() -> None:
@@ -123,7 +132,7 @@ def test_counters_may_wrap() -> None:
     both = Ranks(case(nbytes=4 * 1003, ranks=3), start=2**32 - 20)
     for seed in range(4):
         both.run(seed)
-        assert both.right(seed)
+        assert both.right(seed), seed
     assert both.windows[0][:WINDOW_HEAD].view(np.uint32)[CHANNELS + 2 * LINE] < 1000
 
 

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array
 from collbench.implementations import narrow
@@ -17,8 +16,6 @@ GRID = (*kernels.defines(DATATYPES["float"], REDUCTIONS["sum"]), "-DHOST_GRID", 
 TEAM, ALONE = f"-DTEAM={narrow.TEAM}", "-DTEAM=1"
 TILE = 16 * GROUP  # elements that a warp takes at once
 RANKS, ROOM = 3, 4096  # bytes of a box: few, so that a message takes several rounds
-EVERY_WIRE = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
-EVERY_COUNT = pytest.mark.parametrize("count", [33, GROUP + TILE * RANKS, 2500 + 9 * TILE])
 
 
 @dataclass(frozen=True)
@@ -68,32 +65,32 @@ def bits(results: list[Array]) -> set[bytes]:
     return {result.tobytes() for result in results}
 
 
-@EVERY_WIRE
-@EVERY_COUNT
-def test_a_team_makes_the_same_bits_as_a_thread_alone(wire: Wire, count: int) -> None:
+def test_a_team_makes_the_same_bits_as_a_thread_alone() -> None:
     """On every rank, whatever the grid, in one round or several, with tiles or without; nothing beyond the end."""
-    (wanted,) = bits(exchanged(wire, CPU, count))
-    assert any(wanted)
-    for form in GPU:
-        assert bits(exchanged(wire, form, count)) == {wanted}, form
+    for name, wire in WIRES.items():
+        for count in (33, GROUP + TILE * RANKS, 2500 + 9 * TILE):
+            (wanted,) = bits(exchanged(wire, CPU, count))
+            assert any(wanted), name
+            for form in GPU:
+                assert bits(exchanged(wire, form, count)) == {wanted}, (name, count, form)
 
 
-@EVERY_WIRE
-def test_buffers_may_start_at_any_element_and_on_every_rank_at_another(wire: Wire) -> None:
+def test_buffers_may_start_at_any_element_and_on_every_rank_at_another() -> None:
     """Then no thread has sixteen bytes in one piece; blocks that wait for each other have the same groups."""
     count = RANKS * 5 * TILE + 7
-    wanted = bits(exchanged(wire, CPU, count))
-    for starts in ((4, 4, 4), (0, 4, 8)):
-        assert bits(exchanged(wire, GPU[1], count, starts=starts)) == wanted
+    for name, wire in WIRES.items():
+        wanted = bits(exchanged(wire, CPU, count))
+        for starts in ((4, 4, 4), (0, 4, 8)):
+            assert bits(exchanged(wire, GPU[1], count, starts=starts)) == wanted, (name, starts)
 
 
-@pytest.mark.parametrize("wire", [WIRES["int8"], WIRES["topk"]], ids=["int8", "topk"])
-def test_a_team_keeps_what_its_group_loses(wire: Wire) -> None:
+def test_a_team_keeps_what_its_group_loses() -> None:
     """With feedback, call after call."""
     more, count = (narrow.FEEDBACK,), RANKS * TILE + 5
-    alone = exchanged(wire, Form((ALONE, *more)), count, calls=3)
-    assert bits(exchanged(wire, Form((TEAM, *more), 1, 32), count, calls=3)) == bits(alone)
-    assert bits(alone) != bits(exchanged(wire, CPU, count, calls=3))
+    for name in ("int8", "topk"):
+        alone = exchanged(WIRES[name], Form((ALONE, *more)), count, calls=3)
+        assert bits(exchanged(WIRES[name], Form((TEAM, *more), 1, 32), count, calls=3)) == bits(alone), name
+        assert bits(alone) != bits(exchanged(WIRES[name], CPU, count, calls=3)), name
 
 
 def test_a_team_has_as_many_threads_as_the_launch_counts_on() -> None:
