@@ -21,9 +21,11 @@ def memory() -> mmap.mmap:
 
 
 def at(memory: mmap.mmap) -> tuple[Monitor, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
-    """A monitor in it, and numbers behind that."""
+    """A monitor in it, prepared, and numbers behind that."""
     start = np.frombuffer(memory, np.uint8).ctypes.data
-    return Monitor(start), np.frombuffer(memory, np.int64, 8, NBYTES)
+    monitor = Monitor(start)
+    monitor.prepare()
+    return monitor, np.frombuffer(memory, np.int64, 8, NBYTES)
 
 
 def in_a_child(act: Callable[[], None]) -> int:
@@ -41,7 +43,6 @@ def in_a_child(act: Callable[[], None]) -> int:
 def test_more_processes_than_cores_count_without_losing_one(memory: mmap.mmap) -> None:
     """Reading, pausing and writing back inside the lock."""
     monitor, numbers = at(memory)
-    monitor.prepare()
 
     def count() -> None:
         for turn in range(200):
@@ -59,7 +60,6 @@ def test_more_processes_than_cores_count_without_losing_one(memory: mmap.mmap) -
 def test_processes_take_turns_by_waiting_for_each_other(memory: mmap.mmap) -> None:
     """Each waits for the one before, asleep: together they use less processor time than one would by spinning."""
     monitor, numbers = at(memory)
-    monitor.prepare()
 
     def take_turns(own: int) -> None:
         for turn in range(20):
@@ -76,7 +76,6 @@ def test_processes_take_turns_by_waiting_for_each_other(memory: mmap.mmap) -> No
 def test_a_wait_ends_in_time_and_sleeps(memory: mmap.mmap) -> None:
     """Where nothing comes."""
     monitor, _ = at(memory)
-    monitor.prepare()
     begun, spent = time.monotonic(), time.process_time()
     with monitor.held():
         assert not monitor.until(lambda: False, 0.3)
@@ -84,26 +83,9 @@ def test_a_wait_ends_in_time_and_sleeps(memory: mmap.mmap) -> None:
     assert time.process_time() - spent < 0.1
 
 
-def test_others_are_let_in_while_one_waits(memory: mmap.mmap) -> None:
-    """And what they store is seen."""
-    monitor, numbers = at(memory)
-    monitor.prepare()
-
-    def store() -> None:
-        with monitor.held():
-            numbers[0] = 7
-            monitor.wake()
-
-    with monitor.held():
-        child = in_a_child(store)
-        assert monitor.until(lambda: bool(numbers[0] == 7), 60)
-    assert os.waitpid(child, 0)[1] == 0
-
-
 def test_a_process_that_dies_inside_is_noticed(memory: mmap.mmap) -> None:
     """Nobody waits for it for ever."""
     monitor, _ = at(memory)
-    monitor.prepare()
 
     def die() -> None:
         with monitor.held():

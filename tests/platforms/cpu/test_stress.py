@@ -63,9 +63,6 @@ def test_a_rank_is_halted_once_in_every_call_that_is_its_turn() -> None:
     assert refused == 0
     assert 0 < turns < plan.calls
     assert int(check["halted"]) == turns
-
-
-def test_without_halts_nobody_is_halted() -> None:
     assert int(carried_out(Plan(6, 1e-6, seed=1), 0.0)[0]["halted"]) == 0
 
 
