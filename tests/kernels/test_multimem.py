@@ -2,15 +2,13 @@
 
 import re
 
-import numpy as np
 import pytest
 
 from collbench.collectives import chunk_elements
-from collbench.datatypes import DATATYPES, REDUCTIONS, Array
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations.nvls import REDUCES
-from collbench.platforms import kernels
-from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from tests.conftest import case
+from tests.kernels.grid import Ranks
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, OWN_COUNTER, UNUSED, assert_no_spills, plain
 from tools.kernels import nvrtc, sass
 from tools.kernels.nvrtc import NEWER, STANDARD, compiled
@@ -41,22 +39,23 @@ STORED = {
 ABLE = [(dtype, redop) for dtype, redops in REDUCES.items() for redop in redops]
 CALLS = 32  # word of a window that holds the number of the last call
 UNABLE = [(dtype, redop) for dtype in DATATYPES for redop in REDUCTIONS if (dtype, redop) not in ABLE]
+STEPS = re.compile(r"multimem|ld\.acquire|st\.release|fence\.proxy\.alias|bar\.sync")
+MEETING = ["fence.proxy.alias", "bar.sync", "st.release", "ld.acquire", "bar.sync"]
 PAST_A_FENCE = re.compile(
     r"@(%p\d+) bra\s+(\S+);\s+// begin inline asm\s+fence\.proxy\.alias;\s+// end inline asm\s+(\S+):"
 )
 
 
-def some_and_all(some: list[tuple[str, str]], every: list[tuple[str, str]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("pairs", [some, pytest.param(every, marks=pytest.mark.full)], ids=["some", "every"])
-
-
 SOME_ABLE = [("float", "sum"), ("bfloat16", "avg"), ("int64", "min")]
 
 
-@some_and_all(SOME_ABLE, ABLE)
+@pytest.mark.parametrize("pairs", [SOME_ABLE, pytest.param(ABLE, marks=pytest.mark.full)], ids=["some", "every"])
 @pytest.mark.timeout(600)
 def test_the_switch_is_asked_for_what_the_case_wants(pairs: list[tuple[str, str]]) -> None:
-    """One kind of load and one of store, no more; and nothing goes through local memory or the constant cache."""
+    """One kind of load and one of store, no more; and nothing goes through local memory or the constant cache.
+
+    Proxy fence, meeting, what the switch does, proxy fence, meeting; barriers hand each fence's order on.
+    """
     for dtype, redop in pairs:
         wanted = LOADED[dtype]["sum" if redop == "avg" else redop]
         loads, stores = f"multimem.ld_reduce.{SCOPE}.{wanted}", f"multimem.st.{SCOPE}.{STORED[dtype]}"
@@ -68,26 +67,16 @@ def test_the_switch_is_asked_for_what_the_case_wants(pairs: list[tuple[str, str]
             assert ".nc" not in result.ptx, (dtype, redop)
             assert ".local" not in result.ptx, (dtype, redop)
             assert_no_spills(result, {"nvls": 512}, (dtype, redop, arch))
+            words = STEPS.findall(result.ptx)
+            words = [word for word, before in zip(words, ["", *words], strict=False) if word != before]
+            assert words == [*MEETING, "multimem", "bar.sync", *MEETING], "a block's stores precede its second fence"
+            others = {word for word in MEMORY.findall(MULTIMEM.sub("", result.ptx)) if not plain(word)}
+            assert others <= FLAGS | ERRORS | {OWN_COUNTER, "fence.proxy.alias"}, (dtype, redop)
 
 
-@some_and_all(SOME_ABLE, ABLE)
-@pytest.mark.timeout(600)
-def test_flags_and_proxy_fences_stand_round_the_switch(pairs: list[tuple[str, str]]) -> None:
-    """Proxy fence, meeting, what the switch does, proxy fence, meeting; barriers hand each fence's order on."""
-    meeting = ["fence.proxy.alias", "bar.sync", "st.release", "ld.acquire", "bar.sync"]
-    for dtype, redop in pairs:
-        ptx = compiled(FILE, (), dtype, redop).ptx
-        words = re.findall(r"multimem|ld\.acquire|st\.release|fence\.proxy\.alias|bar\.sync", ptx)
-        words = [word for word, before in zip(words, ["", *words], strict=False) if word != before]
-        assert words == [*meeting, "multimem", "bar.sync", *meeting], "a block's stores come before its second fence"
-        others = {word for word in MEMORY.findall(MULTIMEM.sub("", ptx)) if not plain(word)}
-        assert others <= FLAGS | ERRORS | {OWN_COUNTER, "fence.proxy.alias"}, (dtype, redop)
-
-
-@some_and_all([("float", "max"), ("int8", "sum")], UNABLE)
-def test_what_the_table_leaves_out_does_not_compile(pairs: list[tuple[str, str]]) -> None:
+def test_what_the_table_leaves_out_does_not_compile() -> None:
     """The assembler's word is the last: a type or reduction that it takes would belong into the table."""
-    for dtype, redop in pairs:
+    for dtype, redop in UNABLE:
         with pytest.raises(nvrtc.CompileError, match=r"the switch has no such instruction|incomplete type"):
             compiled(FILE, (), dtype, redop)
 
@@ -120,54 +109,20 @@ def test_a_proxy_fence_is_one_threads_business(arch: int) -> None:
         assert re.search(rf"mov\.u32\s+{thread}, %tid\.x;", result.ptx)
 
 
-class Ranks:
-    """Inputs and results of all ranks, so many elements behind an aligned address, and a margin round each."""
-
-    MARGIN = 32  # elements
-
-    def __init__(self, ranks: int, count: int, starts: tuple[int, int], dtype: str, redop: str) -> None:
-        self.count, self.starts, self.dtype = count, starts, DATATYPES[dtype]
-        self.case = case(nbytes=count * self.dtype.itemsize, ranks=ranks, dtype=self.dtype, redop=REDUCTIONS[redop])
-        self.windows = [_aligned(WINDOW_HEAD) for _ in range(ranks)]
-        self.arrays = [[self._array() for _ in range(ranks)] for _ in starts]
-
-    def _array(self) -> Array:
-        array = _aligned((2 * self.MARGIN + self.count) * self.dtype.itemsize)
-        array[:] = 0xEE
-        return array.view(self.dtype.storage)
-
-    def part(self, which: int, rank: int) -> Array:
-        """The input (0) or the result (1) of a rank."""
-        return self.arrays[which][rank][self.starts[which] :][: self.count]
-
-    def run(self, seed: int, blocks: int, threads: int, alone: bool = False, spins: int = 2**40) -> None:
-        """Fill, and one launch for all ranks, or for the first alone."""
-        world = np.zeros((), WORLD)
-        for rank, window in enumerate(self.windows):
-            self.part(0, rank)[:] = self.case.input(rank, seed)
-            world["window"][rank] = window.ctypes.data
-            world["send"][rank], world["receive"][rank] = (self.part(which, rank).ctypes.data for which in (0, 1))
-        ranks = self.case.ranks
-        world["ranks"], world["stride"], world["blocks"] = ranks, 1, blocks
-        world["spins"], world["yield_after"] = spins, 1
-        kernel = kernels.host_kernel(
-            FILE, "nvls", (*kernels.defines(self.dtype, self.case.redop), "-DHOST_GRID", "-O1")
-        )
-        shard = chunk_elements(self.count, ranks, self.dtype.itemsize)
-        numbers = (world["send"][0], world["receive"][0], self.count, shard)
-        kernel(world, *map(np.uint64, numbers), blocks=blocks * (1 if alone else ranks), threads=threads)
-
-    def expect_result(self, seed: int) -> None:
-        """Everywhere, and nothing beside it was written."""
-        for rank, array in enumerate(self.arrays[1]):
-            np.testing.assert_array_equal(self.part(1, rank), self.case.expected(rank, seed)[0][1])
-            beside = np.delete(array, np.s_[self.starts[1] : self.starts[1] + self.count])
-            assert (beside.view(np.uint8) == 0xEE).all()
+def run(ranks: Ranks, seed: int, blocks: int, threads: int, **fields: int) -> None:
+    of = ranks.case
+    ranks.fill(seed)
+    count = of.nbytes // of.dtype.itemsize
+    places = (ranks.part(which, 0).ctypes.data for which in (0, 1))
+    numbers = (*places, count, chunk_elements(count, of.ranks, of.dtype.itemsize))
+    ranks.launch(FILE, "nvls", numbers, blocks=blocks, threads=threads, **fields)
 
 
-def _aligned(nbytes: int) -> Array:
-    raw = np.zeros(nbytes + 128, np.uint8)
-    return raw[-raw.ctypes.data % 128 :][:nbytes]
+def ranks_of(count: int, dtype: str, redop: str, starts: tuple[int, int] = (0, 0)) -> Ranks:
+    chosen = DATATYPES[dtype]
+    return Ranks(
+        case(nbytes=count * chosen.itemsize, ranks=3, dtype=chosen, redop=REDUCTIONS[redop]), starts=[starts] * 3
+    )
 
 
 def test_any_length_and_alignment_is_reduced() -> None:
@@ -175,19 +130,18 @@ def test_any_length_and_alignment_is_reduced() -> None:
     for dtype, redop in SOME_ABLE:
         for count in (1, 3, 8, 67, 1003):
             for starts in [(0, 0), (1, 1), (3, 7), (2, 1), (0, 5)] if dtype == "bfloat16" or count == 67 else [(3, 7)]:
-                ranks = Ranks(3, count, starts, dtype, redop)
+                ranks = ranks_of(count, dtype, redop, starts)
                 for seed in (1, 2):
-                    ranks.run(seed, blocks=2, threads=2)
-                    ranks.expect_result(seed)
+                    run(ranks, seed, blocks=2, threads=2)
+                    assert ranks.right(seed), (dtype, count, starts)
 
 
 def test_a_block_that_was_not_launched_for_long_waits_like_any_other() -> None:
     """Its old flags are never news, although their numbers are compared modulo 2**32."""
     for calls in (1, 2**29 - 1, 2**29 + 1, 2**29 + 2**28, 2**30 - 2**16):
-        ranks = Ranks(3, 67, (0, 0), "float", "sum")
-        heads = [window[:WINDOW_HEAD].view(np.uint32) for window in ranks.windows]
-        ranks.run(0, blocks=8, threads=1)
-        for head in heads:
+        ranks = ranks_of(67, "float", "sum")
+        run(ranks, 0, blocks=8, threads=1)
+        for head in ranks.heads:
             head[CALLS] = calls
-        ranks.run(1, blocks=8, threads=1, alone=True, spins=1000)
-        assert [head[0] for head in heads] == [1, 0, 0], calls
+        run(ranks, 1, blocks=8, threads=1, alone=True, spins=1000)
+        assert [head[0] for head in ranks.heads] == [1, 0, 0], calls

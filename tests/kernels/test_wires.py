@@ -2,35 +2,32 @@
 
 import numpy as np
 
-from collbench.cases import Case
-from collbench.collectives import find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, Recipe, inputs, recipe
 from collbench.implementations import narrow
 from collbench.platforms import checking, kernels
-from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
-from tests.conftest import ROOT
+from tests.conftest import ROOT, case
+from tests.kernels.grid import Ranks
 
 FLOAT, SUM = DATATYPES["float"], REDUCTIONS["sum"]
 COUNT = 1000  # elements: no whole number of groups
 
 
-def passed(wire: Wire, values: np.ndarray, more: tuple[str, ...] = (), calls: int = 1) -> np.ndarray:
-    """What one rank alone makes of its input: that passes through the wire once, as a sum does."""
-    case = Case(find_collective("allreduce"), values.nbytes, FLOAT, SUM, 0, 1, False)
+def passages(wire: Wire, values: np.ndarray, calls: int, *more: str) -> list[np.ndarray]:
+    """What one rank alone makes of its input in every call: that passes through the wire once, as a sum does."""
     size = narrow.room(1, "cpu")
-    window = np.zeros(WINDOW_HEAD + narrow.KINDS * size + 8 * len(values) + 256, np.uint8)
-    send, receive = values.astype(np.float32), np.zeros(len(values), np.float32)
-    world = np.zeros((), WORLD)
-    world["window"][0] = -(-window.ctypes.data // 128) * 128
-    world["send"][0], world["receive"][0] = send.ctypes.data, receive.ctypes.data
-    world["ranks"] = world["stride"] = world["blocks"] = 1
-    world["spins"], world["streamed"] = 1000, 2**31
-    options = (*kernels.defines(FLOAT, SUM), f"-DWIRE={wire.code}", *more)
-    kernel = kernels.host_kernel("narrow.cu", "narrow_allreduce", options)
-    numbers = 0, size, size // wire.group, case.block, narrow.KINDS * size
-    kernel(world, *map(np.uint64, numbers), launches=calls)
-    return receive
+    alone = Ranks(case(nbytes=4 * len(values), ranks=1), narrow.KINDS * size + 8 * len(values) + 256)
+    alone.part(0, 0)[:] = values
+    numbers, results = (0, size, size // wire.group, alone.case.block, narrow.KINDS * size), []
+    for _ in range(calls):
+        options = (f"-DWIRE={wire.code}", *more)
+        alone.launch("narrow.cu", "narrow_allreduce", numbers, options, spins=1000, streamed=2**31)
+        results.append(alone.part(1, 0).copy())
+    return results
+
+
+def passed(wire: Wire, values: np.ndarray) -> np.ndarray:
+    return passages(wire, values, 1)[0]
 
 
 def gradients(scale: float = 1.0) -> np.ndarray:
@@ -98,7 +95,7 @@ def test_with_feedback_nothing_is_lost_for_good() -> None:
     """The same input again and again: what all results together lack is what is still kept, and that does not grow."""
     values = gradients()
     for name, wire in WIRES.items():
-        results = np.array([passed(wire, values, ("-DFEEDBACK",), calls) for calls in range(1, 65)])
+        results = np.array(passages(wire, values, 64, narrow.FEEDBACK))
         few, many = (results[:last].sum(axis=0) - last * values for last in (8, 64))
         assert np.abs(many).max() <= max(2 * np.abs(few).max(), 8 * np.abs(values).max()), name
 
