@@ -24,6 +24,8 @@ def test_what_a_chain_should_hold_is_what_products_make(size: int, rank: int, co
     for _ in range(count):
         held = factor @ held
     assert np.array_equal(chain.after(count), held)
+    other = Chain(16, rank + 1).after(3)
+    assert not np.array_equal(Chain(16, rank).after(3), other), "one rank's must not pass for another's"
 
 
 def made(count: int, size: int = 32) -> CpuProducts:
@@ -33,13 +35,9 @@ def made(count: int, size: int = 32) -> CpuProducts:
     return products
 
 
-def test_products_that_were_all_made_are_right_however_many() -> None:
+def test_a_product_that_was_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (0, 1, 2, 17, 1000):
         assert made(count).check() is None, count
-
-
-def test_a_product_that_was_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result is that of one less."""
     whole, made_so_far = np.matmul, []
 
     def forgetful(*arguments: object, **named: object) -> object:
@@ -68,11 +66,6 @@ def test_one_wrong_element_is_seen_and_named_until_the_chain_starts_anew() -> No
     products.reset()
     products.enqueue(1, 3)
     assert products.check() is None
-
-
-def test_ranks_have_different_matrices() -> None:
-    """So that one cannot pass for another."""
-    assert not np.array_equal(Chain(16, 0).after(3), Chain(16, 1).after(3))
 
 
 def test_a_rank_multiplies_with_one_thread_whatever_the_environment_says() -> None:

@@ -1,4 +1,4 @@
-"""Ranks whose caches are next to nothing measure cases with their floors: `mpiexec -n N python -m ...floor_ranks`.
+"""Ranks whose caches are next to nothing measure cases with their floors: `mpiexec -n N python -m ...floor_ranks NAME...`.
 
 Prints, as lines of JSON from rank 0, what stores the ranks chose and the results as a run file has them.
 """
@@ -27,7 +27,7 @@ def main() -> None:
     sampling = Sampling(iters=3)
     for in_place in (False, True):
         sweep = Sweep(
-            tuple(COLLECTIVES.values()),
+            tuple(COLLECTIVES[name] for name in sys.argv[1:]),
             (KIB, 256 * KIB),
             (DATATYPES["float"],),
             (REDUCTIONS["sum"],),

@@ -71,6 +71,11 @@ def test_a_path_may_be_the_folder_the_launcher_or_the_library(alone: Path) -> No
         assert whole.file
         assert whole.kind.key == key
         assert find(str(whole.launcher)) == find(str(whole.file)) == whole
+    mixed = install(install(alone / "usr", "mpich", "mpiexec"), "openmpi", "mpiexec")
+    assert find(str(mixed)).kind.key == "openmpi"
+    (mixed / PLACES["openmpi"] / KINDS["openmpi"].files[0]).unlink()
+    with pytest.raises(UsageError, match="no launcher and library"):  # of one and the same
+        find(str(mixed))
 
 
 def test_its_own_launcher_starts_it_and_its_ranks_load_it(alone: Path) -> None:
@@ -196,12 +201,3 @@ def test_a_library_is_called_by_its_name_and_version() -> None:
     ):
         assert short_name(said) == name
         assert adds_half(said) is half, name
-
-
-def test_a_launcher_is_not_taken_for_the_library_of_another_beside_it(alone: Path) -> None:
-    """A system may have MPICH's library and Open MPI's launcher; the two would not find each other."""
-    mixed = install(install(alone / "usr", "mpich", "mpiexec"), "openmpi", "mpiexec")
-    assert find(str(mixed)).kind.key == "openmpi"
-    (mixed / PLACES["openmpi"] / KINDS["openmpi"].files[0]).unlink()
-    with pytest.raises(UsageError, match="no launcher and library"):
-        find(str(mixed))
