@@ -19,7 +19,7 @@ from tests.kernels.test_nvrtc import assert_no_spills, bounds_of
 from tools.kernels import facts, reading, sass
 from tools.kernels.facts import ARRAY, PRIMITIVES, VECTORS
 from tools.kernels.nvrtc import ONE_DEVICE, PIPELINED, PROGRAMS, RANKS_MEET, compiled
-from tools.kernels.reading import DTYPES, LOCAL, RANKS, READ, RINGS, of_ranks, together
+from tools.kernels.reading import DTYPES, RANKS, READ, RINGS, of_ranks, together
 from tools.kernels.sass import listing, memory_instructions
 
 STRONG = {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS"}
@@ -91,7 +91,7 @@ def test_a_kernel_has_no_more_fences_and_barriers_than_it_publishes(arch: int) -
 
 @MACHINES
 def test_every_flag_is_stored_behind_a_fence(arch: int) -> None:
-    """The merged publication, and it alone, has one for two flags; the error word, known by its look before, none."""
+    """The merged publication alone has one for two flags; the error word, known by its look before, none."""
     for _, more, program in of_ranks(arch):
         scope = scope_of(more)
         fence, store, look = f"MEMBAR.ALL.{scope}", f"ST.E.STRONG.{scope}", f"LD.E.STRONG.{scope}"
@@ -118,31 +118,23 @@ def test_a_wait_looks_at_its_flag_first_and_at_the_error_word_when_that_is_late(
 
 
 @MACHINES
-def test_a_pipelined_ring_has_its_loads_on_the_way_together(arch: int) -> None:
-    """Of the FIFO and of the own input, before the first store; without that, the two of one sum."""
+def test_loads_are_on_the_way_together(arch: int) -> None:
+    """Of a pipelined ring those of the FIFO and of the own input, before the first store; else the two of one sum.
+
+    A direct kernel that knows its ranks asks all of them at once: sixteen loads, less two where registers are short.
+    """
     for dtype in DTYPES if arch != 90 else ("float", "int8"):
         programs = together(reading.ring(more, dtype, arch) for more in RINGS)
         for program, loads in zip(programs, (2, 2 * ring_pipelined.IN_FLIGHT), strict=True):
             assert sass.loads_in_flight(listing(program)["ring_allreduce"], "LDG.E.128") == loads, dtype
-
-
-@MACHINES
-def test_a_piece_is_moved_by_one_loop(arch: int) -> None:
-    """Nothing of stores past the caches is left on a GPU: a load for each part that a hop takes."""
-    words = memory_instructions(compiled("ring.cu", arch=arch))["ring_allreduce"]
-    hops = "1 alone, 1 to send, 2 to add and send, 2 to add and keep, 1 to pass on, 1 to keep"
-    assert words.count("LDG.E.128") == 8, hops
-
-
-@MACHINES
-def test_a_direct_kernel_that_knows_its_ranks_asks_all_of_them_at_once(arch: int) -> None:
-    """Sixteen loads of sixteen bytes, whatever their number, less two where registers are short; packets of all."""
     for ranks in RANKS if arch != 90 else (8,):
         direct, packets = together(reading.known(file, ranks, arch) for file in ("direct.cu", "one_shot_ll.cu"))
         for name in ("one_shot", "two_shot"):
             assert 14 <= sass.loads_in_flight(listing(direct)[name], "LDG.E.128") <= 16, (name, ranks)
-        code = listing(packets)["one_shot_ll"]
-        assert sass.loads_in_flight(code, "LD.E.128.STRONG.SYS") == ranks
+        assert sass.loads_in_flight(listing(packets)["one_shot_ll"], "LD.E.128.STRONG.SYS") == ranks
+    words = memory_instructions(compiled("ring.cu", arch=arch))["ring_allreduce"]
+    hops = "1 alone, 1 to send, 2 to add and send, 2 to add and keep, 1 to pass on, 1 to keep"
+    assert words.count("LDG.E.128") == 8, f"{hops}: nothing of stores past the caches is left on a GPU"
 
 
 def reached(code: tuple[tuple[str, str], ...], word: str) -> Counter[int]:
@@ -152,7 +144,6 @@ def reached(code: tuple[tuple[str, str], ...], word: str) -> Counter[int]:
 
 
 def same(reached: Counter[int], places: list[int]) -> int:
-    """How often these are reached, all equally."""
     (times,) = {reached[place] for place in places}
     return times
 
@@ -210,12 +201,3 @@ def test_the_page_has_the_registers_of_every_kernel() -> None:
     else:
         for file, more in PROGRAMS:
             assert all(f"| `{name}` |" in page for name in kernels.entries(file)), (file, more)
-
-
-@pytest.mark.parametrize("arch", [90, pytest.param(100, marks=pytest.mark.full)])
-def test_local_memory_is_seen_where_there_is_some(arch: int) -> None:
-    """The tests above can fail."""
-    for name in LOCAL:
-        result = reading.local(name, arch)
-        assert result.resources["f"].stack > 0, name
-        assert {word.partition(".")[0] for word in memory_instructions(result)["f"]} >= {"STL", "LDL"}, name

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tools.memory_model import ptx
-from tools.memory_model.fragments import FRAGMENTS, ON_ONE_DEVICE, WEAKENINGS, Fragment, Weakening
+from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, Weakening
 from tools.memory_model.program import Operation
 
 NAMED = {fragment.name: fragment for fragment in FRAGMENTS}
@@ -73,16 +73,3 @@ def test_the_protocols_use_the_instructions_of_the_kernels() -> None:
     assert {word.split(".")[1] for word in multimem} == {"ld_reduce", "st"}
     for instruction in multimem:
         assert instruction in proved, instruction
-
-
-def test_the_page_lists_every_verdict() -> None:
-    """docs/kernels.md has a row for each; one row for a protocol on one device with its narrower scope."""
-    page = (ROOT / "docs" / "kernels.md").read_text()
-    for record in [*FRAGMENTS, *WEAKENINGS]:
-        name = record.name.removesuffix(", cta scope")
-        if name in ("on one device: packets, a slow receiver", "on one device: one buffer"):
-            assert '"packets, a slow receiver" holds at any scope' in page
-        elif name.startswith(ON_ONE_DEVICE):
-            assert f"| {name.removeprefix(ON_ONE_DEVICE)} | never | goes wrong |" in page, name
-        else:
-            assert f"| {record.name} |" in page, name

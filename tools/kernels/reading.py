@@ -11,16 +11,6 @@ READ = (80, 90, 100)
 RANKS = (2, 4, 8)  # that kernels are compiled for
 RINGS = [(), PIPELINED]
 DTYPES = ("float", "half", "bfloat16", "double", "int8")  # that a ring is read for
-LOCAL = {  # sources whose kernel needs local memory
-    "too few registers": """extern "C" __global__ void __launch_bounds__(1024, 2) f(float* x) {
-  float y[64];
-  for (int i = 0; i < 64; i++) y[i] = x[i * 1024 + threadIdx.x];
-  __syncthreads();
-  for (int i = 0; i < 64; i++) x[i * 1024 + threadIdx.x] = y[i] * y[63 - i] + y[(i + 7) % 64];
-}""",
-    "a parameter that is indexed": """struct S { float* of[64]; };
-extern "C" __global__ void f(S s, int i) { s.of[i] += 1; *s.of[i + threadIdx.x] = 1; }""",
-}
 
 
 def of_ranks(arch: int) -> list[tuple[str, tuple[str, ...], nvrtc.Compiled]]:
@@ -40,11 +30,6 @@ def together(programs: Iterable[nvrtc.Compiled]) -> list[nvrtc.Compiled]:
 def primitives(arch: int) -> nvrtc.Compiled:
     """Kernels that only call one primitive each."""
     return nvrtc.compile_source(facts.probes(), arch, (STANDARD,))
-
-
-def local(name: str, arch: int) -> nvrtc.Compiled:
-    """One of LOCAL."""
-    return nvrtc.compile_source(LOCAL[name], arch, (STANDARD,))
 
 
 def ring(more: tuple[str, ...], dtype: str, arch: int) -> nvrtc.Compiled:
