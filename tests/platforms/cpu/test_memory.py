@@ -1,5 +1,7 @@
 """What ranks may take of a machine, by made-up files of /proc and /sys: the least limit counts, and is named."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from collbench.errors import PlatformError
@@ -9,9 +11,6 @@ from tests.conftest import Tree
 
 GIB = 2**30
 MACHINE = {"proc/meminfo": f"MemTotal: {16 * 2**20} kB\nMemAvailable: {8 * 2**20} kB\n"}
-
-
-UNIFIED = {"proc/self/cgroup": "0::/\n"}  # version 2, as a container sees it
 NESTED = {  # a job's group may have no limit of its own within one that has
     "proc/self/cgroup": "0::/job/step\n",
     "sys/fs/cgroup/job/step/memory.max": "max\n",
@@ -28,8 +27,9 @@ VERSION_1 = {  # Docker shows the container's group at the mount, under a path t
 
 
 def group(limit: object, used: object) -> dict[str, str]:
-    """A control group of version 2."""
-    return UNIFIED | {"sys/fs/cgroup/memory.max": str(limit), "sys/fs/cgroup/memory.current": str(used)}
+    """A control group of version 2, as a container sees it."""
+    files = {"memory.max": str(limit), "memory.current": str(used)}
+    return {"proc/self/cgroup": "0::/\n"} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
 
 
 def test_a_control_group_may_give_less_than_the_machine(tree: Tree) -> None:
@@ -42,12 +42,9 @@ def test_a_control_group_may_give_less_than_the_machine(tree: Tree) -> None:
     assert "--memory" in room.fix
 
 
-def test_the_lowest_group_on_the_way_up_counts(tree: Tree) -> None:
-    assert memory.room(tree(MACHINE | NESTED)).free == GIB
-
-
-def test_groups_of_version_1_have_other_names(tree: Tree) -> None:
-    assert memory.room(tree(MACHINE | VERSION_1)).free == GIB // 2 + 4096
+@pytest.mark.parametrize(("files", "free"), [(NESTED, GIB), (VERSION_1, GIB // 2 + 4096)], ids=["nested", "version 1"])
+def test_the_lowest_group_on_the_way_up_counts(tree: Tree, files: dict[str, str], free: int) -> None:
+    assert memory.room(tree(MACHINE | files)).free == free
 
 
 def test_no_limit_is_none_nor_is_what_cannot_be_read(tree: Tree) -> None:
@@ -59,18 +56,13 @@ def test_no_limit_is_none_nor_is_what_cannot_be_read(tree: Tree) -> None:
 
 def test_dev_shm_limits_only_where_there_is_no_memfd(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Docker gives 64 MiB of it, which no longer matters."""
-
-    class Usage:
-        free = 2**26
-
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda folder: Usage)
+    monkeypatch.setattr(memory.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**26))
     assert memory.room(tree(MACHINE)).where == "this machine"
     monkeypatch.setattr(memory, "_memfd", lambda: None)
     assert memory.room(tree(MACHINE))[:2] == (2**26, "/dev/shm")
 
 
 def test_what_does_not_fit_is_refused_with_numbers_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what just fits is not."""
     monkeypatch.setattr(memory, "room", lambda: memory.Room(GIB, "its control group", "raise its limit"))
     cpu.refuse_too_large(GIB // 2, 2)
     with pytest.raises(PlatformError) as refusal:
