@@ -8,9 +8,9 @@ from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations.nvls import REDUCES
 from tests.conftest import case
-from tests.kernels.grid import Ranks
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, OWN_COUNTER, UNUSED, assert_no_spills, plain
 from tools.kernels import nvrtc, sass
+from tools.kernels.grid import Ranks
 from tools.kernels.nvrtc import NEWER, STANDARD, compiled
 
 FILE = "multimem.cu"

@@ -9,7 +9,7 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms import kernels
 from collbench.platforms.stress import HESITATES
 from tests.conftest import case
-from tests.kernels.grid import GRID, Ranks
+from tools.kernels.grid import GRID, Ranks
 
 LINE = 32  # words of a cache line
 CHANNELS = 2 * LINE  # word of a window that they start at

@@ -8,7 +8,7 @@ import numpy as np
 from collbench.implementations import narrow
 from collbench.wires import GROUP, WIRES, Wire
 from tests.conftest import ROOT, case
-from tests.kernels.grid import GRID, Ranks
+from tools.kernels.grid import GRID, Ranks
 
 TILE = 16 * GROUP  # elements that a warp takes at once
 RANKS, ROOM = 3, 4096  # bytes of a box: few, so that a message takes several rounds

@@ -7,7 +7,7 @@ from collbench.implementations import narrow
 from collbench.platforms import checking, kernels
 from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
 from tests.conftest import ROOT, case
-from tests.kernels.grid import Ranks
+from tools.kernels.grid import Ranks
 
 FLOAT, SUM = DATATYPES["float"], REDUCTIONS["sum"]
 COUNT = 1000  # elements: no whole number of groups

@@ -13,6 +13,8 @@ from collbench.errors import PlatformError
 from collbench.platforms.ask import ask
 from tests.conftest import ROOT
 
+SLEEP = "sleep 600 & echo $! $$ >{}; wait"
+
 
 def gone(pids: list[int]) -> bool:
     """Whether none of them is left, but for what its parent has not asked after."""
@@ -37,25 +39,22 @@ def test_an_answer_is_status_output_and_errors_or_why_there_is_none() -> None:
         ask(["no-such-program"], 10, "buy one")
 
 
-def test_what_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
-    """And the folder that they worked in goes."""
+def test_what_takes_too_long_is_ended_with_its_children_and_the_folder_they_worked_in(tmp_path: Path) -> None:
     scratch, numbers = tmp_path / "scratch", tmp_path / "pids"
     scratch.mkdir()
     with pytest.raises(PlatformError, match=r"^sh did not end within 3 s; wait$"):
-        ask(["sh", "-c", f"sleep 600 & echo $! $$ >{numbers}; wait"], 3, "wait", scratch)
+        ask(["sh", "-c", SLEEP.format(numbers)], 3, "wait", scratch)
     pids = [int(word) for word in numbers.read_text().split()]
     assert len(pids) == 2
     wait_for(lambda: gone(pids))
     assert not scratch.exists()
 
 
-def test_what_is_asked_ends_with_whoever_asked(tmp_path: Path) -> None:
-    """Even by kill -9."""
+def test_what_is_asked_ends_with_whoever_asked_even_by_kill_9(tmp_path: Path) -> None:
     numbers = tmp_path / "pids"
-    script = f"from collbench.platforms.ask import ask; ask(['sh', '-c', 'sleep 600 & echo $! $$ >{numbers}; wait'], 600, '')"
+    script = f"from collbench.platforms.ask import ask; ask(['sh', '-c', '{SLEEP.format(numbers)}'], 600, '')"
     process = subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(ROOT)})
     wait_for(lambda: numbers.exists() and numbers.read_text().endswith("\n"))
-    pids = [int(word) for word in numbers.read_text().split()]
     process.kill()
     process.wait()
-    wait_for(lambda: gone(pids))
+    wait_for(lambda: gone([int(word) for word in numbers.read_text().split()]))

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,17 @@ from collbench.platforms.cpu.libraries import KINDS, adds_half, short_name
 
 SAYS = {  # each launcher, as the real ones do
     "mpich": "HYDRA build details:\n    Version:                                 5.0.2",
-    "mvapich": "HYDRA build details:\n    Version:                                 4.3",
     "intel": "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)",
+    "mvapich": "HYDRA build details:\n    Version:                                 4.3",
     "openmpi": "mpirun (Open MPI) 5.0.11",
 }
 MARKS = {
     "mpich": b"\0MPICH Version:      %s\0",
-    "mvapich": b"\0MVAPICH Version\0MPICH Version:      %s\0",
     "intel": b"\0Intel(R) MPI Library %s for Linux* OS\0",
+    "mvapich": b"\0MVAPICH Version\0MPICH Version:      %s\0",
     "openmpi": b"\0ompi_mpi_comm_self\0",
 }
-PLACES = {"mpich": "lib", "mvapich": "lib64", "intel": "lib", "openmpi": "lib/x86_64-linux-gnu"}
+PLACES = {"mpich": "lib", "intel": "lib", "mvapich": "lib64", "openmpi": "lib/x86_64-linux-gnu"}
 
 
 def install(folder: Path, key: str, launcher: str = "", library: bool = True) -> Path:
@@ -44,12 +45,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which nothing is installed beside Python or by custom; folders of the test."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python" / "bin" / "python"))
     for kind in KINDS.values():
-        monkeypatch.setitem(KINDS, kind.key, _nowhere(kind))
+        monkeypatch.setitem(KINDS, kind.key, replace(kind, places=()))
     return tmp_path
-
-
-def _nowhere(kind: installed.Kind) -> installed.Kind:
-    return type(kind)(**{**vars(kind), "places": ()})
 
 
 def test_a_library_is_found_on_the_path_with_its_launcher_and_its_file(alone: Path) -> None:
