@@ -1,12 +1,14 @@
 """Narrow formats against their definition, and the compiled bound on what they lose against collbench/wires.py."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from collbench.datatypes import DATATYPES, REDUCTIONS, Recipe, inputs, recipe
 from collbench.implementations import narrow
 from collbench.platforms import checking, kernels
 from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
-from tests.conftest import ROOT, case
+from tests.conftest import case
 from tools.kernels.grid import Ranks
 
 FLOAT, SUM = DATATYPES["float"], REDUCTIONS["sum"]
@@ -52,24 +54,21 @@ def test_what_passes_a_wire_is_within_the_bound_of_one_passage_and_nearly_reache
             assert scale != 1 or largest > 0.9, name
 
 
-def test_bfloat16_and_half_are_those_of_everybody_else() -> None:
-    """Rounded to nearest even; a half's group has its scale, which a power of two does not change."""
+def test_formats_round_as_those_of_everybody_else() -> None:
+    """To nearest even; a group's scale is a power of two, so every code of e4m3 stays; topk keeps the largest four."""
     values = gradients()
     bits = values.view(np.uint32).astype(np.uint64)
     even = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32)
     assert passed(WIRES["bfloat16"], values).tobytes() == even.tobytes()
     assert passed(WIRES["half"], values).tobytes() == values.astype(np.float16).astype(np.float32).tobytes()
-
-
-def test_every_code_of_e4m3_stays_as_it_is() -> None:
-    """Each number of the format, in a group whose scale is one: the largest is 2^7 or more, below 2^8."""
-    exponents, digits = np.meshgrid(np.arange(1, 15), np.arange(8))
-    normal = (1 + digits / 8) * 2.0 ** (exponents - 7)
-    numbers = np.concatenate([np.zeros(1), np.arange(8) / 8 * 2.0**-6, normal.ravel()])
-    signed = np.concatenate([numbers, -numbers]).astype(np.float32)
-    for one in signed:
-        group = np.array([128.0, one, -one] * 8, np.float32)
-        assert np.array_equal(passed(WIRES["e4m3"], group), group)
+    normal = [(1 + digits / 8) * 2.0 ** (exponent - 7) for exponent in range(1, 15) for digits in range(8)]
+    codes = np.array([*(digits / 8 * 2.0**-6 for digits in range(8)), *normal], np.float32)
+    for code in codes:  # the largest of the group is 2^7 or more, below 2^8
+        group = np.array([128.0, code, -code] * 8, np.float32)
+        assert np.array_equal(passed(WIRES["e4m3"], group), group), code
+    for got, own in zip(grouped(passed(WIRES["topk"], values)), grouped(values), strict=True):
+        kept = np.argsort(np.abs(own))[-4:]
+        assert np.array_equal(got, np.where(np.isin(np.arange(len(own)), kept), own, 0))
 
 
 def test_an_overflow_is_still_one_behind_the_wire() -> None:
@@ -83,14 +82,6 @@ def test_an_overflow_is_still_one_behind_the_wire() -> None:
             assert np.isfinite(got[64:]).all(), f"{name}, {odd}: no group but its own"
 
 
-def test_the_largest_of_a_group_are_kept_as_they_are() -> None:
-    values = gradients()
-    for got, own in zip(grouped(passed(WIRES["topk"], values)), grouped(values), strict=True):
-        kept = np.sort(np.argsort(np.abs(own))[-4:])
-        assert np.array_equal(np.flatnonzero(got), kept)
-        assert np.array_equal(got[kept], own[kept])
-
-
 def test_with_feedback_nothing_is_lost_for_good() -> None:
     """The same input again and again: what all results together lack is what is still kept, and that does not grow."""
     values = gradients()
@@ -100,18 +91,12 @@ def test_with_feedback_nothing_is_lost_for_good() -> None:
         assert np.abs(many).max() <= max(2 * np.abs(few).max(), 8 * np.abs(values).max()), name
 
 
-def graded(ranks: int, seed: int = 3) -> Recipe:
-    how = recipe(FLOAT, SUM, ranks, seed)
-    return Recipe(how.seed, how.ranks, how.bits, how.stride, GRADES)
-
-
-def terms(how: Recipe, count: int) -> Numbers:
-    return np.array([inputs(FLOAT, SUM, how, rank, 0, count) for rank in range(how.ranks)]).astype(np.float64)
-
-
-def bounds(wire: Wire, numbers: Numbers) -> Numbers:
-    parts = [numbers[:, first : first + GROUP] for first in range(0, numbers.shape[1], GROUP)]
-    return np.concatenate([bound(wire, part) for part in parts])
+def graded(wire: Wire, ranks: int) -> tuple[Recipe, Numbers, Numbers]:
+    """A recipe, its sums, and how far a result may be from each."""
+    how = replace(recipe(FLOAT, SUM, ranks, seed=3), grades=GRADES)
+    terms = np.array([inputs(FLOAT, SUM, how, rank, 0, COUNT) for rank in range(ranks)]).astype(np.float64)
+    parts = [terms[:, first : first + GROUP] for first in range(0, COUNT, GROUP)]
+    return how, terms.sum(axis=0), np.concatenate([bound(wire, part) for part in parts])
 
 
 def verdict(wire: Wire, how: Recipe, got: Numbers) -> tuple[int, int]:
@@ -128,9 +113,7 @@ def test_the_compiled_bound_is_the_defined_one() -> None:
     """What is a little within it passes, what is a little beyond does not, everywhere."""
     for name, wire in WIRES.items():
         for ranks in (1, 2, 3, 8, 128):
-            how = graded(ranks)
-            numbers = terms(how, COUNT)
-            exact, most = numbers.sum(axis=0), bounds(wire, numbers)
+            how, exact, most = graded(wire, ranks)
             undecided = COUNT // 100 if wire.kept else 0  # whether one may be dropped depends on the last bit of fp32
             apart = most > np.abs(exact) * 2.0**-16  # where fp32 can tell
             for sign in (1, -1):
@@ -141,10 +124,8 @@ def test_the_compiled_bound_is_the_defined_one() -> None:
 
 
 def test_the_first_element_beyond_its_bound_is_named() -> None:
-    how = graded(2)
     for name, wire in WIRES.items():
-        numbers = terms(how, COUNT)
-        got, most = numbers.sum(axis=0), bounds(wire, numbers)
+        how, got, most = graded(wire, 2)
         got[[700, 999]] += 2 * most[[700, 999]] + 1
         assert verdict(wire, how, got) == (2, 700), name
         got[700] = np.nan
@@ -165,11 +146,3 @@ def test_whatever_the_wire_does_within_its_losses_is_within_the_bound() -> None:
                     total += row if rank == owner else passed(wire, row)
                 off = np.abs(passed(wire, total) - numbers.astype(np.float64).sum(axis=0))
                 assert np.all(off <= bound(wire, numbers.astype(np.float64))), (name, ranks)
-
-
-def test_wires_know_the_structs_and_groups_of_the_kernels() -> None:
-    formats, judge = ((ROOT / "kernels" / name).read_text() for name in ("wires.cuh", "bound.cuh"))
-    assert f"const unsigned GROUP = {GROUP};" in formats
-    assert f"const unsigned GROUP = {GROUP}," in judge
-    for wire in WIRES.values():
-        assert f"struct {wire.code} " in formats or f"> {wire.code};" in formats
