@@ -7,18 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.datatypes import (
-    DATATYPES,
-    NONE,
-    REDUCTIONS,
-    Array,
-    Datatype,
-    Recipe,
-    Reduction,
-    inputs,
-    recipe,
-    reduced,
-)
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
 from collbench.platforms import checking, kernels
 from collbench.platforms.checking import CLEAN
 
@@ -39,25 +28,17 @@ def kernel(entry: str, dtype: Datatype, redop: Reduction) -> kernels.HostKernel:
 def filled(dtype: Datatype, redop: Reduction, how: Recipe, rank: int) -> Array:
     """What the kernel writes for a rank."""
     target = np.zeros(COUNT, dtype.storage)
-    packed = checking.packed(how)
-    fill = kernel("fill", dtype, redop)
-    fill(np.uint64(target.ctypes.data), np.uint64(COUNT), packed, np.uint32(rank), np.uint64(FIRST))
+    where = np.uint64(target.ctypes.data), np.uint64(COUNT)
+    kernel("fill", dtype, redop)(*where, checking.packed(how), np.uint32(rank), np.uint64(FIRST))
     return target
 
 
 def compared(dtype: Datatype, redop: Reduction, how: Recipe, got: Array, source: int, ulps: int = 0) -> tuple[int, int]:
     """The verdict of the kernel: how many are wrong, and the first."""
     verdict = CLEAN.copy()
-    packed = checking.packed(how)
-    kernel("compare", dtype, redop)(
-        np.uint64(got.ctypes.data),
-        np.uint64(len(got)),
-        packed,
-        np.int32(source),
-        np.uint64(FIRST),
-        np.uint32(ulps),
-        np.uint64(verdict.ctypes.data),
-    )
+    where = np.uint64(got.ctypes.data), np.uint64(len(got)), checking.packed(how)
+    limits = np.int32(source), np.uint64(FIRST), np.uint32(ulps)
+    kernel("compare", dtype, redop)(*where, *limits, np.uint64(verdict.ctypes.data))
     assert int(verdict["seen"]) == len(got), "a verdict on what nobody looked at"
     return int(verdict["wrong"]), int(verdict["first"])
 

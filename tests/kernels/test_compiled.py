@@ -18,23 +18,18 @@ from tests.conftest import ROOT
 from tests.kernels.test_nvrtc import assert_no_spills, bounds_of
 from tools.kernels import facts, reading, sass
 from tools.kernels.facts import ARRAY, PRIMITIVES, VECTORS
-from tools.kernels.nvrtc import ONE_DEVICE, PIPELINED, PROGRAMS, RANKS_MEET, compiled
+from tools.kernels.nvrtc import ONE_DEVICE, PIPELINED, RANKS_MEET, compiled
 from tools.kernels.reading import DTYPES, RANKS, READ, RINGS, of_ranks, together
 from tools.kernels.sass import listing, memory_instructions
 
+PAGE = (ROOT / "docs" / "kernels.md").read_text()
 STRONG = {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS"}
 OWN = {"MEMBAR.ALL.GPU", "ATOM.E.ADD.STRONG.GPU"}  # of the blocks of one rank, which are counted
 FENCES = {  # by kernel, of the form with merged publications: one a hop; elsewhere one for every flag
     "ring_allreduce": (5, 8),
-    "ring_reducescatter": (3, 4),
-    "ring_allgather": (3, 4),
-    "ring_broadcast": (3, 4),
-    "one_shot": (2, 2),
-    "two_shot": (2, 2),
-    "parameter_server": (2, 2),
-    "one_shot_ll": (0, 0),
-    "ring_ll_allreduce": (0, 0),
-    "narrow_allreduce": (2, 2),
+    **dict.fromkeys(("ring_reducescatter", "ring_allgather", "ring_broadcast"), (3, 4)),
+    **dict.fromkeys(("one_shot", "two_shot", "parameter_server", "narrow_allreduce"), (2, 2)),
+    **dict.fromkeys(("one_shot_ll", "ring_ll_allreduce"), (0, 0)),
 }
 MACHINES = pytest.mark.parametrize(
     "arch", [arch if arch == 90 else pytest.param(arch, marks=pytest.mark.full) for arch in READ]
@@ -52,7 +47,7 @@ def test_a_primitive_becomes_these_instructions() -> None:
         found = memory_instructions(reading.primitives(arch))
         for name, primitive in PRIMITIVES.items():
             assert found[f"call_{name}"] == primitive.instructions(arch), (name, arch)
-    assert facts.instructions_table() in (ROOT / "docs" / "kernels.md").read_text()
+    assert facts.instructions_table() in PAGE
 
 
 @MACHINES
@@ -193,11 +188,6 @@ def test_a_log_or_a_hesitation_spills_nothing_and_orders_nothing(programs: list[
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
+@pytest.mark.skipif(f"NVRTC {facts.version()}" not in PAGE, reason="another compiler may take other registers")
 def test_the_page_has_the_registers_of_every_kernel() -> None:
-    """Counts are compared where the page is of the compiler that is installed; another may differ."""
-    page = (ROOT / "docs" / "kernels.md").read_text()
-    if f"NVRTC {facts.version()}" in page:
-        assert facts.registers_table() in page
-    else:
-        for file, more in PROGRAMS:
-            assert all(f"| `{name}` |" in page for name in kernels.entries(file)), (file, more)
+    assert facts.registers_table() in PAGE

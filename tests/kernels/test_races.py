@@ -51,18 +51,13 @@ def test_a_ring_is_clean_and_a_relaxed_order_of_its_flags_is_caught() -> None:
 def test_streams_of_one_kernel_and_of_all_by_turns_are_right(ranks: int) -> None:
     """Grids, sizes and places of the buffers change from call to call; now and then one thread stalls for long."""
     kernels = (*ALLREDUCES, *OTHERS)
+    assert_clean(Run(("ring-flags", "ring-pipelined", "ring-ll"), 1, calls=12, blocks=(2,)))  # it copies alone
     for kernel in kernels:
         place = streams.RECEIVE if kernel.endswith("-ll") else streams.BARRIER
         assert_clean(Run((kernel,), ranks, calls=24 if ranks < 8 else 12, stall=place))
     for start in (0, WRAP):
         assert_clean(Run(kernels, ranks, calls=2 * len(kernels), start=start))
         assert_clean(Run(kernels[::-1], ranks, calls=2 * len(kernels), start=start, seed=2, stall=streams.START))
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("sanitizer")
-def test_a_rank_alone_copies_with_all_its_blocks_and_nothing_twice() -> None:
-    assert_clean(Run(("ring-flags", "ring-pipelined", "ring-ll"), 1, calls=12, blocks=(2,)))
 
 
 @pytest.mark.full

@@ -20,16 +20,8 @@ def known(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     monkeypatch.setitem(platforms(), "gpu", replace(platforms()["gpu"], **fields))
 
 
-def test_gpus_are_preferred_and_without_them_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing more is said."""
-    for available, name in ((False, "cpu"), (True, "gpu")):
-        known(monkeypatch, available=lambda available=available: available, obstacle=lambda: "")
-        assert on_auto() == name
-        assert left_aside("auto", name) == ""
-
-
-def test_gpus_that_do_not_work_are_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether CuPy is not there, the driver refuses or CuPy does; the line is one."""
+def test_gpus_are_preferred_and_those_that_do_not_work_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether CuPy is not there, the driver refuses or CuPy does; the line is one, and without GPUs there is none."""
     monkeypatch.setattr(probe, "available", lambda: True)
     for doubt, reason in (("missing", "install CuPy: do"), ("refusal", "CuPy: do"), ("broken", "CuPy: do")):
         for name in ("refusal", "missing", "broken"):
@@ -37,6 +29,10 @@ def test_gpus_that_do_not_work_are_passed_over_with_a_word(monkeypatch: pytest.M
         assert on_auto() == "cpu", doubt
         assert left_aside("auto", "cpu") == f"the gpu cannot be used, so this is the cpu: {reason}"
         assert left_aside("cpu", "cpu") == ""
+    for available, name in ((False, "cpu"), (True, "gpu")):
+        known(monkeypatch, available=lambda available=available: available, obstacle=lambda: "")
+        assert on_auto() == name
+        assert left_aside("auto", name) == ""
 
 
 def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong_with_the_gpus(

@@ -71,7 +71,7 @@ def test_ranks_measure_floors_of_every_case_beyond_the_caches_and_spoil_no_resul
     Two ranks whose caches are next to nothing: floors write into the buffers between samples, and every closing check
     is right.  They try pieces of 16 KiB and 128 KiB, and agree on the stores: from one of them on, or never.
     """
-    command = [mpiexec(), "-n", "2", sys.executable, "-m", "tests.platforms.cpu.floor_ranks", *names]
+    command = [mpiexec(), "-n", "2", sys.executable, "-m", "tools.ranks.floors", *names]
     done = subprocess.run(command, cwd=ROOT, env=of_a_user(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     measured = [json.loads(line) for line in done.stdout.splitlines()]

@@ -40,34 +40,25 @@ def in_children(count: int, act: Callable[[int], None]) -> list[int]:
     return [os.waitpid(child, 0)[1] for child in children]
 
 
-def test_more_processes_than_cores_count_without_losing_one(shared: tuple[Monitor, Numbers]) -> None:
-    """Reading, pausing and writing back inside the lock."""
+def test_more_processes_than_cores_count_without_losing_one_and_take_turns(shared: tuple[Monitor, Numbers]) -> None:
+    """Reading, pausing and writing back inside the lock; then each waits for the one before."""
     monitor, numbers = shared
 
-    def count(_: int) -> None:
+    def count(own: int) -> None:
         for turn in range(200):
             with monitor.held():
                 seen = numbers[0]
                 if turn % 50 == 0:
                     time.sleep(1e-4)
                 numbers[0] = seen + 1
-
-    assert in_children(MANY, count) == [0] * MANY
-    assert numbers[0] == 200 * MANY
-
-
-def test_processes_take_turns_by_waiting_for_each_other(shared: tuple[Monitor, Numbers]) -> None:
-    monitor, numbers = shared
-
-    def take_turns(own: int) -> None:
         for turn in range(20):
             with monitor.held():
-                assert monitor.until(lambda turn=turn: bool(numbers[0] == turn * MANY + own), 60)  # type: ignore[misc]
-                numbers[0] += 1
+                assert monitor.until(lambda turn=turn: bool(numbers[1] == turn * MANY + own), 60)  # type: ignore[misc]
+                numbers[1] += 1
                 monitor.wake()
 
-    assert in_children(MANY, take_turns) == [0] * MANY
-    assert numbers[0] == 20 * MANY
+    assert in_children(MANY, count) == [0] * MANY
+    assert numbers[:2].tolist() == [200 * MANY, 20 * MANY]
 
 
 def test_a_wait_for_what_never_comes_ends_in_time_and_sleeps(shared: tuple[Monitor, Numbers]) -> None:

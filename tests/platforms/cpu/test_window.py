@@ -18,7 +18,7 @@ from tests.conftest import ROOT, of_a_user
 
 def command(how: str, ranks: int, nbytes: int) -> list[str]:
     """Ranks of a window with so many bytes each."""
-    return [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.platforms.cpu.window_ranks", how, str(nbytes)]
+    return [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tools.ranks.window", how, str(nbytes)]
 
 
 def ranks_say(how: str = "", ranks: int = 2, nbytes: int = 4096, **variables: str) -> list[dict[str, Any]]:

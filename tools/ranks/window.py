@@ -1,4 +1,4 @@
-"""A rank that takes part in a shared window: `mpiexec -n N python -m tests.platforms.cpu.window_ranks HOW BYTES`.
+"""A rank that takes part in a shared window: `mpiexec -n N python -m tools.ranks.window HOW BYTES`.
 
 Each writes its number into the parts of all others, reads its own, and prints what it saw as a line of JSON.
 """
