@@ -6,7 +6,6 @@ import pytest
 
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.platforms import kernels
 from collbench.platforms.stress import HESITATES
 from tests.conftest import case
 from tools.kernels.grid import GRID, Ranks
@@ -88,11 +87,3 @@ def test_a_wait_in_vain_ends_and_says_so() -> None:
     two = ring(2, 100)
     run(two, 1, alone=True, spins=1000)
     assert [head[0] for head in two.heads] == [1, 0]
-
-
-def test_kernel_sources_are_one_text_with_every_header_once() -> None:
-    """It is the key of every cache, so an edited header must change it."""
-    text = kernels.source("ring.cu")
-    assert '#include "' not in text
-    assert text.count("struct World {") == 1
-    assert "ring_allreduce" in kernels.entries("ring.cu")
