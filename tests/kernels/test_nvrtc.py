@@ -1,109 +1,66 @@
-"""NVIDIA's compiler takes every kernel for every type and GPU, and makes of the flags exactly what they must be."""
+"""NVIDIA's compiler takes every kernel for every type and GPU, and makes of the flags exactly what they must be.
+
+Each fact is asserted of a few programs by `make test`, of every architecture, type and reduction by `make test-all`.
+"""
 
 import re
-from functools import cache
+from itertools import product
 
 import pytest
 
-from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.implementations import ring_pipelined
+from collbench.datatypes import REDUCTIONS
+from collbench.implementations import narrow
 from collbench.platforms import kernels
-from collbench.platforms.gpu import launch, multicast
+from collbench.platforms.gpu import launch
+from collbench.platforms.layout import world_type
+from collbench.wires import WIRES
 from tools.kernels import nvrtc
+from tools.kernels.nvrtc import ARCHITECTURES, ONE_DEVICE, PROGRAMS, RANKS_MEET, STANDARD, compiled
 
-NEWER = {"multimem.cu": multicast.OLDEST}  # not for every GPU and type: test_multimem.py
-FILES = sorted(path.name for path in kernels.folder().glob("*.cu") if path.name not in NEWER)
-ARCHITECTURES = (70, 80, 90, 100)
-STANDARD = "-std=c++17"  # what CuPy's oldest supported NVRTC is sure to have
+Program = tuple[str, tuple[str, ...], str, str, int]  # file, options, type, reduction, architecture
+
+REGISTERS = 65536  # of a multiprocessor, on every one of these architectures
+SHARED = 48 << 10  # bytes that a block may have without asking
+BOUNDS = re.compile(r"__launch_bounds__\((\d+), 1\)\s+(\w+)\(")
+UNBOUNDED = 1024  # threads that a kernel without bounds may be launched with
 UNUSED = "177"  # the warning that a constant of a header is not needed
-ARITHMETIC = ("check.cu", "steps.cu")  # quick to compile; the others add as these do, and an average has most to do
-PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring_pipelined.IN_FLIGHT}")
-ONE_DEVICE = launch.defines(4, one_device=True)  # what four ranks that share a GPU add
-VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known when compiled
-    "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
-    "direct.cu": [(), ONE_DEVICE],
-    "one_shot_ll.cu": [(), ONE_DEVICE],
-    "narrow.cu": [(), ONE_DEVICE],  # its other wires: test_compiled.py
-}
-PROGRAMS = [(file, more) for file in FILES for more in VARIANTS.get(file, [()])]
-RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in kernels.source(file)]
+ARITHMETIC = ("check.cu", "steps.cu")  # the others add as these do, and an average has most to do
 FLAGS = {"st.release.sys.u32", "ld.acquire.sys.u32", "fence.acq_rel.sys", "st.relaxed.sys.u32"}
 ERRORS = {"st.relaxed.sys.u32", "ld.relaxed.sys.u32"}  # the error word orders nothing
 PACKETS = {"st.relaxed.sys.v2.b64", "ld.relaxed.sys.v2.b64"}
 OWN_COUNTER = "atom.acq_rel.gpu.add.u32"  # of the blocks of one rank, which share a GPU
-ENTRY = re.compile(r'^extern "C" __global__ void\s+(?:__launch_bounds__\(.*?\)\s+)?(?P<name>\w+)\(.*?^}\n', re.M | re.S)
-MOVED = [("float", "sum"), ("bfloat16", "avg"), ("int8", "avg")]  # elements of four, two and one bytes
 MEMORY = re.compile(r"\b(?:ld|st|atom|red|fence|membar)\b[.\w]*")
+NARROW_TYPES = [("bfloat16", "avg"), ("int8", "avg")]  # elements of two and of one byte
+MOVED = ("ring.cu", "direct.cu", "steps.cu")  # files that move whole arrays
+
+BETWEEN_DEVICES = [(file, more) for file, more in PROGRAMS if more[-len(ONE_DEVICE) :] != ONE_DEVICE]
+QUICK: list[Program] = [
+    *((*program, "float", "sum", 90) for program in PROGRAMS),
+    *((*program, *pair, 90) for program in BETWEEN_DEVICES if program in RANKS_MEET for pair in NARROW_TYPES),
+    *((file, (), *pair, 90) for file in ARITHMETIC for pair in NARROW_TYPES),
+]
 
 
-@cache
-def compiled(
-    file: str,
-    more: tuple[str, ...] = (),
-    dtype: str = "float",
-    redop: str = "sum",
-    arch: int = 90,
-    only: tuple[str, ...] = (),
-) -> nvrtc.Compiled:
-    """A kernel file; with `only`, no more of its kernels than those."""
-    return nvrtc.compile_source(source(file, only), arch, options(more, dtype, redop))
+def of_architecture(arch: int) -> list[Program]:
+    """Every program there; integers of one byte take most registers."""
+    return [(*program, *pair, arch) for program in PROGRAMS for pair in (("float", "sum"), ("int8", "avg"))]
 
 
-def options(more: tuple[str, ...], dtype: str, redop: str) -> tuple[str, ...]:
-    reduction = NONE if redop == "none" else REDUCTIONS[redop]
-    return (*kernels.defines(DATATYPES[dtype], reduction), *more, STANDARD)
+def of_type(dtype: str) -> list[Program]:
+    """Every program of it, and every reduction where those are computed."""
+    redops = dict.fromkeys(ARITHMETIC, ("none", *REDUCTIONS))
+    return [(*one, dtype, redop, 90) for one in BETWEEN_DEVICES for redop in redops.get(one[0], ("avg",))]
 
 
-def source(file: str, only: tuple[str, ...] = ()) -> str:
-    """The text of a kernel file without its other kernels, if some are named."""
-    return ENTRY.sub(lambda entry: entry[0] if not only or entry["name"] in only else "", kernels.source(file))
-
-
-@cache
-def ptx(file: str, more: tuple[str, ...], dtype: str, redop: str) -> str:
-    """Without the assembler's work, where that is not needed for another test."""
-    if more[-len(ONE_DEVICE) :] != ONE_DEVICE or dtype in ("float", "int8"):
-        return compiled(file, more, dtype, redop).ptx
-    return nvrtc.ptx(kernels.source(file), 90, options(more, dtype, redop))
-
-
-def each(programs: list[tuple[str, tuple[str, ...]]]) -> pytest.MarkDecorator:
-    names = ["".join([file, *more]) for file, more in programs]
-    return pytest.mark.parametrize(("file", "more"), programs, ids=names)
-
-
-@each(
-    [(file, more) for file, more in PROGRAMS if more[-len(ONE_DEVICE) :] != ONE_DEVICE]
-)  # types matter to none of that
-@pytest.mark.parametrize("dtype", ["float", "double", "half", "bfloat16", "int8", "uint64"])
-def test_every_kernel_compiles_for_every_type_and_reduction(file: str, more: tuple[str, ...], dtype: str) -> None:
-    for redop in ("none", *REDUCTIONS) if file in ARITHMETIC else ("avg",):
-        result = compiled(file, more, dtype, redop)
-        assert {*re.findall(r"warning #(\d+)", result.log)} <= {UNUSED}, redop
-        for entry in kernels.entries(file):
-            assert f".entry {entry}(" in result.ptx, redop
-            assert entry.encode() in result.binary, redop
-
-
-@each(PROGRAMS)
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_every_kernel_compiles_for_every_architecture(file: str, more: tuple[str, ...], arch: int) -> None:
-    assert compiled(file, more, arch=arch).binary
-
-
-@each(RANKS_MEET)
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_only_accesses_of_the_proved_protocols_order_memory(file: str, more: tuple[str, ...], arch: int) -> None:
-    """Flags: release and acquire, or one fence for two flags.  Packets: whole 64-bit words.  All at one scope."""
-    strong = {word for word in MEMORY.findall(compiled(file, more, arch=arch).ptx) if not plain(word)}
-    strong -= {OWN_COUNTER}
-    scope, other = (".gpu", ".sys") if "-DONE_DEVICE" in more else (".sys", ".gpu")
-    assert not any(other in word for word in strong)
-    strong = {word.replace(scope, ".sys") for word in strong}
-    if "packets.cuh" in (kernels.folder() / file).read_text():
-        assert strong == PACKETS | ERRORS
-    else:
-        assert {"st.release.sys.u32", "ld.acquire.sys.u32"} <= strong <= FLAGS | ERRORS
+LISTS = {f"sm_{arch}": of_architecture(arch) for arch in ARCHITECTURES}
+LISTS |= {dtype: of_type(dtype) for dtype in ("float", "double", "half", "bfloat16", "int8", "uint64")}
+ALL = pytest.mark.parametrize(
+    "programs",
+    [
+        pytest.param(QUICK, id="quick"),
+        *(pytest.param(programs, id=name, marks=pytest.mark.full) for name, programs in LISTS.items()),
+    ],
+)
 
 
 def plain(word: str) -> bool:
@@ -111,34 +68,79 @@ def plain(word: str) -> bool:
     return bool(re.fullmatch(r"(?:ld|st)\.(?:param|global|local)(?:\.v[24])?\.[a-z]\d+", word))
 
 
-@each(RANKS_MEET)
-@pytest.mark.parametrize(("dtype", "redop"), MOVED)
-def test_what_a_peer_writes_is_never_read_through_the_constant_cache(
-    file: str, more: tuple[str, ...], dtype: str, redop: str
-) -> None:
-    """`.nc` loads may return what was there before the kernel started."""
-    assert ".nc" not in ptx(file, more, dtype, redop)
+def assert_no_spills(program: nvrtc.Compiled, bounds: dict[str, int], case: object) -> None:
+    """Nothing in local memory at all, and registers for a whole block of each kernel."""
+    assert program.resources, case
+    for name, taken in program.resources.items():
+        assert (taken.stack, taken.spill_stores, taken.spill_loads) == (0, 0, 0), (name, case)
+        assert 0 < taken.registers * bounds.get(name, UNBOUNDED) <= REGISTERS, (name, case)
+        assert taken.shared <= SHARED, (name, case)
 
 
-@each(RANKS_MEET)
-def test_nothing_is_kept_in_local_memory(file: str, more: tuple[str, ...]) -> None:
-    """Neither a copy of the World, which would cost every thread three kilobytes, nor what belongs in registers."""
-    assert ".local" not in compiled(file, more).ptx
+def bounds_of(file: str) -> dict[str, int]:
+    return {name: int(threads) for threads, name in BOUNDS.findall(kernels.source(file))}
 
 
-@pytest.mark.parametrize("file", ["ring.cu", "direct.cu", "steps.cu"])
-@pytest.mark.parametrize(("dtype", "redop"), MOVED)
-def test_arrays_are_moved_sixteen_bytes_at_a_time(file: str, dtype: str, redop: str) -> None:
-    """Loads and stores alike; single elements are for what does not fill a pack."""
-    text = ptx(file, (), dtype, redop)
-    assert re.search(r"ld\.global\.v4\.[fu]32", text)
-    assert re.search(r"st\.global\.v4\.[fu]32", text)
+@ALL
+@pytest.mark.timeout(600)
+def test_kernels_compile_without_warnings_spill_nothing_and_order_memory_as_proved(programs: list[Program]) -> None:
+    """And whole arrays are moved sixteen bytes at a time."""
+    for program in programs:
+        file, more, dtype, *_ = program
+        result = compiled(*program)
+        assert {*re.findall(r"warning #(\d+)", result.log)} <= {UNUSED}, program
+        assert sorted(result.resources) == sorted(kernels.entries(file)), program
+        assert all(f".entry {entry}(" in result.ptx for entry in kernels.entries(file)), program
+        assert bounds_of(file) or (file, more) not in RANKS_MEET, file
+        assert_no_spills(result, bounds_of(file), program)
+        if (file, more) in RANKS_MEET:
+            assert_ordered_as_proved(result.ptx, file, more, program)
+        if file in MOVED and dtype in ("float", "bfloat16", "int8"):
+            assert re.search(r"ld\.global\.v4\.[fu]32", result.ptx), program
+            assert re.search(r"st\.global\.v4\.[fu]32", result.ptx), program
 
 
-def test_ptx_is_the_same_without_the_assembler() -> None:
-    """So it may be looked at without."""
-    whole = compiled("one_shot_ll.cu", ONE_DEVICE, "int8", "avg").ptx
-    assert nvrtc.ptx(kernels.source("one_shot_ll.cu"), 90, options(ONE_DEVICE, "int8", "avg")) == whole
+def assert_ordered_as_proved(ptx: str, file: str, more: tuple[str, ...], program: Program) -> None:
+    """Flags: release and acquire, or one fence for two flags.  Packets: whole 64-bit words.  All at one scope."""
+    strong = {word for word in MEMORY.findall(ptx) if not plain(word)} - {OWN_COUNTER}
+    scope, other = (".gpu", ".sys") if "-DONE_DEVICE" in more else (".sys", ".gpu")
+    assert not any(other in word for word in strong), program
+    strong = {word.replace(scope, ".sys") for word in strong}
+    if "packets.cuh" in (kernels.folder() / file).read_text():
+        assert strong == PACKETS | ERRORS, program
+    else:
+        assert {"st.release.sys.u32", "ld.acquire.sys.u32"} <= strong <= FLAGS | ERRORS, program
+    assert ".nc" not in ptx, f"{program}: loads through the constant cache may return what was there before"
+    assert ".local" not in ptx, f"{program}: a copy of the World would cost every thread three kilobytes"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_nothing_is_spilled_for_any_wire_nor_number_of_ranks_that_is_known() -> None:
+    """With sixteen packs in registers there are few left; of a wire a thread holds four parts of groups."""
+    two, eight = (launch.defines(ranks, one_device=False) for ranks in (2, 8))
+    for more, pair in product((two, eight), [("float", "sum"), ("int8", "avg"), ("half", "avg"), ("uint64", "avg")]):
+        assert_no_spills(compiled("direct.cu", more, *pair), bounds_of("direct.cu"), (more, pair))
+    for wire, more, arch in product(WIRES.values(), ((), (narrow.FEEDBACK,), eight), (70, 100)):
+        program = compiled("narrow.cu", (f"-DWIRE={wire.code}", *more), arch=arch)
+        assert_no_spills(program, {"narrow_allreduce": narrow.THREADS}, (wire.code, more, arch))
+
+
+def test_a_world_is_as_long_as_its_ranks_need() -> None:
+    """Every launch carries it; the assembler says how many bytes of parameters a kernel has."""
+    for ranks in (2, 9, 128):
+        more = launch.defines(ranks, one_device=False)
+        (nbytes,) = re.findall(r"ring_ll_allreduce_param_0\[(\d+)\]", compiled("ring_ll.cu", more).ptx)
+        assert int(nbytes) == world_type(launch.room_for(ranks)).itemsize, ranks
+        assert ranks <= launch.room_for(ranks), ranks
+    assert world_type(launch.room_for(8)).itemsize < 256
+
+
+def test_gpus_are_compiled_for_nans_of_their_own() -> None:
+    """The largest number's pattern, or the next, is what bits are held against."""
+    text = compiled("steps.cu", (), "bfloat16", "sum").ptx
+    assert re.search(r"setp\.\w+\.[us]32\s.*, 213909504[01];", text)
+    assert not re.search(r"213909504[01]", compiled("steps.cu", (), "half", "sum").ptx)
 
 
 def test_what_is_wrong_is_refused() -> None:

@@ -1,99 +1,62 @@
 """A group of a wire in the hands of several threads, as on a GPU, makes the same bits as in those of one."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
-from collbench.datatypes import DATATYPES, REDUCTIONS, Array
 from collbench.implementations import narrow
-from collbench.platforms import kernels
-from collbench.platforms.layout import WINDOW_HEAD, WORLD
 from collbench.wires import GROUP, WIRES, Wire
-from tests.conftest import ROOT
+from tests.conftest import ROOT, case
+from tools.kernels.grid import GRID, Ranks
 
-GRID = (*kernels.defines(DATATYPES["float"], REDUCTIONS["sum"]), "-DHOST_GRID", "-O1")
-TEAM, ALONE = f"-DTEAM={narrow.TEAM}", "-DTEAM=1"
 TILE = 16 * GROUP  # elements that a warp takes at once
 RANKS, ROOM = 3, 4096  # bytes of a box: few, so that a message takes several rounds
-EVERY_WIRE = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
-EVERY_COUNT = pytest.mark.parametrize("count", [33, GROUP + TILE * RANKS, 2500 + 9 * TILE])
-
-
-@dataclass(frozen=True)
-class Form:
-    """A form of the kernel, and its grid."""
-
-    options: tuple[str, ...]
-    blocks: int = 1
-    threads: int = 1
-
-
-CPU = Form((ALONE,))
-GPU = [Form((TEAM,), 1, 32), Form((TEAM,), 2, 64), Form((TEAM,), 1, 40)]  # of 40 threads, 8 are no whole warp
-
-
-def buffer(nbytes: int, start: int = 0) -> Array:
-    """Zeroed bytes, `start` behind a multiple of 128."""
-    raw = np.zeros(nbytes + start + 256, np.uint8)
-    first = -raw.ctypes.data % 128 + start
-    return raw[first : first + nbytes]
+GRIDS = [(1, 32), (2, 64), (1, 40)]  # blocks and threads; of 40 threads, 8 are no whole warp
 
 
 def exchanged(
-    wire: Wire, form: Form, count: int, calls: int = 1, starts: tuple[int, ...] = (0,) * RANKS
-) -> list[Array]:
-    """What every rank has after these calls, and behind it what must stay as it is: one element."""
+    wire: Wire, count: int, team: int, *more: str, grid: tuple[int, int] = (1, 1), calls: int = 1, starts: Sequence = ()
+) -> set[bytes]:
+    """What the ranks have after these calls, all the same."""
     residual = narrow.KINDS * RANKS * ROOM
-    windows = [buffer(WINDOW_HEAD + residual + 8 * count + 16) for _ in range(RANKS)]
-    sends, receives = ([buffer(4 * count + 4, start) for start in starts] for _ in range(2))
+    ranks = Ranks(case(nbytes=4 * count, ranks=RANKS), residual + 8 * count + 16, starts)
     random = np.random.default_rng(count)
-    for send in sends:
-        send[:-4].view(np.float32)[:] = random.standard_normal(count) * 2.0 ** random.integers(-9, 9, count)
-    world = np.zeros((), WORLD)
-    for name, buffers in (("window", windows), ("send", sends), ("receive", receives)):
-        world[name][:RANKS] = [each.ctypes.data for each in buffers]
-    world["ranks"], world["stride"], world["blocks"] = RANKS, 1, form.blocks
-    world["spins"], world["yield_after"], world["streamed"] = 2**22, 1, 2**31
-    options = (*GRID, f"-DWIRE={wire.code}", *form.options)
-    kernel = kernels.host_kernel("narrow.cu", "narrow_allreduce", options)
-    numbers = (0, ROOM, ROOM // wire.group, count, residual)
+    for rank in range(RANKS):
+        ranks.part(0, rank)[:] = random.standard_normal(count) * 2.0 ** random.integers(-9, 9, count)
+    options, (blocks, threads) = (*GRID, f"-DWIRE={wire.code}", f"-DTEAM={team}", *more), grid
     for _ in range(calls):
-        kernel(world, *map(np.uint64, numbers), blocks=form.blocks * RANKS, threads=form.threads)
-    return receives
+        numbers = (0, ROOM, ROOM // wire.group, count, residual)
+        ranks.launch("narrow.cu", "narrow_allreduce", numbers, options, blocks, threads, spins=2**22, streamed=2**31)
+    return ranks.results()
 
 
-def bits(results: list[Array]) -> set[bytes]:
-    return {result.tobytes() for result in results}
-
-
-@EVERY_WIRE
-@EVERY_COUNT
-def test_a_team_makes_the_same_bits_as_a_thread_alone(wire: Wire, count: int) -> None:
+def test_a_team_makes_the_same_bits_as_a_thread_alone() -> None:
     """On every rank, whatever the grid, in one round or several, with tiles or without; nothing beyond the end."""
-    (wanted,) = bits(exchanged(wire, CPU, count))
-    assert any(wanted)
-    for form in GPU:
-        assert bits(exchanged(wire, form, count)) == {wanted}, form
+    for shift, (name, wire) in enumerate(WIRES.items()):
+        for turn, count in enumerate((33, GROUP + TILE * RANKS, 2500 + 9 * TILE)):
+            grid = GRIDS[(shift + turn) % len(GRIDS)]
+            (wanted,) = exchanged(wire, count, 1)
+            assert any(wanted), name
+            assert exchanged(wire, count, narrow.TEAM, grid=grid) == {wanted}, (name, count, grid)
 
 
-@EVERY_WIRE
-def test_buffers_may_start_at_any_element_and_on_every_rank_at_another(wire: Wire) -> None:
+def test_buffers_may_start_at_any_element_and_on_every_rank_at_another() -> None:
     """Then no thread has sixteen bytes in one piece; blocks that wait for each other have the same groups."""
     count = RANKS * 5 * TILE + 7
-    wanted = bits(exchanged(wire, CPU, count))
-    for starts in ((4, 4, 4), (0, 4, 8)):
-        assert bits(exchanged(wire, GPU[1], count, starts=starts)) == wanted
+    for name, wire in WIRES.items():
+        wanted = exchanged(wire, count, 1)
+        for starts in ([(1, 1)] * 3, [(0, 0), (1, 1), (2, 2)]):
+            assert exchanged(wire, count, narrow.TEAM, grid=(2, 64), starts=starts) == wanted, (name, starts)
 
 
-@pytest.mark.parametrize("wire", [WIRES["int8"], WIRES["topk"]], ids=["int8", "topk"])
-def test_a_team_keeps_what_its_group_loses(wire: Wire) -> None:
+def test_a_team_keeps_what_its_group_loses() -> None:
     """With feedback, call after call."""
-    more, count = (narrow.FEEDBACK,), RANKS * TILE + 5
-    alone = exchanged(wire, Form((ALONE, *more)), count, calls=3)
-    assert bits(exchanged(wire, Form((TEAM, *more), 1, 32), count, calls=3)) == bits(alone)
-    assert bits(alone) != bits(exchanged(wire, CPU, count, calls=3))
+    count = RANKS * TILE + 5
+    for name in ("int8", "topk"):
+        alone = exchanged(WIRES[name], count, 1, narrow.FEEDBACK, calls=3)
+        assert exchanged(WIRES[name], count, narrow.TEAM, narrow.FEEDBACK, grid=(1, 32), calls=3) == alone, name
+        assert exchanged(WIRES[name], count, 1, calls=3) != alone, name
 
 
 def test_a_team_has_as_many_threads_as_the_launch_counts_on() -> None:

@@ -4,40 +4,39 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.cases import Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.flaws import Overrun
 from collbench.implementations import needs
 from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, Layout, Region
 from tests.conftest import case
-from tests.test_cases import sweep
+
+SWEEP = Sweep((COLLECTIVES["allreduce"],), (1000, 4000), (DATATYPES["float"],), (REDUCTIONS["sum"],), 2, ("mpi",))
 
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool) -> None:
     """Two of them may share bytes, where a buffer ends close to the next region."""
-    layout = Layout.of(replace(sweep(1000, 4000), in_place=in_place), needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
+    layout = Layout.of(replace(SWEEP, in_place=in_place), needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
     one = case(nbytes=1000, in_place=in_place)
     starts = [layout.starts[guard.region] + guard.start for guard in layout.guards(one)]
     assert min(starts) >= 0
     assert max(starts) + GUARD <= layout.nbytes
     window = layout.starts[Region.WINDOW]
-    used = [(window, window + WINDOW_HEAD), (layout.starts[Region.RECEIVE], layout.starts[Region.RECEIVE] + 1000)]
-    used += [
-        (window + WINDOW_HEAD + first, window + WINDOW_HEAD + layout.ends[name]) for name, first in layout.fifos.items()
-    ]
-    used += [] if in_place else [(layout.starts[Region.SEND], layout.starts[Region.SEND] + 1000)]
+    fifos = window + WINDOW_HEAD
+    used = [(window, fifos), *((fifos + first, fifos + layout.ends[name]) for name, first in layout.fifos.items())]
+    for region in (Region.RECEIVE,) if in_place else (Region.RECEIVE, Region.SEND):
+        used.append((layout.starts[region], layout.starts[region] + 1000))
     for start in starts:
         assert all(start + GUARD <= first or start >= end for first, end in used)
 
 
-def test_a_buffer_is_guarded_where_it_ends_not_where_its_region_does() -> None:
-    """The regions have room for the largest case."""
-    layout = Layout.of(sweep(1000, 4000), needs((), 2, "cpu"))
+def test_a_buffer_is_guarded_where_it_ends_and_what_was_written_is_told_by_its_place() -> None:
+    """Not where its region ends, which has room for the largest case; from the end of the buffer, or from its start."""
+    layout = Layout.of(SWEEP, needs((), 2, "cpu"))
     guards = [guard for guard in layout.guards(case(nbytes=1000)) if guard.region is Region.RECEIVE]
     assert [guard.start for guard in guards] == [1000, -GUARD]
-
-
-def test_what_was_written_is_told_by_its_place() -> None:
-    """From the end of the buffer, or from its start."""
     behind, before = Guard("send buffer", Region.SEND, 1000), Guard("send buffer", Region.SEND, -GUARD)
     held = bytearray(UNTOUCHED)
     assert behind.overrun(0, bytes(held)) is None

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from collbench.platforms import kernels
-from tests.kernels.test_nvrtc import ARCHITECTURES, PROGRAMS, compiled
 from tools.kernels import sass
+from tools.kernels.nvrtc import ARCHITECTURES, PROGRAMS, compiled
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}

@@ -1,4 +1,7 @@
-"""NVIDIA's runtime compiler through ctypes: it compiles for any GPU without one, and needs no CuPy."""
+"""NVIDIA's runtime compiler through ctypes: it compiles for any GPU without one, and needs no CuPy.
+
+And the programs that our kernels become: each file with the options that a rung adds.
+"""
 
 import ctypes
 import fcntl
@@ -12,6 +15,25 @@ from functools import cache
 from pathlib import Path
 
 from collbench.cache import cache_folder
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.implementations import ring_pipelined
+from collbench.platforms import kernels
+from collbench.platforms.gpu import launch, multicast
+
+NEWER = {"multimem.cu": multicast.OLDEST}  # not for every GPU and type
+FILES = sorted(path.name for path in kernels.folder().glob("*.cu") if path.name not in NEWER)
+ARCHITECTURES = (70, 80, 90, 100)
+STANDARD = "-std=c++17"  # what CuPy's oldest supported NVRTC is sure to have
+PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring_pipelined.IN_FLIGHT}")
+ONE_DEVICE = launch.defines(4, one_device=True)  # what four ranks that share a GPU add
+VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known when compiled
+    "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
+    "direct.cu": [(), ONE_DEVICE],
+    "one_shot_ll.cu": [(), ONE_DEVICE],
+    "narrow.cu": [(), ONE_DEVICE],
+}
+PROGRAMS = [(file, more) for file in FILES for more in VARIANTS.get(file, [()])]
+RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in kernels.source(file)]
 
 
 class CompileError(Exception):
@@ -52,6 +74,16 @@ class Compiled:
         return {name: Resources(*(int(number or 0) for number in rest)) for name, *rest in _RESOURCES.findall(self.log)}
 
 
+@cache
+def compiled(
+    file: str, more: tuple[str, ...] = (), dtype: str = "float", redop: str = "sum", arch: int = 90
+) -> Compiled:
+    """A kernel file."""
+    reduction = NONE if redop == "none" else REDUCTIONS[redop]
+    options = (*kernels.defines(DATATYPES[dtype], reduction), *more, STANDARD)
+    return compile_source(kernels.source(file), arch, options)
+
+
 def library_path() -> Path | None:
     """The compiler of the wheel nvidia-cuda-nvrtc-cu12 (or its successors), if one is installed."""
     spec = importlib.util.find_spec("nvidia")
@@ -71,11 +103,6 @@ def compile_source(source: str, arch: int, options: tuple[str, ...]) -> Compiled
     """As CuPy compiles a RawModule; CompileError with the compiler's log if it refuses."""
     verbose = "--ptxas-options=-v"  # CuPy does not ask for this; it changes the log only
     return _compile(source, arch, (f"--gpu-architecture=sm_{arch}", verbose, *options))
-
-
-def ptx(source: str, arch: int, options: tuple[str, ...]) -> str:
-    """The same PTX as there, at half the price: nothing is assembled."""
-    return _compile(source, arch, (f"--gpu-architecture=compute_{arch}", *options)).ptx
 
 
 def version() -> tuple[int, int]:
@@ -101,8 +128,8 @@ def _compile(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
             scratch = kept.with_suffix(f".{os.getpid()}")  # nobody reads half a file after a crash
             scratch.write_bytes(pickle.dumps(_compiled(source, arch, options)))
             scratch.replace(kept)
-    compiled: Compiled = pickle.loads(kept.read_bytes())
-    return compiled
+    found: Compiled = pickle.loads(kept.read_bytes())
+    return found
 
 
 def _compiled(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
@@ -114,9 +141,9 @@ def _compiled(source: str, arch: int, options: tuple[str, ...]) -> Compiled:
     log = _text(program, "ProgramLog")
     if failed:
         raise CompileError(log)
-    compiled = Compiled(arch, log, _text(program, "PTX"), _bytes(program, "CUBIN"))
+    made = Compiled(arch, log, _text(program, "PTX"), _bytes(program, "CUBIN"))
     _check(library().nvrtcDestroyProgram(ctypes.byref(program)))
-    return compiled
+    return made
 
 
 def _bytes(program: ctypes.c_void_p, what: str) -> bytes:

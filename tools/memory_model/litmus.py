@@ -1,4 +1,4 @@
-"""Reads litmus.txt: published litmus tests, and what they say."""
+"""Reads litmus.txt, published litmus tests and what they say, and sections.txt, what the ISA says besides."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Litmus:
     outcome: str
 
 
-def published() -> Iterator[Litmus]:
+def published(file: str = "litmus.txt") -> Iterator[Litmus]:
     """The tests in the order of the file; each is a paragraph."""
-    text = Path(__file__).with_name("litmus.txt").read_text()
+    text = Path(__file__).with_name(file).read_text()
     for paragraph in text.split("\n\n")[1:]:
         name, *threads, last = paragraph.strip().splitlines()
         initially: dict[str, int] = {}

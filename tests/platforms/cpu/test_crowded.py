@@ -19,9 +19,9 @@ print({MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_MULTIPLE: "multiple"}[MPI.Que
 """
 
 
-@pytest.mark.parametrize(
-    ("own", "of_parent", "started", "crowded"),
-    [
+def test_more_processes_than_cores_are_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher that binds a rank to its core leaves the others' to the others."""
+    for own, of_parent, started, crowded in (
         (2, 2, 1, False),
         (2, 2, 2, False),
         (2, 2, 3, True),
@@ -29,32 +29,27 @@ print({MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_MULTIPLE: "multiple"}[MPI.Que
         (1, 4, 8, True),  # to one that another is bound to as well
         (2, None, 2, False),  # a container's first process
         (2, None, 3, True),
-    ],
-)
-def test_more_processes_than_cores_are_crowded(
-    own: int, of_parent: int | None, started: int, crowded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A launcher that binds a rank to its core leaves the others' to the others."""
+    ):
 
-    def cores(pid: int) -> set[int]:
-        if pid and of_parent is None:
-            raise ProcessLookupError
-        return set(range(of_parent if pid and of_parent else own))
+        def cores(pid: int, own: int = own, of_parent: int | None = of_parent) -> set[int]:
+            if pid and of_parent is None:
+                raise ProcessLookupError
+            return set(range(of_parent if pid and of_parent else own))
 
-    monkeypatch.setattr(os, "sched_getaffinity", cores)
-    monkeypatch.setattr(processes, "neighbours", lambda: started)
-    assert processes.crowded() is crowded
+        monkeypatch.setattr(os, "sched_getaffinity", cores)
+        monkeypatch.setattr(processes, "neighbours", lambda started=started: started)
+        assert processes.crowded() is crowded, (own, of_parent, started)
 
 
-@pytest.mark.parametrize(("ranks", "level"), [(1, "funneled"), (2, "multiple")])
-def test_mpi_yields_only_where_ranks_share_a_core(ranks: int, level: str) -> None:
+def test_mpi_yields_only_where_ranks_share_a_core() -> None:
     """MPICH does if it was told of several threads, and then takes a lock in each call."""
-    done = subprocess.run(
-        [mpiexec(), "-n", str(ranks), sys.executable, "-c", LEVELS],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert re.findall(r"funneled|multiple", done.stdout) == ranks * [level], done.stderr  # in whatever lines
+    for ranks, level in ((1, "funneled"), (2, "multiple")):
+        done = subprocess.run(
+            [mpiexec(), "-n", str(ranks), sys.executable, "-c", LEVELS],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert re.findall(r"funneled|multiple", done.stdout) == ranks * [level], done.stderr  # in whatever lines

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,17 @@ from collbench.platforms.cpu.libraries import KINDS, adds_half, short_name
 
 SAYS = {  # each launcher, as the real ones do
     "mpich": "HYDRA build details:\n    Version:                                 5.0.2",
-    "mvapich": "HYDRA build details:\n    Version:                                 4.3",
     "intel": "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)",
+    "mvapich": "HYDRA build details:\n    Version:                                 4.3",
     "openmpi": "mpirun (Open MPI) 5.0.11",
 }
 MARKS = {
     "mpich": b"\0MPICH Version:      %s\0",
-    "mvapich": b"\0MVAPICH Version\0MPICH Version:      %s\0",
     "intel": b"\0Intel(R) MPI Library %s for Linux* OS\0",
+    "mvapich": b"\0MVAPICH Version\0MPICH Version:      %s\0",
     "openmpi": b"\0ompi_mpi_comm_self\0",
 }
-PLACES = {"mpich": "lib", "mvapich": "lib64", "intel": "lib", "openmpi": "lib/x86_64-linux-gnu"}
+PLACES = {"mpich": "lib", "intel": "lib", "mvapich": "lib64", "openmpi": "lib/x86_64-linux-gnu"}
 
 
 def install(folder: Path, key: str, launcher: str = "", library: bool = True) -> Path:
@@ -44,35 +45,34 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine on which nothing is installed beside Python or by custom; folders of the test."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python" / "bin" / "python"))
     for kind in KINDS.values():
-        monkeypatch.setitem(KINDS, kind.key, _nowhere(kind))
+        monkeypatch.setitem(KINDS, kind.key, replace(kind, places=()))
     return tmp_path
 
 
-def _nowhere(kind: installed.Kind) -> installed.Kind:
-    return type(kind)(**{**vars(kind), "places": ()})
-
-
-@pytest.mark.parametrize("key", SAYS)
-def test_a_library_is_found_on_the_path_with_its_launcher_and_its_file(alone: Path, key: str) -> None:
+def test_a_library_is_found_on_the_path_with_its_launcher_and_its_file(alone: Path) -> None:
     """Others on the path before it are passed over, also where launchers have one name."""
     others = [install(alone / other, other, "mpiexec" if other != "openmpi" else "mpirun") for other in SAYS]
     path = ":".join(str(folder / "bin") for folder in others)
-    library = find(key, {"PATH": f"bin:{path}"})
-    assert library.kind.key == key
-    assert library.launcher.parent == alone / key / "bin"
-    assert library.file == alone / key / PLACES[key] / KINDS[key].files[0]
+    for key in SAYS:
+        library = find(key, {"PATH": f"bin:{path}"})
+        assert library.kind.key == key
+        assert library.launcher.parent == alone / key / "bin"
+        assert library.file == alone / key / PLACES[key] / KINDS[key].files[0]
 
 
-@pytest.mark.parametrize("key", SAYS)
-@pytest.mark.parametrize("part", ["folder", "launcher", "library"])
-def test_a_path_may_be_the_folder_the_launcher_or_the_library(alone: Path, key: str, part: str) -> None:
+def test_a_path_may_be_the_folder_the_launcher_or_the_library(alone: Path) -> None:
     """All three mean the same library."""
-    folder = install(alone / "some where", key)
-    whole = find(str(folder))
-    assert whole.file
-    given = {"folder": folder, "launcher": whole.launcher, "library": whole.file}[part]
-    assert find(str(given)) == whole
-    assert whole.kind.key == key
+    for key in SAYS:
+        folder = install(alone / "some where" / key, key)
+        whole = find(str(folder))
+        assert whole.file
+        assert whole.kind.key == key
+        assert find(str(whole.launcher)) == find(str(whole.file)) == whole
+    mixed = install(install(alone / "usr", "mpich", "mpiexec"), "openmpi", "mpiexec")
+    assert find(str(mixed)).kind.key == "openmpi"
+    (mixed / PLACES["openmpi"] / KINDS["openmpi"].files[0]).unlink()
+    with pytest.raises(UsageError, match="no launcher and library"):  # of one and the same
+        find(str(mixed))
 
 
 def test_its_own_launcher_starts_it_and_its_ranks_load_it(alone: Path) -> None:
@@ -86,9 +86,10 @@ def test_its_own_launcher_starts_it_and_its_ranks_load_it(alone: Path) -> None:
     assert environment["HOME"] == "/"
 
 
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
+def test_what_is_missing_is_said_in_a_line_with_the_fix(alone: Path) -> None:
+    (alone / "text").write_text("MPICH Version:")
+    install(alone / "bare", "mpich", library=False)
+    for word, reason in (
         ("intel", r"no Intel MPI on this machine for --mpi intel; fix: .*pip install impi-rt"),
         ("impi", r"no Intel MPI .* --mpi impi; fix"),
         ("openmpi", r"no Open MPI .*apt install openmpi-bin"),
@@ -97,14 +98,10 @@ def test_its_own_launcher_starts_it_and_its_ranks_load_it(alone: Path) -> None:
         ("{here}", r"no launcher and library of one of .*Open MPI.* belong to it; give a folder"),
         ("{here}/text", r"no launcher and library"),
         ("{here}/bare", r"no launcher and library"),
-    ],
-)
-def test_what_is_missing_is_said_in_a_line_with_the_fix(alone: Path, word: str, reason: str) -> None:
-    (alone / "text").write_text("MPICH Version:")
-    install(alone / "bare", "mpich", library=False)
-    with pytest.raises(UsageError, match=reason) as error:
-        find(word.format(here=alone), {"PATH": str(alone / "bare" / "bin")})
-    assert "\n" not in str(error.value)
+    ):
+        with pytest.raises(UsageError, match=reason) as error:
+            find(word.format(here=alone), {"PATH": str(alone / "bare" / "bin")})
+        assert "\n" not in str(error.value), word
 
 
 def test_a_launcher_that_hangs_or_cannot_be_started_is_none(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,53 +139,48 @@ def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
     assert own(environment).command(2)[1:-2] == list(KINDS["openmpi"].options)
 
 
-@pytest.mark.parametrize("key", SAYS)
 def test_ranks_of_a_launcher_on_the_path_load_the_library_that_lies_beside_it(
-    alone: Path, key: str, monkeypatch: pytest.MonkeyPatch
+    alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was only unpacked is no place where a loader looks; so too if that launcher starts all of it."""
-    unpacked = install(alone / "unpacked", key, "mpiexec")
-    environment, file = {"PATH": str(unpacked / "bin")}, unpacked / PLACES[key] / KINDS[key].files[0]
-    assert own(environment).environment({})[LIBMPI] == str(file)
-    assert own(environment).command(3)[-2:] == ["-n", "3"]
-    daemon = "orted" if key == "openmpi" else "hydra_pmi_proxy"
-    monkeypatch.setattr(installed, "_ancestors", lambda: iter([unpacked / "bin" / daemon]))
-    started = {"OMPI_COMM_WORLD_SIZE": "2"} if key == "openmpi" else {"PMI_SIZE": "2"}
-    assert of_launcher(environment | started) == file
+    for key in SAYS:
+        unpacked = install(alone / key, key, "mpiexec")
+        environment, file = {"PATH": str(unpacked / "bin")}, unpacked / PLACES[key] / KINDS[key].files[0]
+        assert own(environment).environment({})[LIBMPI] == str(file), key
+        assert own(environment).command(3)[-2:] == ["-n", "3"], key
+        daemon = unpacked / "bin" / ("orted" if key == "openmpi" else "hydra_pmi_proxy")
+        monkeypatch.setattr(installed, "_ancestors", lambda daemon=daemon: iter([daemon]))
+        started = {"OMPI_COMM_WORLD_SIZE": "2"} if key == "openmpi" else {"PMI_SIZE": "2"}
+        assert of_launcher(environment | started) == file, key
 
 
 def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever mpi4py would find, and whoever else is installed in that place; a user who names one knows better."""
+    """Whichever mpi4py would find, and whoever else is installed in that place; a user who names one knows better.
+
+    One that is not there is refused, instead of the abort in which MPICH's library ends; of others nothing is known.
+    """
     install(alone / "python", "mpich", "mpiexec")
     system = install(install(alone / "system", "openmpi"), "mpich")
-    environment = {"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"}
+    openmpi, mpich = {"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"}, {"PATH": "", "PMI_SIZE": "2"}
     monkeypatch.setattr(installed, "_ancestors", lambda: iter([system / "bin" / "orted"]))
-    assert of_launcher(environment) == system / PLACES["openmpi"] / "libmpi.so.40"
-    assert of_launcher({"PATH": "", "PMI_SIZE": "2"}) == system / "lib" / "libmpi.so.12"
-    assert of_launcher(environment | {LIBMPI: "/some/libmpi.so.40"}) is None
+    assert of_launcher(openmpi) == system / PLACES["openmpi"] / "libmpi.so.40"
+    assert of_launcher(mpich) == system / "lib" / "libmpi.so.12"
+    assert of_launcher(openmpi | {LIBMPI: "/some/libmpi.so.40"}) is None
     monkeypatch.setattr(installed, "_ancestors", lambda: iter([alone / "python" / "bin" / "hydra_pmi_proxy"]))
-    assert of_launcher({"PATH": "", "PMI_SIZE": "2"}) is None
-
-
-def test_a_launcher_whose_library_is_not_there_is_refused_with_the_fix(
-    alone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Instead of the abort in which MPICH's library ends; of other launchers nothing is known, which is no reason."""
-    install(alone / "python", "mpich", "mpiexec")
+    assert of_launcher(mpich) is None
     monkeypatch.setattr(installed, "_ancestors", lambda: iter([alone / "nowhere" / "orted"]))
-    with pytest.raises(PlatformError, match=r"Open MPI's launcher .* loads MPICH.*; fix: .*MPI4PY_LIBMPI=") as no:
-        of_launcher({"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"})
-    assert "\n" not in str(no.value)
-    assert of_launcher({"PATH": "", "PMI_SIZE": "2"}) is None
+    with pytest.raises(PlatformError, match=r"^Open MPI's launcher .* loads MPICH.*; fix: .*MPI4PY_LIBMPI=.*$"):
+        of_launcher(openmpi)
+    assert of_launcher(mpich) is None
     (alone / "python" / "bin" / "mpiexec").unlink()
     assert of_launcher({"PATH": "", "SLURM_PROCID": "0"}) is None
 
 
-@pytest.mark.parametrize(
-    ("said", "name", "half"),
-    [
+def test_a_library_is_called_by_its_name_and_version() -> None:
+    """As MPI_Get_library_version of each says it; of one that nobody knows, the first words."""
+    for said, name, half in (
         ("MPICH Version:      5.0.2\nMPICH Release date: Fri Sep 25", "MPICH 5.0.2", True),
         ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4", "Open MPI 4.1.4", False),
         ("Open MPI v5.0.11, package: Open MPI user@localhost", "Open MPI 5.0.11", True),
@@ -198,18 +190,6 @@ def test_a_launcher_whose_library_is_not_there_is_refused_with_the_fix(
         ("MVAPICH2 Version      :\t2.3.7\nMVAPICH2 Release date", "MVAPICH 2.3.7", True),
         ("MPI VERSION    : CRAY MPICH version 8.1.28.15 (ANL base 3.4a2)\nMPI BUILD", "Cray MPICH 8.1.28.15", True),
         ("Frobnicator MPI, release 7 of spring\0\0", "Frobnicator MPI, release 7", False),
-    ],
-)
-def test_a_library_is_called_by_its_name_and_version(said: str, name: str, half: bool) -> None:
-    """As MPI_Get_library_version of each says it; of one that nobody knows, the first words."""
-    assert short_name(said) == name
-    assert adds_half(said) is half
-
-
-def test_a_launcher_is_not_taken_for_the_library_of_another_beside_it(alone: Path) -> None:
-    """A system may have MPICH's library and Open MPI's launcher; the two would not find each other."""
-    mixed = install(install(alone / "usr", "mpich", "mpiexec"), "openmpi", "mpiexec")
-    assert find(str(mixed)).kind.key == "openmpi"
-    (mixed / PLACES["openmpi"] / KINDS["openmpi"].files[0]).unlink()
-    with pytest.raises(UsageError, match="no launcher and library"):
-        find(str(mixed))
+    ):
+        assert short_name(said) == name
+        assert adds_half(said) is half, name

@@ -1,5 +1,7 @@
 """What ranks may take of a machine, by made-up files of /proc and /sys: the least limit counts, and is named."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from collbench.errors import PlatformError
@@ -9,88 +11,58 @@ from tests.conftest import Tree
 
 GIB = 2**30
 MACHINE = {"proc/meminfo": f"MemTotal: {16 * 2**20} kB\nMemAvailable: {8 * 2**20} kB\n"}
+NESTED = {  # a job's group may have no limit of its own within one that has
+    "proc/self/cgroup": "0::/job/step\n",
+    "sys/fs/cgroup/job/step/memory.max": "max\n",
+    "sys/fs/cgroup/job/step/memory.current": "5\n",
+    "sys/fs/cgroup/job/memory.max": str(GIB),
+    "sys/fs/cgroup/job/memory.current": "0\n",
+}
+VERSION_1 = {  # Docker shows the container's group at the mount, under a path that is the host's
+    "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu:/\n",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": str(GIB),
+    "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB // 2),
+    "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 4096\n",
+}
 
 
-def test_a_machine_gives_what_it_has_available(tree: Tree) -> None:
+def group(limit: object, used: object) -> dict[str, str]:
+    """A control group of version 2, as a container sees it."""
+    files = {"memory.max": str(limit), "memory.current": str(used)}
+    return {"proc/self/cgroup": "0::/\n"} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+
+
+def test_a_control_group_may_give_less_than_the_machine(tree: Tree) -> None:
+    """Pages of files that can be dropped count as free."""
     assert memory.room(tree(MACHINE))[:2] == (8 * GIB, "this machine")
-
-
-def test_a_control_group_gives_less(tree: Tree) -> None:
-    """Version 2, as a container sees it; pages of files that can be dropped count as free."""
-    room = memory.room(
-        tree(
-            MACHINE
-            | {
-                "proc/self/cgroup": "0::/\n",
-                "sys/fs/cgroup/memory.max": str(2 * GIB),
-                "sys/fs/cgroup/memory.current": str(GIB),
-                "sys/fs/cgroup/memory.stat": f"anon 5\ninactive_file {GIB // 4}\nactive_file 7\n",
-            }
-        )
-    )
+    assert memory.room(tree(MACHINE | group(10, 20))).free == 0, "over its limit"
+    stat = {"sys/fs/cgroup/memory.stat": f"anon 5\ninactive_file {GIB // 4}\nactive_file 7\n"}
+    room = memory.room(tree(MACHINE | group(2 * GIB, GIB) | stat))
     assert room[:2] == (GIB + GIB // 4, "its control group")
     assert "--memory" in room.fix
 
 
-def test_the_lowest_group_on_the_way_up_counts(tree: Tree) -> None:
-    """A job's group may have no limit of its own within one that has."""
-    files = {
-        "proc/self/cgroup": "0::/job/step\n",
-        "sys/fs/cgroup/job/step/memory.max": "max\n",
-        "sys/fs/cgroup/job/step/memory.current": "5\n",
-        "sys/fs/cgroup/job/memory.max": str(GIB),
-        "sys/fs/cgroup/job/memory.current": "0\n",
-    }
-    assert memory.room(tree(MACHINE | files)).free == GIB
+@pytest.mark.parametrize(("files", "free"), [(NESTED, GIB), (VERSION_1, GIB // 2 + 4096)], ids=["nested", "version 1"])
+def test_the_lowest_group_on_the_way_up_counts(tree: Tree, files: dict[str, str], free: int) -> None:
+    assert memory.room(tree(MACHINE | files)).free == free
 
 
-def test_version_1_has_other_names(tree: Tree) -> None:
-    """Docker shows the container's group at the mount, under a path that is the host's."""
-    files = {
-        "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu:/\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": str(GIB),
-        "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB // 2),
-        "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 4096\n",
-    }
-    assert memory.room(tree(MACHINE | files)).free == GIB // 2 + 4096
-
-
-@pytest.mark.parametrize("limit", ["max", "9223372036854771712", "nonsense"])
-def test_no_limit_is_none(tree: Tree, limit: str) -> None:
-    """Nor is what cannot be read."""
-    files = {
-        "proc/self/cgroup": "0::/\n4:memory:/\n",
-        "sys/fs/cgroup/memory.max": limit,
-        "sys/fs/cgroup/memory.current": "1",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": limit,
-        "sys/fs/cgroup/memory/memory.usage_in_bytes": "1",
-    }
-    assert memory.room(tree(MACHINE | files)).where == "this machine"
-
-
-def test_a_group_that_is_over_its_limit_has_nothing_left(tree: Tree) -> None:
-    files = {
-        "proc/self/cgroup": "0::/\n",
-        "sys/fs/cgroup/memory.max": "10",
-        "sys/fs/cgroup/memory.current": "20",
-    }
-    assert memory.room(tree(MACHINE | files)).free == 0
+def test_no_limit_is_none_nor_is_what_cannot_be_read(tree: Tree) -> None:
+    for limit in ("max", "9223372036854771712", "nonsense"):
+        old = {"proc/self/cgroup": "0::/\n4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": limit}
+        files = MACHINE | group(limit, 1) | old | {"sys/fs/cgroup/memory/memory.usage_in_bytes": "1"}
+        assert memory.room(tree(files)).where == "this machine", limit
 
 
 def test_dev_shm_limits_only_where_there_is_no_memfd(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Docker gives 64 MiB of it, which no longer matters."""
-
-    class Usage:
-        free = 2**26
-
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda folder: Usage)
+    monkeypatch.setattr(memory.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**26))
     assert memory.room(tree(MACHINE)).where == "this machine"
     monkeypatch.setattr(memory, "_memfd", lambda: None)
     assert memory.room(tree(MACHINE))[:2] == (2**26, "/dev/shm")
 
 
 def test_what_does_not_fit_is_refused_with_numbers_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what just fits is not."""
     monkeypatch.setattr(memory, "room", lambda: memory.Room(GIB, "its control group", "raise its limit"))
     cpu.refuse_too_large(GIB // 2, 2)
     with pytest.raises(PlatformError) as refusal:

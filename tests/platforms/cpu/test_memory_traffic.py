@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,24 +17,18 @@ from tests.conftest import ROOT, case, of_a_user
 KIB, MIB = 2**10, 2**20
 
 
-@pytest.mark.parametrize(
-    ("seconds", "chosen"),
-    [
-        ({}, UNMEASURED),
-        ({16 * KIB: (2.0, 1.0), MIB: (2.0, 1.0)}, 16 * KIB // 16),
-        ({16 * KIB: (1.0, 2.0), MIB: (2.0, 1.0)}, MIB // 16),
-        ({16 * KIB: (1.0, 2.0), MIB: (1.0, 2.0)}, NEVER),
-        ({16 * KIB: (2.0, 1.0), MIB: (1.0, 2.0)}, NEVER),
-        ({16 * KIB: (2.0, 1.0), 128 * KIB: (1.0, 2.0), MIB: (2.0, 1.0)}, MIB // 16),
-        ({MIB: (1.0, 1.0)}, NEVER),
-    ],
-    ids=["nothing measured", "no shared cache", "one that ends", "never", "no cache ends twice", "the last", "equal"],
-)
-def test_stores_go_past_the_caches_from_where_that_is_faster_for_good(
-    seconds: dict[int, tuple[float, float]], chosen: int
-) -> None:
+def test_stores_go_past_the_caches_from_where_that_is_faster_for_good() -> None:
     """In packs of 16 bytes."""
-    assert streamed_from(seconds, 16) == chosen
+    for name, seconds, chosen in (
+        ("nothing measured", {}, UNMEASURED),
+        ("no shared cache", {16 * KIB: (2.0, 1.0), MIB: (2.0, 1.0)}, 16 * KIB // 16),
+        ("one that ends", {16 * KIB: (1.0, 2.0), MIB: (2.0, 1.0)}, MIB // 16),
+        ("never", {16 * KIB: (1.0, 2.0), MIB: (1.0, 2.0)}, NEVER),
+        ("no cache ends twice", {16 * KIB: (2.0, 1.0), MIB: (1.0, 2.0)}, NEVER),
+        ("the last", {16 * KIB: (2.0, 1.0), 128 * KIB: (1.0, 2.0), MIB: (2.0, 1.0)}, MIB // 16),
+        ("equal", {MIB: (1.0, 1.0)}, NEVER),
+    ):
+        assert streamed_from(seconds, 16) == chosen, name
 
 
 def test_a_choice_fits_into_the_kernels_word() -> None:
@@ -44,71 +37,52 @@ def test_a_choice_fits_into_the_kernels_word() -> None:
     assert streamed_from(dict.fromkeys(memory_traffic.PIECES, (2.0, 1.0)), 16) < NEVER
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "in_place", "large"),
-    [(MIB, False, True), (MIB - 4, False, False), (2 * MIB, True, True), (2 * MIB - 4, True, False)],
-)
-def test_beyond_the_caches_is_four_times_as_large(nbytes: int, in_place: bool, large: bool) -> None:
+def test_beyond_the_caches_is_four_times_as_large() -> None:
     """An all-reduce of 2 ranks reads and writes 4 S out of place, and 2 S in place."""
-    assert beyond(case(nbytes=nbytes, in_place=in_place), MIB) == large
-    assert not beyond(case(nbytes=nbytes, in_place=in_place), None), "nobody knows"
+    for nbytes, in_place, large in (
+        *((MIB, False, True), (MIB - 4, False, False)),
+        *((2 * MIB, True, True), (2 * MIB - 4, True, False)),
+    ):
+        assert beyond(case(nbytes=nbytes, in_place=in_place), MIB) == large, (nbytes, in_place)
+        assert not beyond(case(nbytes=nbytes, in_place=in_place), None), "nobody knows"
 
 
-@pytest.mark.parametrize("streamed", [0, 1, 2])
-@pytest.mark.parametrize(("read", "written"), [(7, 7), (1, 300), (300, 1), (129, 64), (0, 5), (5, 0)])
-def test_the_traffic_of_a_share_is_as_many_lines_and_no_more(read: int, written: int, streamed: int) -> None:
+def test_the_traffic_of_a_share_is_as_many_lines_and_no_more() -> None:
     """What is copied comes from the source, all of the target is written, and nothing behind it."""
-    source = np.arange(1, 64 * 301 // 4 + 1, dtype=np.uint32)
-    place = np.full(64 * 400 // 4, 0xABABABAB, np.uint32)
-    skip = -place.ctypes.data % 64 // 4
-    target = place[skip:]
-    aligned = np.zeros(source.size + 16, np.uint32)
-    start = -aligned.ctypes.data % 64 // 4
-    aligned[start : start + source.size] = source
-    where = np.uint64(aligned[start:].ctypes.data), np.uint64(read), np.uint64(target.ctypes.data), np.uint64(written)
-    kernels.host_kernel(memory_traffic.KERNELS, "traffic")(*where, np.uint32(streamed))
-    copied = min(read, written) // 2 * 2 * 16
-    assert (target[:copied] == source[:copied]).all()
-    assert (target[copied : written * 16] == 0).all()
-    assert (target[written * 16 :] == 0xABABABAB).all()
+    aligned = np.zeros(64 * 302 // 4, np.uint32)
+    source = aligned[-aligned.ctypes.data % 64 // 4 :][: 64 * 301 // 4]
+    source[:] = np.arange(1, source.size + 1)
+    for streamed in (0, 1, 2):
+        for read, written in ((7, 7), (1, 300), (300, 1), (129, 64), (0, 5), (5, 0)):
+            place = np.full(64 * 400 // 4, 0xABABABAB, np.uint32)
+            target = place[-place.ctypes.data % 64 // 4 :]
+            shares = source.ctypes.data, read, target.ctypes.data, written
+            kernels.host_kernel(memory_traffic.KERNELS, "traffic")(*map(np.uint64, shares), np.uint32(streamed))
+            copied = min(read, written) // 2 * 2 * 16
+            assert (target[:copied] == source[:copied]).all(), (read, written, streamed)
+            assert (target[copied : written * 16] == 0).all(), (read, written, streamed)
+            assert (target[written * 16 :] == 0xABABABAB).all(), (read, written, streamed)
 
 
-@pytest.fixture(scope="module")
-def measured() -> list[dict[str, Any]]:
-    """Rows of all collectives by two ranks whose caches are next to nothing, out of place and in place."""
-    done = subprocess.run(
-        [mpiexec(), "-n", "2", sys.executable, "-m", "tests.platforms.cpu.floor_ranks"],
-        cwd=ROOT,
-        env=of_a_user(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+@pytest.mark.parametrize("names", [("allreduce", "pingpong"), pytest.param(tuple(COLLECTIVES), marks=pytest.mark.full)])
+def test_ranks_measure_floors_of_every_case_beyond_the_caches_and_spoil_no_result(names: tuple[str, ...]) -> None:
+    """Of every collective but those of which a time is a part, out of place and in place.
+
+    Two ranks whose caches are next to nothing: floors write into the buffers between samples, and every closing check
+    is right.  They try pieces of 16 KiB and 128 KiB, and agree on the stores: from one of them on, or never.
+    """
+    command = [mpiexec(), "-n", "2", sys.executable, "-m", "tools.ranks.floors", *names]
+    done = subprocess.run(command, cwd=ROOT, env=of_a_user(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_every_case_beyond_the_caches_has_a_floor(measured: list[dict[str, Any]]) -> None:
-    """Of every collective but those of which a time is a part; what fits into them has none."""
+    measured = [json.loads(line) for line in done.stdout.splitlines()]
     rows = [row for row in measured if row.get("kind") == "measurement"]
-    floors = {(row["collective"], row["in_place"], row["nbytes"]): row.get("floor") for row in rows}
-    assert {name for name, _, _ in floors} == set(COLLECTIVES)
-    assert {in_place for _, in_place, _ in floors} == {False, True}
-    for (name, _, nbytes), floor in floors.items():
-        assert (floor is not None) == (nbytes > 2**16 and COLLECTIVES[name].parts == 1)
-        assert floor is None or 0 < floor < 1
-
-
-def test_what_measures_the_floor_spoils_no_result(measured: list[dict[str, Any]]) -> None:
-    """It writes into the buffers between samples, and every closing check is right."""
-    rows = [row for row in measured if row.get("kind") == "measurement"]
-    assert len(rows) > 20
-    assert {row["check"] for row in rows} == {"ok"}
-
-
-def test_ranks_agree_on_the_stores(measured: list[dict[str, Any]]) -> None:
-    """Pieces of 16 KiB and 128 KiB were tried: from one of them on, or never."""
+    assert {row["collective"] for row in rows} == set(names)
+    assert {row["in_place"] for row in rows} == {False, True}
+    for row in rows:
+        floor, beyond_caches = row.get("floor"), row["nbytes"] > 2**16 and COLLECTIVES[row["collective"]].parts == 1
+        assert (floor is not None) == beyond_caches, row
+        assert floor is None or floor > 0, row
+        assert row["check"] == "ok", row
     chosen = [row["streamed"] for row in measured if "streamed" in row]
     assert len(chosen) == 2
     assert set(chosen) <= {1024, 8192, NEVER}

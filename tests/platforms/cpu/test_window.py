@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,95 +13,67 @@ import pytest
 
 from collbench.measure.start import mpiexec
 from collbench.platforms.cpu import memory, window
-from tests.conftest import ROOT
+from tests.conftest import ROOT, of_a_user
 
 
 def command(how: str, ranks: int, nbytes: int) -> list[str]:
     """Ranks of a window with so many bytes each."""
-    return [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.platforms.cpu.window_ranks", how, str(nbytes)]
+    return [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tools.ranks.window", how, str(nbytes)]
 
 
-def ranks_say(
-    environment: dict[str, str], how: str = "", ranks: int = 2, nbytes: int = 4096, **variables: str
-) -> list[dict[str, Any]]:
+def ranks_say(how: str = "", ranks: int = 2, nbytes: int = 4096, **variables: str) -> list[dict[str, Any]]:
     """What each rank saw."""
     done = subprocess.run(
-        command(how, ranks, nbytes),
-        cwd=ROOT,
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        command(how, ranks, nbytes), cwd=ROOT, env=of_a_user() | variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     said: list[dict[str, Any]] = json.loads(done.stdout)
     return said
 
 
-@pytest.mark.parametrize("nbytes", [128, 5000, 2**21 + 128], ids=["small", "odd", "huge pages"])
-def test_ranks_store_into_each_others_memory(environment: dict[str, str], nbytes: int) -> None:
-    """The last line of every part is that rank's alone, and what others stored there came."""
-    for said in ranks_say(environment, ranks=3, nbytes=nbytes):
-        assert said["came"] == [100, 101, 102]
-        assert said["ranks"] == [0, 1, 2]
-        assert said["aligned"]
+def test_ranks_store_into_each_others_memory_which_has_no_name() -> None:
+    """The last line of every part is that rank's alone, and what others stored there came.
+
+    The kernel shows the memory as deleted: nothing is there to be left behind, or to be opened by its name.
+    Where sandboxes forbid to open another process's descriptors, it is handed over a socket.
+    """
+    for ranks, nbytes, how in ((1, 4096, ""), (3, 5000, "noproc"), (2, 2**21 + 128, "")):  # the last with huge pages
+        for said in ranks_say(how, ranks, nbytes):
+            assert said["came"] == [100, 101, 102][:ranks], (ranks, nbytes)
+            assert said["ranks"] == [0, 1, 2][:ranks], (ranks, nbytes)
+            assert said["aligned"], nbytes
+            assert said["names"]
+            assert all("/memfd:collbench" in line and line.endswith("(deleted)") for line in said["names"])
 
 
-def test_one_rank_is_enough(environment: dict[str, str]) -> None:
-    """It maps its own memory."""
-    (said,) = ranks_say(environment, ranks=1)
-    assert said["came"] == [100]
-
-
-def test_the_memory_has_no_name_in_any_folder(environment: dict[str, str]) -> None:
-    """The kernel shows it as deleted: nothing is there to be left behind, or to be opened by its name."""
-    for said in ranks_say(environment):
-        assert said["names"]
-        assert all("/memfd:collbench" in line and line.endswith("(deleted)") for line in said["names"])
-
-
-def test_where_proc_is_closed_the_memory_is_handed_over_a_socket(environment: dict[str, str]) -> None:
-    """Sandboxes and containers may forbid to open another process's descriptors."""
-    for said in ranks_say(environment, "noproc", ranks=3):
-        assert said["came"] == [100, 101, 102]
-
-
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [
-        ("nomap", "cannot share memory: Cannot allocate memory"),
-        ("nofile", "no shared memory of 8 KiB: File too large; lower -e or --ranks"),
-        ("noproc,foreign", "cannot share memory"),
-    ],
-    ids=["no room on the last rank", "a limit on files", "a socket of another user"],
-)
-def test_what_fails_on_one_rank_is_one_error_on_all(environment: dict[str, str], how: str, reason: str) -> None:
+def test_what_fails_on_one_rank_is_one_error_on_all() -> None:
     """Nobody waits for a rank that has given up; the line is the same everywhere."""
-    said = ranks_say(environment, how, ranks=2)
-    assert len({one["error"] for one in said}) == 1
-    assert reason in said[0]["error"]
-    assert "\n" not in said[0]["error"]
+    for how, reason in (
+        ("nomap", "cannot share memory: Cannot allocate memory"),  # on the last rank
+        ("nofile", "no shared memory of 8 KiB: File too large; lower -e or --ranks"),
+        ("noproc,foreign", "cannot share memory"),  # a socket of another user
+    ):
+        said = ranks_say(how, ranks=2)
+        assert len({one["error"] for one in said}) == 1, how
+        assert reason in said[0]["error"]
+        assert "\n" not in said[0]["error"], how
 
 
-def test_ranks_of_several_machines_share_within_theirs_alone(environment: dict[str, str]) -> None:
+def test_ranks_of_several_machines_share_within_theirs_alone() -> None:
     """MPICH can take odd and even ranks for two machines."""
-    said = ranks_say(environment, ranks=4, MPIR_CVAR_ODD_EVEN_CLIQUES="1")
+    said = ranks_say(ranks=4, MPIR_CVAR_ODD_EVEN_CLIQUES="1")
     assert [one["ranks"] for one in said] == [[0, 2], [1, 3], [0, 2], [1, 3]]
     assert said[2]["came"] == [100, 0, 102, 0]
     assert said[1]["came"] == [0, 101, 0, 103]
 
 
-def memory_files() -> set[int]:
-    """The shared memory named by us that any process of this machine maps: inodes."""
-    found = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            lines = maps.read_text().splitlines()
-        except OSError:
-            continue
-        found |= {int(line.split()[4]) for line in lines if "/memfd:collbench" in line}
-    return found
+def maps(pid: int | str) -> set[int]:
+    """The shared memory named by us that a process maps: inodes."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:
+        return set()
+    return {int(line.split()[4]) for line in lines if "/memfd:collbench" in line}
 
 
 def descendants(pid: int) -> list[int]:
@@ -111,37 +82,22 @@ def descendants(pid: int) -> list[int]:
     return own + [further for child in own for further in descendants(child)]
 
 
-@pytest.fixture
-def held(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Two ranks that hold a window."""
-    process = subprocess.Popen(
-        command("hold", 2, 2**22), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    yield process
-    for pid in (*descendants(process.pid), process.pid) if process.poll() is None else ():
-        os.kill(pid, signal.SIGKILL)
-    process.communicate()
-
-
-def test_kill_9_of_all_ranks_at_once_leaves_no_memory(held: subprocess.Popen[str]) -> None:
+def test_kill_9_of_all_ranks_at_once_leaves_no_memory() -> None:
     """Nobody had a chance to tidy up, and nothing of the window is in /dev/shm or mapped by anyone."""
+    held = subprocess.Popen(command("hold", 2, 2**22), cwd=ROOT, env=of_a_user(), stdout=subprocess.PIPE, text=True)
     assert held.stdout
     assert [held.stdout.readline(), held.stdout.readline()] == ["ready\n", "ready\n"]
     pids = descendants(held.pid)
-    mine = {int(line.split()[4]) for pid in pids for line in _maps(pid) if "/memfd:collbench" in line}
-    assert len(mine) == 1, "one memory for both"
+    mine = set().union(*map(maps, pids))
     for pid in (held.pid, *pids):
         os.kill(pid, signal.SIGKILL)
-    held.wait()
-    deadline = time.monotonic() + 10
-    while mine & memory_files():
+    held.communicate()
+    assert len(mine) == 1, "one memory for both"
+    deadline = time.monotonic() + 60
+    while any(mine & maps(folder.name) for folder in Path("/proc").glob("[0-9]*")):
         assert time.monotonic() < deadline, "the memory outlives its ranks"
         time.sleep(0.02)
     assert not list(memory.FOLDER.glob("*collbench*"))
-
-
-def _maps(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/maps").read_text().splitlines()
 
 
 def test_a_kernel_without_memfd_gives_memory_without_a_name_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A rank that takes part in a shared window: `mpiexec -n N python -m tests.platforms.cpu.window_ranks HOW BYTES`.
+"""A rank that takes part in a shared window: `mpiexec -n N python -m tools.ranks.window HOW BYTES`.
 
 Each writes its number into the parts of all others, reads its own, and prints what it saw as a line of JSON.
 """
@@ -8,6 +8,7 @@ import json
 import mmap
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,32 +22,24 @@ COMM = MPI.COMM_WORLD
 ME = COMM.Get_rank()
 
 
-def refuse(*_: Any) -> NoReturn:
-    """What a sandbox does."""
-    raise PermissionError(1, "Operation not permitted")
+def failing(error: OSError) -> Callable[..., NoReturn]:
+    def fail(*_: Any) -> NoReturn:
+        raise error
 
-
-def no_room(*_: Any) -> NoReturn:
-    """What a limit on address space does."""
-    raise OSError(12, "Cannot allocate memory")
-
-
-def refuse_to_hand_out(_: Any, length: int) -> NoReturn:
-    """A limit on the size of files."""
-    raise OSError(27, "File too large")
+    return fail
 
 
 def arrange(how: str) -> None:
-    """Make the ways fail that are to fail."""
+    """Make the ways fail that are to fail: as in a sandbox, or by limits on address space and files."""
     if "noproc" in how and ME != 0:
-        window._open = refuse  # type: ignore[assignment]
+        window._open = failing(PermissionError(1, "Operation not permitted"))  # type: ignore[assignment]
     if "foreign" in how and ME == 0:
         window._user = lambda peer: -1  # type: ignore[assignment]
         window._PATIENCE = 0.5  # type: ignore[misc]
     if "nomap" in how and COMM.Get_size() - 1 == ME:
-        window.mmap.mmap = no_room  # type: ignore[assignment, misc]
+        window.mmap.mmap = failing(OSError(12, "Cannot allocate memory"))  # type: ignore[assignment, misc]
     if "nofile" in how and ME == 0:
-        window.os.ftruncate = refuse_to_hand_out
+        window.os.ftruncate = failing(OSError(27, "File too large"))  # type: ignore[assignment]
 
 
 def exchange(shared: window.Window, nbytes: int) -> dict[str, Any]:

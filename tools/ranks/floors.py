@@ -1,4 +1,4 @@
-"""Ranks whose caches are next to nothing measure cases with their floors: `mpiexec -n N python -m ...floor_ranks`.
+"""Ranks whose caches are next to nothing measure collectives with floors: `mpiexec -n N python -m ... COLLECTIVE...`.
 
 Prints, as lines of JSON from rank 0, what stores the ranks chose and the results as a run file has them.
 """
@@ -26,26 +26,17 @@ def main() -> None:
     names = ("mpi", "two-shot", "ring-flags")
     sampling = Sampling(iters=3)
     for in_place in (False, True):
-        sweep = Sweep(
-            tuple(COLLECTIVES.values()),
-            (KIB, 256 * KIB),
-            (DATATYPES["float"],),
-            (REDUCTIONS["sum"],),
-            team.size,
-            names,
-            in_place=in_place,
-            sampling=sampling,
-        )
+        every = tuple(COLLECTIVES[name] for name in sys.argv[1:])
+        kinds = (DATATYPES["float"],), (REDUCTIONS["sum"],)
+        sweep = Sweep(every, (KIB, 256 * KIB), *kinds, team.size, names, in_place=in_place, sampling=sampling)
         platform = open_platform(sweep, needs(names, team.size, "cpu"), "cpu", team)
         assert isinstance(platform, CpuPlatform)
         platform._cache = 16 * KIB
-        streamed = platform.streamed
-        if team.leader:
-            sys.stdout.write(json.dumps({"streamed": streamed}) + "\n")
+        lines = [{"streamed": platform.streamed}]
         for case in sweep.cases():
-            for result in measure(case, [implementations()[name] for name in names], platform, sampling):
-                if team.leader:
-                    sys.stdout.write(json.dumps(to_line(result)) + "\n")
+            lines += map(to_line, measure(case, [implementations()[name] for name in names], platform, sampling))
+        if team.leader:
+            sys.stdout.writelines(json.dumps(line) + "\n" for line in lines)
         platform.close()
     MPI.Finalize()
 
