@@ -102,7 +102,7 @@ def measure(
             yield _result(case, contestant, platform, flaw)
     platform.fill(case, _SAMPLES_SEED)
     floor = Floor.of(case, platform)
-    most_lost = _LOST * sampling.budget / len(contestants)
+    most_lost = _LOST * sampling.budget / max(1, len(contestants))
     _sample(contestants, platform, sampling, progress, floor, most_lost)
     for contestant in contestants:
         progress(contestant.implementation.name)

@@ -85,26 +85,7 @@ def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_a
         assert told in in_words(contests(rows, ["mpi"])[0]), (factor, halfwidth)
 
 
-def sampled(milliseconds: float, launches: int, collective: str = "allreduce") -> Measurement:
-    """Fifteen samples that lasted so long, of so many operations each."""
-    of = case(collective, nbytes=32768)
-    each = launches * of.collective.parts
-    samples = tuple(milliseconds * 1e-3 * (1 + 0.01 * place) / each for place in range(15))
-    return Measurement(of, "mpi", "cpu", launches, samples)
-
-
-def test_what_held_samples_up_is_no_difference_and_few_samples_tell_little() -> None:
-    """A wait of 8 ms is 8 ms of one operation, and 31 us of each of 256."""
-    for own, other, sign in (
-        (sampled(8, 1), sampled(12, 256), 0),  # measured so: one and the same code under two names, on a busy machine
-        (sampled(12, 256), sampled(8, 1), 0),
-        (sampled(8, 1), sampled(12, 1), 1),  # who takes one operation at a time for that long may well need it
-        (sampled(40, 1), sampled(12, 256), -1),  # longer than what held the other up
-        (sampled(0.3, 16), sampled(0.3, 256), -1),  # nothing was held up
-        (sampled(8, 2, "bandwidth"), sampled(12, 8, "bandwidth"), 0),  # a message's share of it is a hundredth
-        (sampled(0.00108, 1), sampled(0.005, 8), 0),  # measured so, too: meeting and clock are in each sample
-    ):
-        assert Advantage.of(own, other).sign == sign, (own.case.title, own.typical, other.typical)
+def test_few_samples_tell_little() -> None:
     few = [measurement(name, (times,) * 5, nbytes=size) for name, times in (("mpi", 2), ("ring", 1)) for size in (8, 9)]
     assert in_words(contests(few, ["mpi"])[0]) == "ring and mpi are not told apart at any size"
     for seconds, sign in ((1.15, 0), (1.3, 1)):

@@ -69,7 +69,7 @@ def test_noise_is_named_with_its_worst_row_and_what_helps_where_that_ran(tmp_pat
     for platform, helps in {
         "cpu": "end other programs, fewer ranks than cores, --budget 5",
         "gpu": "no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode",
-        "elsewhere": "--budget 5 or more samples by -n, and a second run",
+        "elsewhere": "--budget 5 or --starts 5, and a second run",
     }.items():
         first, *_, last = _noise.words([sharp, replace(blurred, platform=platform)], watch)
         assert first.startswith(

@@ -18,7 +18,7 @@ from collbench.measure import link, start, workers
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
-from collbench.platforms import platforms
+from collbench.platforms import find_platform, platforms
 from collbench.runs.records import sweep_fields
 from tests.cli.test_sweep import alive
 from tests.conftest import case
@@ -72,7 +72,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     def begin(timeout: float = 30.0, **steps: str) -> Supervisor:
         settings = json.dumps({"installation": list(installation()), **steps})
         monkeypatch.setattr(start, "command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
-        return Supervisor("cpu", replace(sweep(1024), sampling=Sampling(timeout=timeout)), named=("A",), pinned=True)
+        return Supervisor("cpu", replace(sweep(1024), sampling=Sampling(timeout=timeout)), named=("A",))
 
     return begin
 
@@ -91,7 +91,12 @@ def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
         first, (pid,) = json.loads(one.greeting.variables["first"]), one.greeting.pids
         assert first == json.loads(
             json.dumps(
-                {"installation": installation(), "sweep": sweep_fields(one.sweep), "named": ["A"], "pinned": True}
+                {
+                    "installation": installation(),
+                    "sweep": sweep_fields(one.sweep),
+                    "named": ["A"],
+                    "cores": find_platform("cpu").cores(one.sweep.ranks),
+                }
             )
         )
         assert os.getsid(pid) == pid

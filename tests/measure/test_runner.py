@@ -22,7 +22,7 @@ from collbench.measurement import Measurement, Skipped
 from collbench.note import Note
 from collbench.platforms.roles import Limits, Prepared
 from collbench.platforms.stress import Plan
-from collbench.scheduling import Scheduling, Watch
+from collbench.scheduling import Watch
 from tests.conftest import case
 
 LARGE = 2**20  # bytes of a case whose first operation is believed if it takes long

@@ -150,8 +150,10 @@ def test_a_pool_starts_with_what_is_usual_and_fades() -> None:
     assert spread.freedom == PRIOR.freedom + 2
     assert spread.deviation == pytest.approx(PRIOR.deviation * math.sqrt(PRIOR.freedom / spread.freedom))
     again = pool.add([1.0, math.e, 1 / math.e])  # sum of squares 2
-    assert again.freedom == PRIOR.freedom + 3
+    assert again.freedom == pytest.approx(PRIOR.freedom + 0.8 * 2 + 2)
     assert again.deviation == pytest.approx(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + 2) / again.freedom))
+    faded = pool.add([1.0, 1.0, 1.0])
+    assert faded.deviation == pytest.approx(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + 1.6) / faded.freedom))
 
 
 def test_an_interval_is_as_wide_as_the_median_of_the_starts_is_uncertain() -> None:
@@ -174,12 +176,12 @@ def curve(generator: np.random.Generator, deviation: float, implementation: str 
 
 
 def test_intervals_cover_what_other_starts_would_give() -> None:
-    """Of 95 in 100, between 91 and 99, whether starts differ little or much."""
-    for deviation in (0.01, 0.03, 0.08):
+    """Between 93 and 99 of 100, whether starts differ little or much."""
+    for deviation in (0.015, 0.03, 0.08):
         generator = np.random.default_rng(7)
         rows = [row for _ in range(60) for row in curve(generator, deviation)]
         covered = [row.interval[0] < 1e-6 < row.interval[1] for row in rows]
-        assert 0.91 < sum(covered) / len(covered) < 0.995, deviation
+        assert 0.93 < sum(covered) / len(covered) < 0.99, deviation
 
 
 def test_two_runs_of_one_thing_are_never_faster_or_slower() -> None:

@@ -15,6 +15,7 @@ from collbench.measure import link, start, worker
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement
+from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import own
 from collbench.platforms.processes import Alone
 from collbench.runs.environment import UNCHANGED, Setting, variables
@@ -37,7 +38,7 @@ def test_real_ranks_live_as_they_were_told_and_run_this_code(monkeypatch: pytest
     monkeypatch.setenv("PYTHONPATH", os.pathsep)
     monkeypatch.setenv("XYZZY", "1")
     asked = sweep(1024)
-    with Supervisor("cpu", asked, Setting((("XYZZY", "2"),)), ("XYZZY",), pinned=True) as ranks:
+    with Supervisor("cpu", asked, Setting((("XYZZY", "2"),)), ("XYZZY",)) as ranks:
         (result,) = ranks.measure(case(), ["mpi"], Sampling(iters=3), {"mpi": 64})
         assert isinstance(result, Measurement)
         assert len(result.seconds) == 3
@@ -45,8 +46,9 @@ def test_real_ranks_live_as_they_were_told_and_run_this_code(monkeypatch: pytest
         greeting = ranks.greeting
     assert len(greeting.pids) == asked.ranks
     assert greeting.variables["XYZZY"] == "2"
-    allowed = sorted(os.sched_getaffinity(0))
-    assert greeting.cores == tuple(allowed[rank % len(allowed)] for rank in range(asked.ranks))
+    assert greeting.cores == find_platform("cpu").cores(asked.ranks)
+    assert result.scheduling
+    assert result.scheduling.cores == tuple((core,) for core in greeting.cores), "each rank stayed on its core"
     assert not alive(list(greeting.pids))
 
 

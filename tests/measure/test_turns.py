@@ -128,8 +128,9 @@ def test_samples_of_all_rounds_are_one_measurement() -> None:
     assert one.rounds == (2, 3, 4, 5, 6, 7, 8, 9)
     assert one.seconds[:5] == (1e-3, 1e-3, 2e-3, 2e-3, 2e-3)
     assert sum(one.rounds) == len(one.seconds)
+    assert [len(samples) for samples in one.by_round()] == list(one.rounds)
     plain = measured(case(), "one", 1e-3)
-    assert ratios(plain, plain) == [], "a plain run has no rounds to compare"
+    assert ratios(plain, plain) == [1.0], "a plain run is one round"
 
 
 def test_drift_of_the_machine_cancels_in_the_ratio() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from collbench.analysis.compare.compare import Comparison, compare
+from collbench.analysis.compare.estimate import Estimate
 from collbench.analysis.compare.headers import differences
 from collbench.analysis.compare.unmatched import unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
@@ -107,7 +108,9 @@ def test_a_curve_takes_four_sizes_and_those_that_are_alike_are_worth_fewer_looks
         ("a long line", [0.0001 * place for place in range(100)], 100 / 19, 2.007584),
     ):
         count = len(logs)
-        curve = [(measurement(nbytes=8 << place % 20), log + 0.3) for place, log in enumerate(logs)]
+        curve = [
+            (measurement(nbytes=8 << place % 20), Estimate(log + 0.3, 0.1, 0.1, 5)) for place, log in enumerate(logs)
+        ]
         whole = together(curve, 0.95, 0.05)
         centre, reach = sum(logs) / count, quantile * float(np.std(logs, ddof=1)) / math.sqrt(looks)
         low, high = math.exp(0.3 + centre - reach), math.exp(0.3 + centre + reach)
@@ -115,7 +118,9 @@ def test_a_curve_takes_four_sizes_and_those_that_are_alike_are_worth_fewer_looks
         assert whole.interval == pytest.approx((low, high), rel=1e-6), name
         assert (whole.sizes, whole.case, whole.implementation) == (count, case().kind, "mpi"), name
         assert whole.verdict is (SLOWER if low > 1 else INCONCLUSIVE), name
-    sure = together([(measurement(nbytes=8 << place), math.log(1.5)) for place in range(4)], 0.95, 0.05)
+    sure = together(
+        [(measurement(nbytes=8 << place), Estimate(math.log(1.5), 0, 0, 5)) for place in range(4)], 0.95, 0.05
+    )
     assert sure.interval == pytest.approx((1.5, 1.5))
     assert sure.verdict is SLOWER
     curve = [measurement(nbytes=size) for size in SIZES]
