@@ -108,10 +108,11 @@ def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
 
 
 @pytest.fixture
-def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], list[Path]]]:
+def folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], list[Path]]]:
     """What lies where the supervisor makes its folders; in the end nothing."""
-    place = tmp_path / "temporary"
-    place.mkdir()
+    place = tmp_path_factory.mktemp("t")  # short: a socket's name has 107 bytes at most
     monkeypatch.setattr("tempfile.tempdir", str(place))
     yield lambda: list(place.iterdir())
     assert list(place.iterdir()) == []
