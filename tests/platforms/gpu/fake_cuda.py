@@ -106,6 +106,7 @@ class Machine:
     losing_stores: set[tuple[int, int]] = field(default_factory=set)  # a kernel's stores into a peer vanish
     losing_copies: set[tuple[int, int]] = field(default_factory=set)
     host_delay: float = 0.0  # seconds that the host needs to launch a graph
+    clock: Any = time  # by which it needs them, and by which events are timed
     dead: set[int] = field(default_factory=set)  # devices whose cooperative kernels never start
     order: "Callable[[Stream], Any] | None" = None  # which stream goes first where several can; None: all at once
     buses: dict[int, int] = field(default_factory=dict)  # of devices whose bus has not their number: MIG slices
@@ -114,9 +115,7 @@ class Machine:
     broken: Exception | None = None  # what a kernel did; CUDA answers every later call with it
     enabled: set[tuple[int, int]] = field(default_factory=set)
     blocks: dict[int, tuple[int, np.ndarray[Any, Any]]] = field(default_factory=dict)  # address: device, bytes
-    access: dict[int, set[int]] = field(
-        default_factory=dict
-    )  # the devices that were let in, where that is said by address
+    access: dict[int, set[int]] = field(default_factory=dict)  # the devices let in, where that is said by address
     streams: dict[int, "Stream"] = field(default_factory=dict)
     graphs: "weakref.WeakSet[Graph]" = field(default_factory=weakref.WeakSet)
     captures: int = 0
@@ -372,7 +371,7 @@ class Graph:
     def launch(self, stream: Stream | None = None) -> None:
         assert stream is not None, "everything has its stream here"
         self._machine.replays += 1
-        time.sleep(self._machine.host_delay)
+        self._machine.clock.sleep(self._machine.host_delay)
         stream.enqueue(self._replay)
 
     def _replay(self) -> None:
@@ -388,7 +387,7 @@ class Graph:
 class Event:
     def __init__(self, machine: Machine, timed: bool) -> None:
         machine.refuse_broken()
-        self._device, self._timed = machine.current, timed
+        self._machine, self._device, self._timed = machine, machine.current, timed
         self._recorded = threading.Event()
         self._recorded.set()  # one that was never recorded holds nobody up
         self._seconds: float | None = None
@@ -406,7 +405,7 @@ class Event:
         self._seconds = 0.0
 
         def mark() -> None:
-            self._seconds = time.perf_counter()
+            self._seconds = self._machine.clock.perf_counter()
             recorded.set()
 
         stream.enqueue(mark)
