@@ -99,7 +99,7 @@ def test_processes_share_one_gpu_and_let_go_of_everything_before_its_owner_frees
 def test_the_runner_decides_alike_everywhere(two: Said) -> None:
     """Launches and samples are the same on every process, to the last bit, and the slowest rank counts."""
     results = same(two("the_runner"))
-    assert [name for name, *_ in results] == EXACT
+    assert [name for name, *_ in results] == ["nccl", "ring-flags", "two-shot", "ring-host"]
     assert all(len(seconds) == 3 and mismatch == "None" for _, _, seconds, mismatch in results)
     assert same(two("the_slowest_rank_counts")) >= 0.2
 
