@@ -173,6 +173,20 @@ def test_capturing_carries_nothing_out(opened: Open) -> None:
     assert flaw("ring-flags", a_case(in_place=True), opened(Machine(1), in_place=True)) is None
 
 
+def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
+    """In place the sums pile up, in graphs and without."""
+    case = a_case(in_place=True, dtype=DATATYPES["uint32"])
+    for graph in (True, False):
+        platform = opened(Machine(1), in_place=True, sampling=Sampling(graph=graph))
+        for name in ("nccl", "ring-host", "ring-events", "ring-flags", "two-shot"):
+            prepared = prepare(name, case, platform)
+            platform.fill(case, 1)
+            platform.time(prepared, 3)
+            for rank in (0, 1):
+                got = platform.fetch(rank, buffers(platform, case, rank)[1], case.nbytes).view(np.uint32)
+                assert np.array_equal(got, case.expected(rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
+
+
 class MadeUpClock:
     """A clock that goes on only where the host is slow, or when a test sets it."""
 

@@ -149,14 +149,12 @@ def toy(platform: Any, bucket: int, everywhere: bool) -> Prepared:
     return Prepared(launch)
 
 
-def carry_out(
-    platform: Any, schedule: str, everywhere: bool, steps: int = STEPS, without: str = ""
-) -> list[tuple[str, Stream]]:
-    """What streams did in so many steps of three buckets; one of the waits between them may be left out."""
+def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS) -> list[tuple[str, Stream]]:
+    """What streams did in so many steps of three buckets."""
     case = a_case(platform.ranks, replace(STEP, schedule=schedule))
     products = platform.products(STEP.size)
     operations = [toy(platform, bucket, everywhere) for bucket in range(3)]
-    parts = Parts(case, Without(platform, without), Without(products, without), operations)
+    parts = Parts(case, platform, products, operations)
     step = find_schedule(schedule).prepare(parts)
     platform.moment(0)  # the clock of a device is set once
     platform.synchronize()
@@ -166,16 +164,6 @@ def carry_out(
     platform.synchronize()
     log: list[tuple[str, Stream]] = platform._cuda.cupy.asarray.__self__._machine.log
     return log
-
-
-class Without:
-    """A thing one of whose methods does nothing."""
-
-    def __init__(self, held: Any, name: str) -> None:
-        self._held, self._name = held, name
-
-    def __getattr__(self, name: str) -> Any:
-        return (lambda *arguments: None) if name == self._name else getattr(self._held, name)
 
 
 def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str) -> list[str]:
@@ -241,29 +229,6 @@ def test_whichever_stream_is_late_a_bucket_waits_for_its_products_and_a_step_for
             log = carry_out(platform, schedule, everywhere)
             assert len(log) == 2 * STEPS * (STEP.products * ranks + 3 * (ranks if everywhere else devices))
             assert out_of_order(log, platform, schedule) == [], f"{devices=}, {ranks=}, {schedule}, {everywhere=}"
-
-
-NEEDED = [  # by what is left out: where that shows, and where nothing is to be left out
-    ("hand_over", 1, 1),
-    ("take_over", 1, 1),
-    ("gather_queues", 1, 2),
-    ("spread_queues", 1, 2),
-    ("hand_over", 2, 2),
-    ("take_over", 2, 2),
-]
-
-
-def test_without_any_of_the_waits_something_comes_too_early(opened: Open) -> None:
-    """None of them follows from the others."""
-    for (without, devices, ranks), schedule in product(NEEDED, BOTH):
-        machine = Machine(devices)
-        platform = opened(machine, ranks, names=("ring-flags",))
-        platform.products(STEP.size)
-        wrong = []
-        for order in all_orders(machine):
-            machine.order = order
-            wrong += out_of_order(carry_out(platform, schedule, everywhere=False, without=without), platform, schedule)
-        assert wrong, f"{without} on {devices} devices, {schedule}"
 
 
 def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> None:

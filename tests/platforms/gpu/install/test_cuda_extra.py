@@ -17,7 +17,7 @@ PRINTED = {path.stem: path.read_text() for path in (Path(__file__).parent / "nvi
 NO_FIELD = 'Field "compute_cap" is not a valid field to query.\n\n'  # before release 510
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
-CHOICES = {  # what is printed: the compute capabilities, the extra, and words of the line that says why if it is not plain
+CHOICES = {  # what is printed: compute capabilities, the extra, words of the line that says why if it is not plain
     "r525-mig": ("8.0\n", "cuda12", ""),
     "r535": ("8.0\n8.0\n", "cuda12", ""),
     "r550": ("9.0\n9.0\n", "cuda12", ""),
