@@ -122,7 +122,7 @@ def all_on_one_gpu() -> Any:
 
 @scenario
 def the_runner() -> Any:
-    with opened(devices=RANKS) as platform:
+    with opened(devices=RANKS, names=(*SOME, "auto")) as platform:
         results = list(
             measure(a_case(), [implementations()[name] for name in SOME], platform, Sampling(iters=3, region=1e-4))
         )

@@ -89,6 +89,7 @@ def test_styles_train_on_the_cpu_of_a_machine_with_gpus(tmp_path: Path) -> None:
     assert [(row.platform, row.right) for row in read(tmp_path / "out").results] == [("cpu", True)]  # type: ignore[union-attr]
 
 
+@pytest.mark.full
 def test_every_number_of_ctas_has_rows_by_ranks_that_were_told_it(tmp_path: Path) -> None:
     """Of the library only: rungs do not read its environment.  All are held against the same steps without overlap."""
     words = ("overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")

@@ -25,14 +25,14 @@ from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.fake_cuda import Graph, Machine
 from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
-from tests.platforms.gpu.opening import ALL, LADDER, ON_GPU, Open, a_case, flaw, prepare, sweep
+from tests.platforms.gpu.opening import ALL, EXACT, LADDER, ON_GPU, Open, a_case, flaw, prepare, sweep
 
 IMPATIENT = Sampling(timeout=0.5)
 
 
 @pytest.mark.parametrize(
     ("devices", "ranks"),
-    [(1, 1), (1, 3), (2, 4), *(pytest.param(*place, marks=pytest.mark.full) for place in [(1, 2), (2, 2), (3, 5)])],
+    [(1, 2), (2, 3), *(pytest.param(*place, marks=pytest.mark.full) for place in [(1, 1), (1, 3), (2, 4), (3, 5)])],
 )
 def test_every_implementation_gives_every_rank_what_the_definition_says(devices: int, ranks: int, opened: Open) -> None:
     platform = opened(Machine(devices), ranks=ranks, implementations=ALL)
@@ -43,7 +43,7 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(devices:
 
 
 def test_every_implementation_reduces_in_place_and_in_other_types(opened: Open) -> None:
-    platform = opened(Machine(1), ranks=3, in_place=True, implementations=ALL)
+    platform = opened(Machine(2), ranks=3, in_place=True, implementations=ALL)
     for way in ON_GPU:
         typed = way.name in ("nccl", "ring-flags", "two-shot")
         for dtype, redop in [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")][: 3 if typed else 1]:
@@ -123,8 +123,9 @@ def test_numbers_of_blocks_that_divide_nothing_give_right_results(opened: Open) 
 
 
 def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None:
-    results = list(measure(a_case(), ON_GPU, opened(Machine(1), implementations=ALL), Sampling(iters=3, region=0.0)))
-    assert {result.implementation for result in results} == {way.name for way in ON_GPU}
+    ways = [way for way in ON_GPU if way.name in EXACT]
+    results = list(measure(a_case(), ways, opened(Machine(1)), Sampling(iters=3, region=0.0)))
+    assert {result.implementation for result in results} == {*EXACT}
     for result in results:
         assert isinstance(result, Measurement), result
         assert (result.mismatch, len(result.seconds)) == (None, 3)
@@ -427,7 +428,7 @@ def test_what_keeps_the_platform_from_opening_is_said_in_one_line(
 
 def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
     """Kernels share windows, so all that a device is given to run goes through one stream, whoever enqueues it."""
-    platform, case = opened(Machine(2), ranks=4, implementations=ALL), a_case(ranks=4)
+    platform, case = opened(Machine(2), ranks=3, implementations=ALL), a_case(ranks=3)
     ways = sorted(LADDER, key=lambda one: not one.wire)  # the last result is exact
     operations = [prepare(way, case, platform) for way in ways]
     operations = [operation for operation in operations if not (operation.host_driven or operation.one_graph)]
