@@ -19,7 +19,7 @@ def test_on_a_gpu(stage: Stage, tmp_path: Path) -> None:
         pytest.skip("no GPU here")
     log = tmp_path / "log.txt"
     program, *arguments = (word.format(folder=tmp_path) for word in stage.command)
-    command = [sys.executable, "-m", f"tests.gpu.{program}", *arguments]
+    command = [sys.executable, "-m", f"tools.gpu.{program}", *arguments]
     ended = bounded.run(command, log, stage.limit, os.environ, lambda text: None)
     if ended.status == said.SKIPPED:
         pytest.skip(said.why_skipped(log.read_text()))

@@ -1,4 +1,4 @@
-"""A machine with a made-up GPU and a made-up CUDA toolkit, for the programs of tests/gpu in processes of their own."""
+"""A machine with a made-up GPU and a made-up CUDA toolkit, for the programs of tools/gpu in processes of their own."""
 
 import contextlib
 import json
@@ -104,9 +104,9 @@ class MadeUp:
         path.chmod(0o755)
 
     def start(self, program: str, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        """`python -m tests.gpu.PROGRAM`, left running."""
+        """`python -m tools.gpu.PROGRAM`, left running."""
         return subprocess.Popen(
-            [sys.executable, "-m", f"tests.gpu.{program}", *arguments],
+            [sys.executable, "-m", f"tools.gpu.{program}", *arguments],
             cwd=ROOT,
             env=self.environment | variables,
             stdout=subprocess.PIPE,

@@ -8,7 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,29 +18,31 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from collbench.cases import Case, Sampling, Sweep
-from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.cases import Case, Sampling
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
 from collbench.implementations import implementations, needs
 from collbench.measure.launched import Joined
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain
 from collbench.measurement import Measurement, Skipped
-from collbench.platforms.gpu import launch, nccl, placement, timing
+from collbench.platforms.gpu import launch, nccl, placement
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.layout import Layout, buffers
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Prepared
-from tests.platforms.gpu.among_processes import ON_GPU, ONE_PROCESS
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, CUDARuntimeError
 from tests.platforms.gpu.fake_simulate import Simulation, build_extension
+from tests.platforms.gpu.opening import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
+from tests.platforms.gpu.opening import a_case as case_of_bytes
 
 COMM = MPI.COMM_WORLD
 RANK, RANKS = COMM.Get_rank(), COMM.Get_size()
-SIZES = (4, 1000, 70000)
 SPINS = launch.SPINS
+SOME = ("nccl", "ring-flags", "two-shot", "ring-host")
+EXACT = [way for way in AMONG_PROCESSES if not way.wire]
+WAYS = [*EXACT, implementations()["narrow-half"]]  # the other wires are the same kernel
 
 Scenario = Callable[[], Any]
 SCENARIOS: list[Scenario] = []
@@ -51,55 +54,34 @@ def scenario(function: Scenario) -> Scenario:
 
 
 @contextmanager
-def opened(devices: int = 2, traced: bool = False, **faults: Any) -> Iterator[Any]:
+def opened(devices: int = 2, traced: bool = False, names: Sequence[str] = SOME, **faults: Any) -> Iterator[Any]:
     """The platform on this process's view of the machine, given back at the end."""
     for name in nccl.sharing(1, 1):
         os.environ.pop(name, None)
     machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
     placement.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
-    platform = gpu.open_platform(*wanted(traced), Processes(COMM))
+    wanted = sweep(ranks=RANKS, implementations=tuple(names), sampling=Sampling(traced=traced))
+    platform = gpu.open_platform(wanted, Layout.of(wanted, needs(names, RANKS, "gpu")), Processes(COMM))
     platform.machine = machine
     yield platform
     platform.close()
     machine.stop()
 
 
-def wanted(traced: bool = False) -> tuple[Any, ...]:
-    sweep = Sweep(
-        tuple(COLLECTIVES.values()),
-        SIZES,
-        (DATATYPES["float"],),
-        (REDUCTIONS["sum"],),
-        RANKS,
-        tuple(way.name for way in ON_GPU),
-        sampling=Sampling(traced=traced),
-    )
-    return sweep, Layout.of(sweep, needs(sweep.implementations, RANKS, "gpu"))
-
-
 def a_case(collective: str = "allreduce", nbytes: int = 1000, **changes: Any) -> Case:
-    chosen = COLLECTIVES[collective]
-    fields = {"dtype": DATATYPES["float"], "redop": REDUCTIONS["sum"] if chosen.reduces else NONE, "root": 0}
-    rough = Case(chosen, nbytes, ranks=RANKS, **{"in_place": False} | fields | changes)
-    return Case(chosen, max(rough.block, 1) * rough.granule, ranks=RANKS, **{"in_place": False} | fields | changes)
+    """Of whole elements, at least one."""
+    rough = case_of_bytes(collective, nbytes, RANKS, **changes)
+    return replace(rough, nbytes=max(rough.block, 1) * rough.granule)
 
 
 def outcome(platform: Any, name: str, case: Case) -> str:
     """What a run of a case comes to, in words."""
-    chosen = implementations()[name]
     try:
-        chosen.refuse(case)
-        with platform.team.agreeing():
-            prepared = chosen.prepare(case, platform)
-        for seed in (1, 2):
-            platform.fill(case, seed, prepared.wire)
-            platform.time(prepared, 1)
-            if wrong := platform.check(case, seed, prepared.wire):
-                return f"WRONG: {wrong}"
+        found = flaw(name, case, platform, seeds=2)
     except Unsupported as reason:
         return f"skipped: {reason}"
-    return "right"
+    return f"WRONG: {found}" if found else "right"
 
 
 def on(rank: int, **faults: Any) -> dict[str, Any]:
@@ -109,42 +91,41 @@ def on(rank: int, **faults: Any) -> dict[str, Any]:
 
 @scenario
 def every_case() -> Any:
-    """Two processes: fewer elements than ranks, and several laps; four, which take turns on a core, in between."""
+    """Fewer elements than ranks; with two processes several laps too."""
     sizes = (SIZES[0], SIZES[-1]) if RANKS == 2 else SIZES[1:2]
-    with opened() as platform:
+    with opened(names=[way.name for way in WAYS]) as platform:
         found = {
             f"{way.name} {name} {nbytes}": outcome(platform, way.name, a_case(name, nbytes))
-            for way in ON_GPU
+            for way in WAYS
             for name in way.collectives
             for nbytes in sizes
         }
+        half = {"dtype": DATATYPES["bfloat16"], "redop": REDUCTIONS["avg"]}
+        for name in SOME:
+            found[f"{name} average of bfloat16"] = outcome(platform, name, a_case(**half))
+        for name in ("reduce", "gather", "scatter"):
+            found[f"nccl {name} of the last"] = outcome(
+                platform, "nccl", a_case(name, 1200, root=RANKS - 1, in_place=True)
+            )
         return {"found": found, "note": str(platform.note), "local": list(platform.local)}
 
 
 @scenario
 def all_on_one_gpu() -> Any:
-    with opened(devices=1) as platform:
-        found = {way.name: outcome(platform, way.name, a_case()) for way in ON_GPU}
+    names = [way.name for way in EXACT]
+    with opened(devices=1, names=names) as platform:
+        found = {way.name: outcome(platform, way.name, a_case()) for way in EXACT}
         blocks = platform.blocks(64)
     left = [*platform.machine.blocks, *platform.machine.shared.opened, *platform.machine.shared.allocated]
     return {"found": found, "note": str(platform.note), "left": left, "blocks": blocks}
 
 
 @scenario
-def other_types_and_places() -> Any:
-    half = {"dtype": DATATYPES["bfloat16"], "redop": REDUCTIONS["avg"]}
-    last = {"root": RANKS - 1, "in_place": True}
-    with opened() as platform:
-        found = {way.name: outcome(platform, way.name, a_case(**half)) for way in ON_GPU if not way.wire}
-        for name in ("reduce", "gather", "scatter"):
-            found[name] = outcome(platform, "nccl", a_case(name, 1200, **last))
-    return found
-
-
-@scenario
 def the_runner() -> Any:
-    with opened(devices=RANKS) as platform:
-        results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=3, region=1e-3)))
+    with opened(devices=RANKS, names=(*SOME, "auto")) as platform:
+        results = list(
+            measure(a_case(), [implementations()[name] for name in SOME], platform, Sampling(iters=3, region=1e-4))
+        )
         others = [implementations()[name] for name in ONE_PROCESS]
         refused = list(measure(a_case(), others, platform, Sampling(iters=1)))
     assert all(isinstance(one, Skipped) and "process" in one.reason for one in refused), refused
@@ -155,8 +136,8 @@ def the_runner() -> Any:
 def estimates(**changes: Any) -> Any:
     """What each process is told of one case, and how often NCCL was asked there."""
     simulation = Simulation(build_extension(Path(sys.argv[1], f"nccl-{RANK}")), **changes)
-    with opened(devices=RANKS, simulation=simulation) as platform:
-        estimate = implementations()["nccl"].prepare(a_case(), platform).estimate
+    with opened(devices=RANKS, names=("nccl",), simulation=simulation) as platform:
+        estimate = prepare("nccl", a_case(), platform).estimate
         after = outcome(platform, "nccl", a_case("allgather"))
     return [estimate, after, sum(map(bool, simulation.groups))]
 
@@ -178,53 +159,35 @@ def one_has_no_function_to_ask() -> Any:
 
 @scenario
 def the_slowest_rank_counts() -> Any:
-    with opened() as platform:
+    with opened(names=("nccl",)) as platform:
         slow = Prepared(lambda launches: time.sleep(0.2 * (RANK == 1)), host_driven=True)
         return platform.time(slow, 1)
 
 
 @scenario
-def the_host_of_one_is_slow() -> Any:
-    timing._TRIES = 2**24  # a gate that nobody opened would stay shut for seconds
-    with opened() as platform:
-        prepared = implementations()["nccl"].prepare(a_case(), platform)
-        platform.time(prepared, 1)
-        platform.machine.host_delay = 0.3 * (RANK == 1)
-        return platform.time(prepared, 1)
-
-
-@scenario
 def room_for_no_grid_on_one() -> Any:
-    with opened(**on(1, blocks_each=0)) as platform:
-        results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=1, region=0.0)))
-    return {result.implementation: getattr(result, "reason", "measured") for result in results}
-
-
-@scenario
-def room_for_no_grid_on_one_explained() -> Any:
     with opened(traced=True, **on(1, blocks_each=0)) as platform:
-        results = list(explain(a_case(), ON_GPU, platform, Sampling(region=0.0)))
-    return {result.implementation: getattr(result, "reason", "explained") for result in results}
+        ways = [implementations()[name] for name in SOME]
+        results = list(measure(a_case(), ways, platform, Sampling(iters=1, region=0.0)))
+        looked_into = list(explain(a_case(), ways, platform, Sampling(region=0.0)))
+    return [{row.implementation: getattr(row, "reason", "done") for row in rows} for rows in (results, looked_into)]
 
 
 @scenario
 def a_wrong_element() -> Any:
-    with opened() as platform:
+    with opened(names=("nccl",)) as platform:
         case = a_case()
-        prepared = implementations()["nccl"].prepare(case, platform)
-        platform.fill(case, 1)
-        platform.time(prepared, 1)
+        assert outcome(platform, "nccl", case) == "right"
         if RANK == 1:
             seven = np.array([7.0], np.float32)
             platform._cuda.runtime.memcpy(buffers(platform, case, 1)[1] + 4 * 3, seven.ctypes.data, 4, 1)
-        return str(platform.check(case, 1))
+        return str(platform.check(case, 2))
 
 
 def faulty(**faults: Any) -> Any:
     """What becomes of nccl, of two rungs of the ladder and of the host's."""
     with opened(**faults) as platform:
-        names = ("nccl", "ring-flags", "two-shot", "ring-host")
-        return {name: outcome(platform, name, a_case()) for name in names}
+        return {name: outcome(platform, name, a_case()) for name in SOME}
 
 
 @scenario
@@ -258,14 +221,9 @@ def an_older_nccl_for_one() -> Any:
 
 
 @scenario
-def an_nccl_that_cannot_share_gpus() -> Any:
-    return faulty(devices=1, nccl_version=22304)
-
-
-@scenario
 def two_nodes() -> Any:
-    with opened(devices=1, node=f"node{RANK * 2 // RANKS}") as platform:
-        found = {way.name: outcome(platform, way.name, a_case()) for way in ON_GPU}
+    with opened(devices=1, names=(*SOME, "auto"), node=f"node{RANK * 2 // RANKS}") as platform:
+        found = {name: outcome(platform, name, a_case()) for name in (*SOME, "auto")}
         return {"found": found, "topology": platform.topology(), "note": str(platform.note)}
 
 
@@ -310,24 +268,38 @@ def a_surprise_for_one() -> Any:
 
 @scenario
 def one_fails_while_the_other_is_busy() -> Any:
-    team, heard = Processes(COMM), []
+    """Who is busy is so until it can be heard what the other has failed of."""
+    team, heard, file = Processes(COMM), [""], Path(sys.argv[1], "heard")
+
+    def listen() -> None:
+        wait_for(lambda: bool(team.trouble))
+        heard[0] = team.trouble
+        file.touch()
 
     def act() -> None:
         with team.agreeing():
             if RANK == 1:
                 raise CUDARuntimeError(ILLEGAL_ADDRESS)
-            time.sleep(0.5)
+            wait_for(file.exists)
 
-    listener = threading.Timer(0.2, lambda: heard.append(team.trouble))
-    listener.start()
+    listener = threading.Thread(target=listen)
+    if RANK == 1:
+        listener.start()
     said = refused(act)
-    listener.join()
+    if RANK == 1:
+        listener.join()
     return [said, team.exchange([*heard, team.trouble])]
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 @scenario
 def a_broken_gpu_at_the_end() -> Any:
-    with opened() as platform:
+    with opened(names=("nccl",)) as platform:
         found = outcome(platform, "nccl", a_case())
         if RANK == 1:
             platform._queues[1].stream._failure = CUDARuntimeError(ILLEGAL_ADDRESS)
@@ -336,16 +308,16 @@ def a_broken_gpu_at_the_end() -> Any:
 
 @scenario
 def another_platform_and_sweep_for_one() -> Any:
-    sweep = wanted()[0]
-    joined = Joined("cpu" if RANK else "gpu", replace(sweep, sizes=sweep.sizes[: 3 - RANK]))
+    wanted = sweep(ranks=RANKS)
+    joined = Joined("cpu" if RANK else "gpu", replace(wanted, sizes=wanted.sizes[: 3 - RANK]))
     return [joined._name, joined._sweep.sizes]
 
 
 @scenario
 def one_waits_in_vain() -> Any:
     launch.SPINS = 500
-    with opened(**on(1, dead={1 % 2})) as platform:
-        prepared = implementations()["ring-flags"].prepare(a_case(), platform)
+    with opened(names=("ring-flags",), **on(1, dead={1 % 2})) as platform:
+        prepared = prepare("ring-flags", a_case(), platform)
         said = [refused(lambda: platform.time(prepared, 1)) for _ in range(2)]
     launch.SPINS = SPINS
     return said
@@ -363,8 +335,6 @@ if __name__ == "__main__":
     try:
         main()
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         sys.stderr.flush()
         COMM.Abort(1)

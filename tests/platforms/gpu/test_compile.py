@@ -6,6 +6,7 @@ CuPy's and CUDA's sources say.
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ UPGRADE = NVRTC.replace("install", "install --upgrade")
 HEADERS = "pip install nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
 CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
 
-SAID = [  # by what is wrong: what CuPy raises, what of it the line has, and what helps
+SAID: list[tuple[Exception, str, str]] = [  # what CuPy raises, what of it the line has, and what helps
     (CUDADriverError(NO_BINARY), "CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available", UPGRADE),
     (CUDADriverError(OLD_DRIVER), "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX", "update the driver, or"),
     (
@@ -45,11 +46,9 @@ SOURCES = [  # what NVRTC is given, and the same of what it says
 ]
 
 
-def compiled(machine: Machine, *devices: int) -> GpuKernel:
+def compiled(machine: Machine, *devices: int, entry: str = entries("ring.cu")[0]) -> GpuKernel:
     cuda = Cuda(machine.cupy())
-    return compile_kernel(
-        cuda, devices or (0,), "ring.cu", entries("ring.cu")[0], DATATYPES["float"], REDUCTIONS["sum"]
-    )
+    return compile_kernel(cuda, devices or (0,), "ring.cu", entry, DATATYPES["float"], REDUCTIONS["sum"])
 
 
 def refusal(error: Exception) -> str:
@@ -61,48 +60,34 @@ def refusal(error: Exception) -> str:
     return line
 
 
-@pytest.mark.parametrize(("error", "reason", "cure"), SAID, ids=[type(raised).__name__ for raised, *_ in SAID])
-def test_what_keeps_a_kernel_from_its_gpu_is_said_in_one_line(error: Exception, reason: str, cure: str) -> None:
-    line = refusal(error)
-    assert reason in line
-    assert cure in line
+def test_what_keeps_a_kernel_from_its_gpu_is_said_in_one_line() -> None:
+    for error, reason, cure in SAID:
+        line = refusal(error)
+        assert reason in line
+        assert cure in line
 
 
-@pytest.mark.parametrize(("source", "arch", "reason", "cure"), SOURCES)
-def test_the_line_of_a_log_that_says_what_is_wrong_is_shown(source: str, arch: str, reason: str, cure: str) -> None:
+def test_the_line_of_a_log_that_says_what_is_wrong_is_shown() -> None:
     """Not the warnings before it, nor the counts behind; as the installed NVRTC and CuPy word it."""
     compiler = real_names.cupy().cuda.compiler
-    with pytest.raises(compiler.CompileException) as caught:
-        compiler._NVRTCProgram(source, "kernel.cu", method="cubin").compile(("-std=c++17", arch))
-    made_up = Machine().cupy().cuda.compiler.CompileException(str(caught.value), source, "kernel.cu", (arch,))
-    line = refusal(made_up)
-    assert reason in line
-    assert line.endswith(cure)
+    for source, arch, reason, cure in SOURCES:
+        with pytest.raises(compiler.CompileException) as caught:
+            compiler._NVRTCProgram(source, "kernel.cu", method="cubin").compile(("-std=c++17", arch))
+        line = refusal(Machine().cupy().cuda.compiler.CompileException(str(caught.value), source, "k.cu", (arch,)))
+        assert reason in line
+        assert line.endswith(cure)
 
 
-def test_every_device_has_its_kernel_before_the_first_launch() -> None:
-    """Loaded by being asked for: CUDA would else load it at its first launch, perhaps while a peer spins."""
-    machine = Machine(3)
-    assert [function._device for function in compiled(machine, 2, 0).functions] == [2, 0]
-
-
-def test_one_device_that_cannot_load_it_is_enough_to_say_so() -> None:
+def test_every_device_that_is_used_and_no_other_has_its_kernel_before_the_first_launch() -> None:
+    """CUDA would else load it at its first launch, perhaps while a peer spins; one that cannot is enough to say so."""
+    assert [function._device for function in compiled(Machine(3), 2, 0).functions] == [2, 0]
     with pytest.raises(PlatformError, match=r"^ring\.cu could not be compiled for float sum: CUDA_ERROR_NO_BINARY"):
         compiled(Machine(2, refusals={1: CUDADriverError(NO_BINARY)}), 0, 1)
-
-
-def test_nothing_is_compiled_for_a_device_that_is_not_used() -> None:
-    """Whichever was current: a process of several would else take memory of its neighbours' GPUs."""
     machine = Machine(2, refusals={0: CUDADriverError(NO_BINARY)})
     machine.cupy().cuda.runtime.setDevice(0)
     assert compiled(machine, 1).functions
-
-
-def test_an_entry_that_the_source_has_not_is_said_so() -> None:
-    """CuPy asks the driver for it only once the module is loaded."""
-    cuda = Cuda(Machine().cupy())
     with pytest.raises(PlatformError, match=r"float sum: CUDA_ERROR_NOT_FOUND: named symbol not found$"):
-        compile_kernel(cuda, (0,), "ring.cu", "no_such_ring", DATATYPES["float"], REDUCTIONS["sum"])
+        compiled(Machine(), entry="no_such_ring")
 
 
 def test_nvrtc_that_is_missing_is_named_by_whoever_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,30 +106,6 @@ def test_nvrtc_that_is_missing_is_named_by_whoever_asks_for_its_version(monkeypa
     memory.free()
 
 
-@pytest.mark.parametrize(
-    ("surroundings", "said"),
-    [
-        ("os.environ['CUPY_CACHE_DIR'] = '/dev/null/cache'", f"CuPy cannot be imported (*/dev/null*): {CACHE}"),
-        (
-            "sys.modules['cupy_backends.cuda.libs.nvrtc'] = None",
-            "CuPy cannot be imported (import of cupy_backends.cuda.libs.nvrtc halted*): install the one CuPy of*",
-        ),
-        ("sys.modules['cupy_backends'] = None", "CuPy cannot be imported (*): install the one CuPy of your CUDA"),
-        ("sys.modules['cupy'] = None", "platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)"),
-    ],
-)
-def test_a_cupy_that_cannot_be_imported_is_said_in_one_line(surroundings: str, said: str) -> None:
-    """The real one, in a process of its own: it makes its folder and imports its libraries as it is imported."""
-    real_names.cupy()
-    program = f"import os, sys; {surroundings}\n" + LOAD
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    start, end = said.split("*")[0], said.split("*")[-1]
-    assert done.stdout.startswith(start)
-    assert done.stdout.rstrip("\n").endswith(end)
-    assert len(done.stdout.splitlines()) == 1
-
-
 LOAD = """
 from collbench.errors import PlatformError
 from collbench.platforms.gpu.cuda import load_cupy
@@ -153,3 +114,20 @@ try:
 except PlatformError as error:
     print(error)
 """
+
+
+def test_a_cupy_that_cannot_be_imported_is_said_in_one_line() -> None:
+    """The real one, in a process of its own: it makes its folder and imports its libraries as it is imported."""
+    real_names.cupy()
+    cases: Any = {
+        "os.environ['CUPY_CACHE_DIR'] = '/dev/null/cache'": f"CuPy cannot be imported (*/dev/null*): {CACHE}",
+        "sys.modules['cupy_backends'] = None": "CuPy cannot be imported (*): install the one CuPy of your CUDA",
+        "sys.modules['cupy'] = None": "platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)",
+    }
+    for surroundings, said in cases.items():
+        command = [sys.executable, "-W", "ignore", "-c", f"import os, sys; {surroundings}\n" + LOAD]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(said.split("*")[0]), surroundings
+        assert done.stdout.rstrip("\n").endswith(said.split("*")[-1]), surroundings
+        assert len(done.stdout.splitlines()) == 1

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from collbench.errors import PlatformError
 from collbench.platforms.gpu import driver
 from collbench.platforms.kernels import compiler
+from tests.platforms.gpu.fake_ipc import build_driver
 
 STRUCTURES = {
     "CUmemLocation": driver.Location,
@@ -96,3 +98,22 @@ def test_every_function_that_is_called_was_compared() -> None:
     text = Path(driver.__file__).read_text()
     called = {word for word in re.split(r"\W", text) if word.startswith("cu")}
     assert {word for word in called if re.match("cu[A-Z]", word)} == {*CALLS}
+
+
+def test_an_address_is_traced_to_its_allocation_and_what_the_driver_refuses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ctypes, in a library that knows two allocations; addresses and sizes beyond 32 bits come through whole."""
+    library = ctypes.CDLL(str(build_driver(tmp_path, devices=1)))
+    for start, nbytes in ((2**40, 0x2000), (2**40 + 0x2000, 2**33)):
+        library.made_up_allocate(ctypes.c_uint64(start), ctypes.c_size_t(nbytes))
+    found = driver.Driver(library)
+    assert found.allocation(2**40) == found.allocation(2**40 + 0x1FFF) == (2**40, 0x2000)
+    assert found.allocation(2**40 + 2**32) == (2**40 + 0x2000, 2**33)
+    with pytest.raises(PlatformError, match=r"^cuMemGetAddressRange_v2: invalid argument$"):
+        found.allocation(2**40 - 1)
+    with pytest.raises(PlatformError, match="the driver is too old to have cuMulticastCreate: update it"):
+        found.multicast_create(2, 2**21)
+    monkeypatch.setattr(driver, "LIBRARY", "libnosuchdriver.so.1")
+    with pytest.raises(PlatformError, match=r"the CUDA driver cannot be loaded"):
+        driver.load.__wrapped__()

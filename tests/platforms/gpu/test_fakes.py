@@ -7,7 +7,8 @@ which needs a GPU for that.  What CUDA documents of the behaviour stands below a
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ def test_the_made_up_cupy_has_the_names_parameters_defaults_and_numbers_of_the_r
     assert {"cupy.asarray", "cupy.asnumpy", "ndarray.fill", "cupy.cuda.get_cublas_handle"} <= {*compared}
 
 
-def test_the_made_up_nccl_has_the_names_and_parameters_of_the_real_one(machine: Machine) -> None:
+def test_the_made_up_nccl_and_cublas_have_the_names_and_parameters_of_the_real_ones(machine: Machine) -> None:
     """CuPy's module for it, which is asked beside a library whose functions do nothing."""
     told, mine = real_names.nccl(), machine.cupy().cuda.nccl
     for name in (name for name in dir(mine) if not name.startswith("_")):
@@ -143,13 +144,9 @@ def test_the_made_up_nccl_has_the_names_and_parameters_of_the_real_one(machine: 
         expect_the_same(name, signature(getattr(made, name)), documented(told["communicator"][name]))
     expect_the_same("NcclCommunicator", signature(made), documented(told["module"]["NcclCommunicator"]))
     assert type(mine.get_unique_id()).__name__ == told["id"]
-
-
-def test_the_made_up_cublas_has_the_names_and_parameters_of_the_real_one(machine: Machine) -> None:
-    told, mine = real_names.cublas(), machine.cupy().cuda.cublas
-    assert vars(mine)
-    for name, function in vars(mine).items():
-        expect_the_same(name, signature(function), documented(told[name]))
+    assert vars(Machine(has_nccl=False).cupy().cuda.nccl) == {"available": False}, "the word alone, as of the real one"
+    for name, function in vars(machine.cupy().cuda.cublas).items():
+        expect_the_same(name, signature(function), documented(real_names.cublas()[name]))
 
 
 def test_errors_have_the_types_and_words_of_the_real_ones() -> None:
@@ -163,20 +160,12 @@ def test_errors_have_the_types_and_words_of_the_real_ones() -> None:
         (fake_errors.CompileException, real.compiler.CompileException),
     ):
         assert [ancestor.__name__ for ancestor in mine.__mro__] == [ancestor.__name__ for ancestor in theirs.__mro__]
+    for kind in (fake_errors.CompileException, real.compiler.CompileException):
+        error = kind("two\nlines", "source", "kernel.cu", ("-O1",))
+        assert (str(error), error.options, error.args) == ("two\nlines", ("-O1",), ())
     told = real_names.nccl()
     assert [words.partition(":")[0] for words in told["errors"]] == [*NAMES]
     assert told["base"] == "RuntimeError"
-
-
-def test_a_log_is_the_text_of_what_the_compiler_raises() -> None:
-    for kind in (fake_errors.CompileException, real_names.cupy().cuda.compiler.CompileException):
-        error = kind("two\nlines", "source", "kernel.cu", ("-O1",))
-        assert (str(error), error.options, error.args) == ("two\nlines", ("-O1",), ())
-
-
-def test_without_nccl_its_module_has_nothing_but_the_word() -> None:
-    """Whoever catches its errors must ask first, as of the real one."""
-    assert vars(Machine(has_nccl=False).cupy().cuda.nccl) == {"available": False}
 
 
 def test_the_made_up_driver_has_the_functions_parameters_and_errors_of_the_header() -> None:
@@ -184,18 +173,15 @@ def test_the_made_up_driver_has_the_functions_parameters_and_errors_of_the_heade
     for name, function in inspect.getmembers(Library, inspect.isfunction):
         if name.startswith("_cu"):
             assert [*inspect.signature(function).parameters][1:] == real_names.driver()[name[1:]], name
+    shared = re.findall(r"^int (cu\w+)\(([^)]*)\)", SHARED_DRIVER, flags=re.MULTILINE)
+    assert len(shared) >= 6
+    for name, parameters in shared:
+        assert len(parameters.split(",")) == len(real_names.driver()[name]), name
     for status, (name, _) in DRIVER.items():
         assert re.search(rf"\b{name}\s*= {status},", text), name
     real = real_names.cupy().cuda.runtime.CUDARuntimeError
     for status, words in WORDS.items():
         assert str(real(status)).endswith(f": {words.decode()}")
-
-
-def test_the_driver_that_processes_share_has_the_functions_of_the_header() -> None:
-    functions = re.findall(r"^int (cu\w+)\(([^)]*)\)", SHARED_DRIVER, flags=re.MULTILINE)
-    assert len(functions) >= 6
-    for name, parameters in functions:
-        assert len(parameters.split(",")) == len(real_names.driver()[name]), name
 
 
 def test_the_made_up_nvml_takes_what_the_real_one_takes() -> None:
@@ -216,39 +202,53 @@ def refused(status: int, kind: type[Exception] = CUDARuntimeError) -> Any:
     return pytest.raises(kind, match=f"^{names[status][0]}: ")
 
 
-def test_options_of_the_compiler_are_a_tuple_as_cython_wants_them(machine: Machine) -> None:
-    for cupy in (machine.cupy(), real_names.cupy()):
+def test_calls_that_cuda_refuses_are_refused(machine: Machine) -> None:
+    cupy = machine.cupy()
+    cuda, runtime = cupy.cuda, cupy.cuda.runtime
+    stream = cuda.Stream(non_blocking=True)
+    kernel = cupy.RawModule(code=source("gate.cu"), options=("-std=c++17",)).get_function("gate").kernel
+    assert runtime.malloc(0) == 0  # cudaMalloc of 0 bytes gives a null pointer, which cudaFree takes
+    runtime.free(0)
+    far = Machine(2, without_peers={(0, 1)}).cupy().cuda.runtime
+    assert (far.deviceCanAccessPeer(0, 1), far.deviceCanAccessPeer(1, 0)) == (0, 1)
+    for call, status in (
+        (lambda: runtime.setDevice(2), NOT_A_DEVICE),
+        (lambda: runtime.deviceGetPCIBusId(2), NOT_A_DEVICE),
+        (lambda: runtime.getDeviceProperties(2), NOT_A_DEVICE),
+        (lambda: runtime.free(4096), INVALID),
+        (stream.end_capture, ILLEGAL_STATE),
+        (lambda: far.deviceEnablePeerAccess(1), NO_PEER),
+    ):
+        with refused(status):
+            call()
+    for call in (
+        lambda: cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, 1025, 0),
+        lambda: kernel((1,), (1025,), (), stream=stream),
+    ):
+        with refused(INVALID, CUDADriverError):
+            call()
+    for argument in (np.zeros(2, np.uint64), np.zeros(1, "V8")[0], "text"):  # single values, and numbers, only
+        with pytest.raises(TypeError):
+            kernel((1,), (1,), (argument,), stream=stream)
+    for made in (cupy, real_names.cupy()):
         with pytest.raises(TypeError, match=r"expected tuple, got list"):
-            cupy.RawModule(code=source("gate.cu"), options=["-std=c++17"])
+            made.RawModule(code=source("gate.cu"), options=["-std=c++17"])
 
 
-def test_each_thread_has_a_current_device_of_its_own(machine: Machine) -> None:
+def test_each_thread_has_a_current_device_and_captures_keep_their_device_from_being_waited_for(
+    machine: Machine,
+) -> None:
     """cudaSetDevice: of the calling host thread; another one starts at device 0."""
-    from threading import Thread
-
-    machine.cupy().cuda.runtime.setDevice(1)
-    seen: list[int] = []
+    cuda, seen = machine.cupy().cuda, []
+    cuda.Stream(non_blocking=True).begin_capture()
+    with refused(CAPTURING):
+        cuda.runtime.deviceSynchronize()
+    cuda.runtime.setDevice(1)
+    cuda.runtime.deviceSynchronize()
     other = Thread(target=lambda: seen.append(machine.current))
     other.start()
     other.join()
     assert (machine.current, seen) == (1, [0])
-
-
-def test_a_device_that_is_not_there_is_refused(machine: Machine) -> None:
-    runtime = machine.cupy().cuda.runtime
-    calls: list[Callable[[], Any]] = [lambda: runtime.setDevice(2), lambda: runtime.deviceGetPCIBusId(2)]
-    for call in (*calls, lambda: runtime.getDeviceProperties(2), lambda: runtime.deviceGetAttribute(16, 2)):
-        with refused(NOT_A_DEVICE):
-            call()
-
-
-def test_memory_of_no_bytes_has_no_address_and_strangers_are_not_freed(machine: Machine) -> None:
-    """CudaMalloc of 0 bytes gives a null pointer, which cudaFree takes."""
-    runtime = machine.cupy().cuda.runtime
-    assert runtime.malloc(0) == 0
-    runtime.free(0)
-    with refused(INVALID):
-        runtime.free(4096)
 
 
 def test_zeroing_is_done_when_the_host_has_waited_for_the_device(machine: Machine) -> None:
@@ -264,31 +264,8 @@ def test_zeroing_is_done_when_the_host_has_waited_for_the_device(machine: Machin
     assert (seen, view(address, 64).any()) == ([True], np.False_)
 
 
-def test_a_device_is_not_waited_for_while_a_stream_of_it_is_captured(machine: Machine) -> None:
-    cuda = machine.cupy().cuda
-    stream = cuda.Stream(non_blocking=True)
-    with refused(ILLEGAL_STATE):
-        stream.end_capture()
-    stream.begin_capture()
-    with refused(CAPTURING):
-        cuda.runtime.deviceSynchronize()
-    cuda.runtime.setDevice(1)
-    cuda.runtime.deviceSynchronize()
-
-
-def test_a_stream_is_done_once_it_has_nothing_left_and_nothing_failed(machine: Machine) -> None:
-    """CuPy: whatever cudaStreamQuery answers but success is no; an error too, which only synchronizing tells."""
-    stream = machine.cupy().cuda.Stream(non_blocking=True)
-    assert stream.done
-    stream.begin_capture()
-    assert not stream.done
-    stream.end_capture()
-    machine.broken = CUDARuntimeError(ILLEGAL_ADDRESS)
-    assert not stream.done
-
-
 def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(machine: Machine) -> None:
-    """cudaEventElapsedTime; on one device too."""
+    """cudaEventElapsedTime; and a stream is done once it has nothing left and nothing failed."""
     cuda = machine.cupy().cuda
     stream = cuda.Stream(non_blocking=True)
     events = [cuda.Event(), cuda.Event(disable_timing=True), cuda.Event()]
@@ -303,6 +280,12 @@ def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(mach
     events[2].record(stream)
     with refused(NOT_READY):
         cuda.get_elapsed_time(events[0], events[2])
+    assert stream.done
+    stream.begin_capture()
+    assert not stream.done
+    stream.end_capture()
+    machine.broken = CUDARuntimeError(ILLEGAL_ADDRESS)
+    assert not stream.done
 
 
 def test_after_an_illegal_address_nothing_works_any_more(machine: Machine) -> None:
@@ -318,52 +301,3 @@ def test_after_an_illegal_address_nothing_works_any_more(machine: Machine) -> No
     for call in (*calls, lambda: cuda.Stream(non_blocking=True), cuda.Event, lambda: cuda.runtime.free(address)):
         with refused(ILLEGAL_ADDRESS):
             call()
-
-
-def test_a_peer_without_access_cannot_be_enabled() -> None:
-    machine = Machine(2, without_peers={(0, 1)})
-    runtime = machine.cupy().cuda.runtime
-    assert (runtime.deviceCanAccessPeer(0, 1), runtime.deviceCanAccessPeer(1, 0)) == (0, 1)
-    with refused(NO_PEER):
-        runtime.deviceEnablePeerAccess(1)
-
-
-@pytest.mark.parametrize("argument", [np.zeros(2, np.uint64), np.zeros(1, "V8")[0], "text"])
-def test_a_kernels_arguments_are_single_values(argument: Any, machine: Machine) -> None:
-    cupy = machine.cupy()
-    kernel = cupy.RawModule(code=source("gate.cu"), options=("-std=c++17",)).get_function("gate").kernel
-    with pytest.raises(TypeError):
-        kernel((1,), (1,), (argument,), stream=cupy.cuda.Stream(non_blocking=True))
-
-
-def test_more_threads_than_a_block_has_are_refused(machine: Machine) -> None:
-    cupy = machine.cupy()
-    kernel = cupy.RawModule(code=source("gate.cu"), options=("-std=c++17",)).get_function("gate").kernel
-    with refused(INVALID, CUDADriverError):
-        cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, 1025, 0)
-    with refused(INVALID, CUDADriverError):
-        kernel((1,), (1025,), (), stream=cupy.cuda.Stream(non_blocking=True))
-
-
-def test_a_group_of_nccl_leaves_the_current_device_as_it_was(machine: Machine) -> None:
-    cuda = machine.cupy().cuda
-    streams = []
-    for device in (0, 1):
-        cuda.runtime.setDevice(device)
-        streams.append(cuda.Stream(non_blocking=True))
-    address = cuda.runtime.malloc(64)
-    identity = cuda.nccl.get_unique_id()
-    cuda.nccl.groupStart()
-    comms = []
-    for device in (0, 1):
-        cuda.runtime.setDevice(device)
-        comms.append(cuda.nccl.NcclCommunicator(2, identity, device))
-    cuda.nccl.groupEnd()
-    cuda.runtime.setDevice(0)
-    cuda.nccl.groupStart()
-    for comm, stream in zip(comms, streams, strict=True):
-        comm.broadcast(address, address, 16, 7, 0, stream.ptr)
-    cuda.nccl.groupEnd()
-    assert machine.current == 0
-    for stream in streams:
-        stream.synchronize()

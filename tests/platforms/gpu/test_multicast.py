@@ -1,6 +1,6 @@
 """`nvls` and the memory under it, on machines with a switch that tests make up (fake_driver.py)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,11 @@ from collbench.steps import Step
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_driver import UNDOING, Library
 from tests.platforms.gpu.test_driver import CALLS
-from tools.gpu.checks import CHECKS
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000
 STEPS = 33  # calls to the driver that make memory for two GPUs, as a test below makes sure
 Open = Callable[..., Any]
-Check = Callable[[Any, Any], None]
 
 
 @pytest.fixture
@@ -81,28 +79,22 @@ def expect_right(platform: Any, case: Case, name: str = "nvls", calls: int = 2) 
         assert platform.check(case, seed) is None, f"{case.dtype.name} {case.redop.name} {case.nbytes}"
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_every_length_is_reduced_on_every_rank(ranks: int, opened: Open) -> None:
-    """In place and out of place, with memory that starts as zeros for both."""
-    platform = opened(ranks, ranks)
-    for nbytes in (4, 12, 500, 4096, 99_996):
-        for in_place in (False, True):
-            expect_right(platform, a_case(ranks, nbytes, in_place=in_place))
+def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
+    """In place and out of place; memory with a multicast address is ordinary memory to other implementations."""
+    for ranks in (2, 3):
+        platform = opened(ranks, ranks)
+        for nbytes in (4, 12, 500, 4096, 99_996):
+            for in_place in (False, True):
+                expect_right(platform, a_case(ranks, nbytes, in_place=in_place))
+            expect_right(platform, a_case(ranks, nbytes), "two-shot")
 
 
-@pytest.mark.parametrize("dtype", REDUCES)
-def test_every_type_and_reduction_of_the_switch_is_carried_out(dtype: str, opened: Open) -> None:
+@pytest.mark.parametrize("dtypes", [("float",), pytest.param([*REDUCES], marks=pytest.mark.full)], ids=str)
+def test_every_type_and_reduction_of_the_switch_is_carried_out(dtypes: Sequence[str], opened: Open) -> None:
     platform = opened(3, 3)
-    for redop in REDUCES[dtype]:
-        expect_right(platform, a_case(3, 1001 * DATATYPES[dtype].itemsize, dtype, redop, in_place=True))
-
-
-def test_it_shares_windows_and_buffers_with_other_implementations(opened: Open) -> None:
-    """Calls of both by turns; memory with a multicast address is ordinary memory to the other."""
-    platform = opened(2, 2)
-    for _ in range(3):
-        for name in ("nvls", "two-shot"):
-            expect_right(platform, a_case(2, 4004), name)
+    for dtype in dtypes:
+        for redop in REDUCES[dtype]:
+            expect_right(platform, a_case(3, 1001 * DATATYPES[dtype].itemsize, dtype, redop, in_place=True))
 
 
 def test_the_ranks_memory_starts_as_zeros(opened: Open) -> None:
@@ -119,98 +111,79 @@ def test_each_region_has_an_address_of_its_own(opened: Open) -> None:
     assert len({platform.multicast(region) for region in Region}) == len(Region)
 
 
-@pytest.mark.parametrize(
-    ("devices", "ranks", "faults", "reason"),
-    [
+def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) -> None:
+    for devices, ranks, faults, reason in (
         (1, 2, {}, "a switch adds what is on two GPUs or more, and the ranks are on one"),
-        (1, 1, {}, "a switch adds what is on two GPUs or more, and the ranks are on one"),
         (2, 4, {}, "ranks share a GPU, and a switch adds one input of each: use --ranks 2"),
         (2, 2, {"nvrtc_version": (12, 1)}, r"NVRTC 12\.1 lacks the instructions: use the one of CUDA 12\.2 or newer"),
         (2, 2, {"capability": (8, 0)}, "GPU 0 is an sm_80, and multimem instructions need sm_90 or newer"),
         (2, 2, {"without_multicast": {1}}, "GPU 1 has no multicast, which needs an NVSwitch"),
         (2, 2, {"missing": {"cuMulticastCreate"}}, "the driver is too old to have cuMulticastCreate: update it"),
         (2, 2, {"names": ("two-shot",)}, "memory was made without a multicast address"),
-    ],
-)
-def test_where_there_is_no_switch_it_is_skipped_with_the_reason(
-    devices: int, ranks: int, faults: dict[str, Any], reason: str, opened: Open
-) -> None:
-    platform = opened(devices, ranks, **faults)
-    with pytest.raises(Unsupported, match=reason):
-        NVLS.prepare(a_case(ranks, 1000), platform)
-    expect_right(platform, a_case(ranks, 1000), "two-shot")
+        (2, 2, {"failing": STEPS - 1}, "cuMemSetAccess: system not yet initialized"),
+    ):
+        platform = opened(devices, ranks, **faults)
+        with pytest.raises(Unsupported, match=reason):
+            NVLS.prepare(a_case(ranks, 1000), platform)
+        expect_right(platform, a_case(ranks, 1000), "two-shot")
 
 
-@pytest.mark.parametrize(("without", "kind"), [({0}, Skipped), (set(), Measurement)])
-def test_a_sweep_skips_it_without_a_switch_and_measures_the_others(without: set[int], kind: type, opened: Open) -> None:
-    platform, ways = opened(2, 2, without_multicast=without), [implementations()[name] for name in ("nvls", "two-shot")]
-    sampling = Sampling(iters=3, region=0.0)
-    found = {result.implementation: result for result in measure(a_case(2, 1000), ways, platform, sampling)}
-    assert isinstance(found["nvls"], kind)
-    assert isinstance(found["two-shot"], Measurement)
-    if isinstance(found["nvls"], Skipped):
-        assert found["nvls"].reason.startswith("GPU 0 has no multicast")
+def test_a_sweep_skips_it_without_a_switch_and_measures_the_others(opened: Open) -> None:
+    for without, kind in (({0}, Skipped), (set(), Measurement)):
+        platform = opened(2, 2, without_multicast=without)
+        ways = [implementations()[name] for name in ("nvls", "two-shot")]
+        first, second = measure(a_case(2, 1000), ways, platform, Sampling(iters=3, region=0.0))
+        assert [type(first), type(second)] == [kind, Measurement]
+        assert not without or first.reason.startswith("GPU 0 has no multicast")
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_checks_on_a_real_gpu_skip_it_with_the_reason_where_there_is_one_gpu(check: Check, opened: Open) -> None:
-    with pytest.raises(Unsupported, match=r"two GPUs or more|nothing of the kind|once is enough"):
-        check(opened(1, 2), NVLS)
-
-
-@pytest.mark.parametrize(
-    ("here", "reason"),
-    [
+def test_without_a_driver_or_with_several_processes_memory_is_ordinary() -> None:
+    for here, reason in (
         (2, "the CUDA driver cannot be loaded (libnosuchdriver.so.1: "),
         (1, "memory for the switch is made by one process that holds all ranks: start it without mpirun"),
-    ],
-)
-def test_without_a_driver_or_with_several_processes_memory_is_ordinary(here: int, reason: str) -> None:
-    machine = Machine(2)
-    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(here), 2, NBYTES, ("nvls",))
-    assert isinstance(multicast, str)
-    assert multicast.startswith(reason)
-    assert len(machine.blocks) == here
-    memory.free()
+    ):
+        machine = Machine(2)
+        memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(here), 2, NBYTES, ("nvls",))
+        assert isinstance(multicast, str)
+        assert multicast.startswith(reason)
+        assert len(machine.blocks) == here
+        memory.free()
 
 
-def test_a_cpu_has_no_switch() -> None:
+def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
+    for dtype, redop, choices in (
+        ("int8", "sum", "no instruction for int8; it has for: float, double, half,"),
+        ("float", "max", "no instruction for max of float; it has for: sum, avg$"),
+        ("half", "prod", "no instruction for prod of half; it has for: sum, avg, max, min$"),
+    ):
+        with pytest.raises(Unsupported, match=choices):
+            NVLS.refuse(a_case(2, 64, dtype, redop))
     with pytest.raises(Unsupported, match="CPUs have no switch between them"):
         CpuPlatform.multicast(None, Region.SEND)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "redop", "choices"),
-    [
-        ("int8", "sum", "no instruction for int8; it has for: float, double, half,"),
-        ("float", "max", "no instruction for max of float; it has for: sum, avg$"),
-        ("half", "prod", "no instruction for prod of half; it has for: sum, avg, max, min$"),
-    ],
-)
-def test_what_the_switch_cannot_reduce_is_refused_with_the_choices(dtype: str, redop: str, choices: str) -> None:
-    with pytest.raises(Unsupported, match=choices):
-        NVLS.refuse(a_case(2, 64, dtype, redop))
+def allocated(machine: Machine) -> tuple[Any, Any]:
+    """Memory for two ranks, and its multicast address or why there is none."""
+    return gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
 
 
-@pytest.mark.parametrize("failing", range(STEPS))
-def test_whatever_call_fails_the_memory_is_ordinary_and_nothing_is_kept(
-    failing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_call_fails_the_memory_is_ordinary_and_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason names the call, in the driver's words."""
-    machine = Machine(2)
-    library = with_switch(machine, monkeypatch, failing=failing)
-    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
-    assert library.empty
-    assert multicast == f"{library.failed}: system not yet initialized"
-    assert sorted(machine.device_of(base) for base in memory.base) == [0, 1]
-    memory.free()
-    assert not machine.blocks
+    for failing in range(STEPS):
+        machine = Machine(2)
+        library = with_switch(machine, monkeypatch, failing=failing)
+        memory, multicast = allocated(machine)
+        assert library.empty, library.failed
+        assert multicast == f"{library.failed}: system not yet initialized"
+        assert sorted(machine.device_of(base) for base in memory.base) == [0, 1]
+        memory.free()
+        assert not machine.blocks, library.failed
 
 
 def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(2)
     library = with_switch(machine, monkeypatch)
-    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    memory, multicast = allocated(machine)
     assert isinstance(multicast, int)
     assert len(library.calls) == STEPS
     assert {*library.calls} | {*UNDOING} == {*CALLS} - {"cuGetErrorString", "cuMemGetAddressRange_v2"}
@@ -219,17 +192,10 @@ def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert library.empty
 
 
-def test_a_platform_on_which_a_call_fails_is_used_without_the_switch(opened: Open) -> None:
-    platform = opened(2, 2, failing=STEPS - 1)
-    with pytest.raises(Unsupported, match="cuMemSetAccess: system not yet initialized"):
-        NVLS.prepare(a_case(2, 1000), platform)
-    expect_right(platform, a_case(2, 1000), "two-shot")
-
-
 def test_memory_that_does_not_fit_in_the_sizes_of_a_switch_is_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(2, free=NBYTES + 1000)
     library = with_switch(machine, monkeypatch)
-    memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    memory, multicast = allocated(machine)
     assert multicast == "cuMemCreate: out of memory"
     assert library.empty
     memory.free()
@@ -258,7 +224,7 @@ def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that has failed for good does not keep the process from ending."""
     machine = Machine(2)
     library = with_switch(machine, monkeypatch)
-    memory, _ = gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+    memory, _ = allocated(machine)
     library.undoing_fails = True
     memory.free()
     assert not library.empty
@@ -271,13 +237,12 @@ def test_an_error_without_words_is_a_number() -> None:
         driver.Driver(library).attribute(driver.MULTICAST_SUPPORTED, 0)
 
 
-@pytest.mark.parametrize("schedule", [name for name, one in schedules().items() if "gpu" in one.platforms])
-def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(schedule: str, opened: Open) -> None:
+def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> None:
     """The switch's addresses are those of the bucket, too; in place and out of place."""
     platform = opened(2, 2)
-    step = Step(3, 8, schedule, bucket=4096)
-    for in_place in (False, True):
-        case = replace(a_case(2, 10_000, in_place=in_place), step=step)
-        (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))
-        assert isinstance(result, StepTimes), result
-        assert result.right, result.wrong
+    for schedule in (name for name, one in schedules().items() if "gpu" in one.platforms):
+        for in_place in (False, True):
+            case = replace(a_case(2, 10_000, in_place=in_place), step=Step(3, 8, schedule, bucket=4096))
+            (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))
+            assert isinstance(result, StepTimes), result
+            assert result.right, f"{schedule}: {result.wrong}"

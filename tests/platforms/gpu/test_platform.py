@@ -1,202 +1,256 @@
 """The GPU platform on a machine that tests make up (fake_cuda.py); orchestration and kernels are the real ones."""
 
 import os
-import re
 import sys
 import time
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.errors import CaseFailed, PlatformError, Unsupported
-from collbench.implementations import Implementation, implementations
+from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.errors import CaseFailed, PlatformError, StartFailed, Unsupported
+from collbench.implementations import implementations
+from collbench.measure.launches import calibrate
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
+from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.gpu.placement import Place, Placement
 from collbench.platforms.layout import Region, buffers
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.opening import ON_GPU, Open, a_case, prepare, sweep
-from tools.gpu.bench import TARGETS, targets
-from tools.gpu.checks import LARGE, a_log_of_every_rank
+from collbench.platforms.processes import Alone
+from tests.platforms.gpu.fake_cuda import Graph, Machine
+from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
+from tests.platforms.gpu.opening import ALL, EXACT, LADDER, ON_GPU, Open, a_case, flaw, prepare, sweep
 
-PLACES = [(1, 1), (1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 5)]  # devices, ranks
-ARITHMETIC = [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")]
-
-
-@pytest.mark.parametrize(("devices", "ranks"), PLACES)
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
-def test_every_implementation_gives_every_rank_what_the_definition_says(
-    implementation: Implementation, devices: int, ranks: int, opened: Open
-) -> None:
-    platform = opened(Machine(devices), ranks=ranks)
-    for case in sweep(ranks=ranks).cases():
-        if case.collective.name not in implementation.collectives or ranks < case.collective.least_ranks:
-            continue
-        prepared = prepare(implementation, case, platform)
-        for seed in (1, 2):
-            platform.fill(case, seed, prepared.wire)
-            platform.time(prepared, 1)
-            assert platform.check(case, seed, prepared.wire) is None, f"{case.collective.name} {case.nbytes}"
-
-
-REFUSED_IN_PLACE = {"one-shot": "would overwrite the input that others still read|carries out allreduce only"}
-
-
-@pytest.mark.parametrize(("dtype", "redop"), ARITHMETIC)
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
-def test_every_implementation_reduces_in_place(
-    implementation: Implementation, dtype: str, redop: str, opened: Open
-) -> None:
-    platform = opened(Machine(2), ranks=3, in_place=True)
-    for name in ("allreduce", "reducescatter", "reduce"):
-        case = a_case(name, 1200, 3, dtype=DATATYPES[dtype], redop=REDUCTIONS[redop], in_place=True, root=0)
-        if implementation.name in REFUSED_IN_PLACE:
-            with pytest.raises(Unsupported, match=REFUSED_IN_PLACE[implementation.name]):
-                prepare(implementation, case, platform)
-        elif name in implementation.collectives and not (implementation.wire and (dtype, redop) != ("float", "sum")):
-            prepared = prepare(implementation, case, platform)
-            platform.fill(case, 1, prepared.wire)
-            platform.time(prepared, 1)
-            assert platform.check(case, 1, prepared.wire) is None
+IMPATIENT = Sampling(timeout=0.5)
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, collective in COLLECTIVES.items() if collective.in_place and name != "alltoall"]
+    ("devices", "ranks"),
+    [(1, 2), (2, 3), *(pytest.param(*place, marks=pytest.mark.full) for place in [(1, 1), (1, 3), (2, 4), (3, 5)])],
 )
-@pytest.mark.parametrize("root", [0, 2])
-def test_nccl_carries_out_every_collective_in_place_and_with_any_root(name: str, root: int, opened: Open) -> None:
+def test_every_implementation_gives_every_rank_what_the_definition_says(devices: int, ranks: int, opened: Open) -> None:
+    platform = opened(Machine(devices), ranks=ranks, implementations=ALL)
+    for way in ON_GPU:
+        for case in sweep(ranks=ranks).cases():
+            if case.collective.name in way.collectives and ranks >= case.collective.least_ranks:
+                assert flaw(way, case, platform, 2) is None, f"{way.name} {case.collective.name} {case.nbytes}"
+
+
+def test_every_implementation_reduces_in_place_and_in_other_types(opened: Open) -> None:
+    platform = opened(Machine(2), ranks=3, in_place=True, implementations=ALL)
+    for way in ON_GPU:
+        typed = way.name in ("nccl", "ring-flags", "two-shot")
+        for dtype, redop in [("float", "sum"), ("bfloat16", "avg"), ("int8", "max")][: 3 if typed else 1]:
+            case = a_case("allreduce", 1200, 3, dtype=DATATYPES[dtype], redop=REDUCTIONS[redop], in_place=True)
+            if way.name == "one-shot":
+                with pytest.raises(Unsupported, match="would overwrite the input that others still read"):
+                    prepare(way, case, platform)
+            else:
+                assert flaw(way, case, platform) is None, f"{way.name} {dtype} {redop}"
+
+
+def test_nccl_carries_out_every_collective_in_place_and_with_any_root(opened: Open) -> None:
     platform = opened(Machine(1), ranks=3, in_place=True)
-    case = a_case(name, 1200, 3, in_place=True, root=root if COLLECTIVES[name].rooted else 0)
-    prepared = prepare(implementations()["nccl"], case, platform)
-    platform.fill(case, 5)
-    platform.time(prepared, 1)
-    assert platform.check(case, 5) is None
-
-
-def test_nccl_has_no_alltoall_in_place() -> None:
+    for name, collective in COLLECTIVES.items():
+        for root in (0, 2) if collective.rooted else (0,):
+            case = a_case(name, 1200, 3, in_place=True, root=root)
+            if collective.in_place and name != "alltoall":
+                assert flaw("nccl", case, platform) is None, f"{name} from {root}"
     with pytest.raises(Unsupported, match="cannot share a buffer"):
         implementations()["nccl"].refuse(a_case("alltoall", in_place=True))
 
 
+FLOAT = [("float", "sum")]
+ANY = [*FLOAT, ("half", "avg"), ("bfloat16", "max"), ("uint8", "prod"), ("int64", "min")]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "arithmetic"),
+    [(2, FLOAT), *(pytest.param(ranks, ANY, marks=pytest.mark.full) for ranks in (2, 3, 4))],
+    ids=str,
+)
+def test_any_sequence_of_calls_is_right(ranks: int, arithmetic: Any, opened: Open) -> None:
+    """Different implementations, lengths, types and places after each other on the same windows."""
+    platform = opened(
+        Machine(1, multiprocessors=8), ranks=ranks, sizes=(160000,), dtypes=(DATATYPES["int64"],), implementations=ALL
+    )
+    calls = st.tuples(
+        st.sampled_from([(rung, name) for rung in LADDER for name in rung.collectives]),
+        st.integers(1, 5000),
+        st.sampled_from(arithmetic),
+        st.booleans(),
+        st.integers(0, ranks - 1),
+    )
+
+    @settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+    @given(st.lists(calls, min_size=1, max_size=6))
+    def right(calls: list[Any]) -> None:
+        for seed, ((way, name), count, (dtype, redop), in_place, root) in enumerate(calls):
+            chosen, element = COLLECTIVES[name], DATATYPES[dtype]
+            case = a_case(
+                name,
+                count * element.itemsize * (ranks if chosen.sharded else 1),
+                ranks,
+                dtype=element,
+                redop=REDUCTIONS[redop] if chosen.reduces else NONE,
+                root=root if chosen.rooted else 0,
+                in_place=in_place,
+            )
+            try:
+                prepared = prepare(way, case, platform)
+            except Unsupported:
+                continue
+            platform.fill(case, seed, prepared.wire)
+            platform.time(prepared, 1)
+            assert platform.check(case, seed, prepared.wire) is None, way.name
+
+    right()
+
+
+def test_numbers_of_blocks_that_divide_nothing_give_right_results(opened: Open) -> None:
+    """A GPU's multiprocessors divided by ranks are rarely a power of two; slots must be whole packs all the same."""
+    for multiprocessors in (5, 13, 27):
+        platform = opened(Machine(1, multiprocessors=multiprocessors), ranks=2)
+        for name in ("ring-pipelined", "ring-ll", "two-shot", "one-shot-ll"):
+            for nbytes in (70000, 4, 3000):
+                assert flaw(name, a_case(nbytes=nbytes), platform, launches=2) is None, f"{name} {nbytes}"
+
+
 def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None:
-    platform = opened(Machine(1), ranks=2)
-    results = list(measure(a_case(), ON_GPU, platform, Sampling(iters=3, region=0.0)))
-    assert {result.implementation for result in results} == {way.name for way in ON_GPU}
+    ways = [way for way in ON_GPU if way.name in EXACT]
+    results = list(measure(a_case(), ways, opened(Machine(1)), Sampling(iters=3, region=0.0)))
+    assert {result.implementation for result in results} == {*EXACT}
     for result in results:
-        assert isinstance(result, Measurement)
-        assert result.mismatch is None
-        assert len(result.seconds) == 3
+        assert isinstance(result, Measurement), result
+        assert (result.mismatch, len(result.seconds)) == (None, 3)
         own = {"nccl": "; NCCL_MAX_CTAS=16", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
         assert str(result.note) == f"2 ranks share 1 GPU{own}"
 
 
-def test_what_auto_picks_finds_its_fifo_though_only_auto_was_asked_for(opened: Open) -> None:
-    platform = opened(Machine(2), ranks=2, implementations=("auto",), sizes=(280000,))
-    for nbytes, rung in ((1000, "one-shot-ll"), (280000, "ring-ll")):
-        case = a_case(nbytes=nbytes)
-        prepared = prepare(implementations()["auto"], case, platform)
-        assert prepared.note.picked == rung
-        platform.fill(case, 1)
-        platform.time(prepared, 2)
-        assert platform.check(case, 1) is None
+def test_auto_picks_by_size_and_the_next_best_where_kernels_cannot_use_a_peers_memory(opened: Open) -> None:
+    """What it picks finds its FIFO though only auto was asked for; copies and events need no peer access."""
+    whole = opened(Machine(2), implementations=("auto",), sizes=(280000,))
+    parted = opened(Machine(2, without_peers={(0, 1)}))
+    for platform, nbytes, rung in ((whole, 1000, "one-shot-ll"), (whole, 280000, "ring-ll"), (parted, 1000, "ring-ev")):
+        assert prepare("auto", a_case(nbytes=nbytes), platform).note.picked.startswith(rung)
+        assert flaw("auto", a_case(nbytes=nbytes), platform, launches=2) is None, rung
 
 
-def test_auto_takes_the_next_best_where_kernels_cannot_use_a_peers_memory(opened: Open) -> None:
-    """Copies and events still can."""
-    platform, case = opened(Machine(2, without_peers={(0, 1)}), ranks=2), a_case()
-    prepared = prepare(implementations()["auto"], case, platform)
-    assert prepared.note.picked == "ring-events"
-    platform.fill(case, 1)
-    platform.time(prepared, 2)
-    assert platform.check(case, 1) is None
-
-
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
-def test_graphs_are_for_what_the_host_does_not_drive(implementation: Implementation, opened: Open) -> None:
-    machine = Machine(2)
-    platform = opened(machine, ranks=2)
-    case = a_case()
-    prepared = prepare(implementation, case, platform)
-    platform.fill(case, 1, prepared.wire)
-    assert platform.time(prepared, 3) > 0
-    assert bool(machine.replays) is not prepared.host_driven
-    captures = machine.captures
-    platform.time(prepared, 3)
-    assert machine.captures == captures, "the same graph is replayed"
-    assert platform.check(case, 1, prepared.wire) is None
+def test_graphs_are_replayed_for_what_the_host_does_not_drive_and_nothing_is_captured_without_them(
+    opened: Open,
+) -> None:
+    for graph in (True, False):
+        machine, case = Machine(1), a_case()
+        platform = opened(machine, sampling=Sampling(graph=graph), implementations=ALL)
+        for way in ON_GPU:
+            prepared, replays = prepare(way, case, platform), machine.replays
+            platform.fill(case, 1, prepared.wire)
+            assert platform.time(prepared, 3) > 0, way.name
+            captures = machine.captures
+            platform.time(prepared, 3)
+            assert machine.captures == captures, f"{way.name}: the same graph is replayed"
+            assert (machine.replays > replays) == (graph and not prepared.host_driven), way.name
+            assert platform.check(case, 1, prepared.wire) is None, way.name
+        assert bool(machine.captures) is graph
 
 
 def test_nccl_connects_its_ranks_before_anything_is_captured(opened: Open) -> None:
     machine = Machine(2)
-    platform = opened(machine, ranks=2)
+    platform = opened(machine)
     platform.fill(a_case(), 1)
-    prepare(implementations()["nccl"], a_case(), platform)
+    prepare("nccl", a_case(), platform)
     assert machine.captures == 0
     assert platform.check(a_case(), 1) is None, "one operation was carried out"
 
 
-@pytest.mark.parametrize("implementation", ON_GPU, ids=lambda record: record.name)
-def test_without_graphs_nothing_is_captured(implementation: Implementation, opened: Open) -> None:
-    machine = Machine(2)
-    platform = opened(machine, ranks=2, sampling=Sampling(graph=False))
-    case = a_case()
-    prepared = prepare(implementation, case, platform)
-    platform.fill(case, 1, prepared.wire)
-    assert platform.time(prepared, 3) > 0
-    assert machine.captures == 0
-    assert platform.check(case, 1, prepared.wire) is None
-
-
 def test_capturing_carries_nothing_out(opened: Open) -> None:
     """In place every launch counts: the first timing of one launch is one launch."""
-    platform = opened(Machine(1), ranks=2, in_place=True)
-    case = a_case(in_place=True)
-    prepared = prepare(implementations()["ring-flags"], case, platform)
-    platform.fill(case, 1)
-    platform.time(prepared, 1)
-    assert platform.check(case, 1) is None
+    assert flaw("ring-flags", a_case(in_place=True), opened(Machine(1), in_place=True)) is None
+
+
+def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
+    """In place the sums pile up, in graphs and without."""
+    case = a_case(in_place=True, dtype=DATATYPES["uint32"])
+    for graph in (True, False):
+        platform = opened(Machine(1), in_place=True, sampling=Sampling(graph=graph))
+        for name in ("nccl", "ring-host", "ring-events", "ring-flags", "two-shot"):
+            prepared = prepare(name, case, platform)
+            platform.fill(case, 1)
+            platform.time(prepared, 3)
+            for rank in (0, 1):
+                got = platform.fetch(rank, buffers(platform, case, rank)[1], case.nbytes).view(np.uint32)
+                assert np.array_equal(got, case.expected(rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
+
+
+class MadeUpClock:
+    """A clock that goes on only where the host is slow, or when a test sets it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(0.02 * bool(seconds))  # in which a stream that nothing holds back would go on
+        self.now += seconds
 
 
 def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All ranks are held back until the last is enqueued, and no longer."""
-    monkeypatch.setattr(timing, "_TRIES", 2**24)  # a gate that nobody opened would stay shut for seconds
+    """All ranks are held back until the last is enqueued, and until every process has enqueued its own."""
     machine = Machine(3)
     platform = opened(machine, ranks=3)
-    prepared = prepare(implementations()["nccl"], a_case(ranks=3), platform)
+    prepared = prepare("nccl", a_case(ranks=3), platform)
+    machine.clock, machine.host_delay, done = MadeUpClock(), 1.0, []
+    for holder, name in ((Alone, "meet"), (Graph, "launch"), (timing.StartGate, "open")):
+        real = getattr(holder, name)
+        noting = lambda held, *rest, real=real, name=name: (done.append(name), real(held, *rest))[1]  # noqa: E731
+        monkeypatch.setattr(holder, name, noting)
+    assert platform.time(prepared, 1) == 0
+    assert machine.clock.now == 3
+    assert done == ["meet", "launch", "launch", "launch", "meet", "open"]
+
+
+def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that did not start together were not timed together."""
+    monkeypatch.setattr(timing, "_TRIES", 100)
+    machine = Machine(2)
+    platform = opened(machine)
+    prepared = prepare("nccl", a_case(), platform)
     machine.host_delay = 0.1
-    start = time.monotonic()
-    assert platform.time(prepared, 1) < machine.host_delay
-    assert time.monotonic() - start < 2
+    with pytest.raises(CaseFailed, match="the host was too slow to start all ranks together"):
+        platform.time(prepared, 1)
+    machine.host_delay = 0.0
+    monkeypatch.undo()
+    assert platform.time(prepared, 1) > 0, "the next one is as good as ever"
 
 
 def test_old_graphs_are_dropped(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(1)
-    platform = opened(machine, ranks=2)
+    platform = opened(machine)
     monkeypatch.setattr(timing, "_KEPT", 2)
-    prepared = prepare(implementations()["nccl"], a_case(), platform)
+    prepared = prepare("nccl", a_case(), platform)
     for launches in (1, 2, 3, 4):
         platform.time(prepared, launches)
     assert len(machine.graphs) == 2 * 2, "two graphs on each of two streams"
 
 
-@pytest.mark.parametrize("fault", ["without_peers", "losing_stores", "losing_copies"])
-def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(fault: str, opened: Open) -> None:
-    platform = opened(Machine(2, **{fault: {(1, 0)}}), ranks=2)
-    with pytest.raises(Unsupported, match="GPU 1 cannot use the memory of GPU 0"):
-        prepare(implementations()["ring-flags"], a_case(), platform)
-    case = a_case()
-    if fault != "losing_copies":  # copies need no peer access
-        prepared = prepare(implementations()["ring-host"], case, platform)
-        platform.fill(case, 1)
-        platform.time(prepared, 1)
-        assert platform.check(case, 1) is None
+def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(opened: Open) -> None:
+    for fault in ("without_peers", "losing_stores", "losing_copies"):
+        platform = opened(Machine(2, **{fault: {(1, 0)}}))
+        with pytest.raises(Unsupported, match="GPU 1 cannot use the memory of GPU 0"):
+            prepare("ring-flags", a_case(), platform)
+        if fault != "losing_copies":  # copies need no peer access
+            assert flaw("ring-host", a_case(), platform) is None, fault
 
 
-def test_probe_peers_reports_each_direction() -> None:
+def test_the_probe_of_peers_reports_each_direction() -> None:
     machine = Machine(3, without_peers={(0, 1)}, losing_stores={(1, 0)}, losing_copies={(2, 0)})
     found = discover._probed(cuda.Cuda(machine.cupy()), range(3))
     machine.stop()
@@ -210,160 +264,89 @@ def test_probe_peers_reports_each_direction() -> None:
 
 def test_a_kernel_that_waits_in_vain_fails_its_case(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "SPINS", 500)
-    platform = opened(Machine(2, dead={1}), ranks=2)
-    prepared = prepare(implementations()["ring-flags"], a_case(), platform)
-    with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
-        platform.time(prepared, 1)
-    with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
-        platform.time(prepared, 1)
+    platform = opened(Machine(2, dead={1}))
+    prepared = prepare("ring-flags", a_case(), platform)
+    for _ in range(2):
+        with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
+            platform.time(prepared, 1)
 
 
 def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) -> None:
-    platform = opened(Machine(2), ranks=2)
-    case = a_case()
-    prepared = prepare(implementations()["nccl"], case, platform)
-    platform.fill(case, 1)
-    platform.time(prepared, 1)
+    platform, case = opened(Machine(2)), a_case()
+    assert flaw("nccl", case, platform) is None
     wrong = np.array([7.0, 8.0], np.float32)
-    runtime = platform._cuda.runtime
-    runtime.memcpy(buffers(platform, case, 1)[1] + 4 * 130, wrong.ctypes.data, wrong.nbytes, 1)
+    platform._cuda.runtime.memcpy(buffers(platform, case, 1)[1] + 4 * 130, wrong.ctypes.data, wrong.nbytes, 1)
     found = platform.check(case, 1)
     assert (found.rank, found.index, found.chunk, found.got, found.wrong) == (1, 130, 1, "7.0", 2)
     assert found.expected == str(case.expected(1, 1)[0][1][130])
 
 
-@pytest.mark.parametrize("name", implementations()["nccl"].collectives)
-def test_the_result_of_the_last_run_is_no_result(name: str, opened: Open) -> None:
+def test_the_result_of_the_last_run_is_no_result(opened: Open) -> None:
     """Even of the same data: filling spoils what was received."""
-    platform, case = opened(Machine(1), ranks=2), a_case(name)
-    prepared = prepare(implementations()["nccl"], case, platform)
-    platform.fill(case, 1)
-    platform.time(prepared, 1)
-    assert platform.check(case, 1) is None
-    platform.fill(case, 1)
-    assert platform.check(case, 1) is not None
+    platform = opened(Machine(1))
+    for name in implementations()["nccl"].collectives:
+        assert flaw("nccl", a_case(name), platform) is None, name
+        platform.fill(a_case(name), 1)
+        assert platform.check(a_case(name), 1) is not None, name
 
 
-def test_ranks_that_do_not_fit_are_refused_before_anything_is_allocated(opened: Open) -> None:
+def test_what_does_not_fit_is_refused_before_anything_is_allocated(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(PlatformError, match=r"the ranks on GPU 0 need .* MiB and it has 1 MiB of 1 GiB free: lower -e"):
         opened(Machine(1, free=2**20), ranks=4)
+    monkeypatch.setattr(probe, "memories", lambda: (3 * 2**30, 3 * 2**30))
+    probe.refuse_too_large(2**30, 6)
+    with pytest.raises(PlatformError, match="the ranks on GPU 0 need 4 GiB and it has 3 GiB: lower -e or --ranks"):
+        probe.refuse_too_large(2**30, 7)
 
 
 def test_a_grid_that_cannot_be_resident_is_refused(opened: Open) -> None:
     platform = opened(Machine(1, multiprocessors=1, blocks_each=3), ranks=4)
-    with pytest.raises(
-        Unsupported, match="4 ranks x 1 blocks of 512 threads cannot run at once on GPU 0, which holds 3"
-    ):
-        prepare(implementations()["ring-flags"], a_case(ranks=4), platform)
+    words = "4 ranks x 1 blocks of 512 threads cannot run at once on GPU 0, which holds 3"
+    with pytest.raises(Unsupported, match=words):
+        prepare("ring-flags", a_case(ranks=4), platform)
 
 
 def test_old_nccl_is_skipped_only_where_ranks_share_a_gpu(opened: Open) -> None:
-    old = {"nccl_version": 22304}
-    with pytest.raises(Unsupported, match=r"NCCL 2\.23\.4 has no ranks that share a GPU, 2\.30 has: upgrade"):
-        prepare(implementations()["nccl"], a_case(), opened(Machine(1, **old), ranks=2))
-    prepare(implementations()["nccl"], a_case(), opened(Machine(2, **old), ranks=2))
+    """It compares bus ids, so slices of one GPU are one to it, and it would fail in its own words."""
+    for shared in ({"devices": 1}, {"devices": 2, "buses": {1: 0}}):
+        with pytest.raises(Unsupported, match=r"NCCL 2\.23\.4 has no ranks that share a GPU, 2\.30 has: upgrade"):
+            prepare("nccl", a_case(), opened(Machine(**shared, nccl_version=22304)))
+    prepare("nccl", a_case(), opened(Machine(2, nccl_version=22304)))
+
+
+def test_versions_of_nccl_are_read_as_its_header_codes_them() -> None:
+    """NCCL_VERSION of nccl.h: X*1000 + Y*100 + Z up to 2.8, X*10000 + Y*100 + Z from 2.9 on."""
+    wanted = {2408: "2.4.8", 2804: "2.8.4", 20901: "2.9.1", 21905: "2.19.5", 23007: "2.30.7"}
+    assert {code: nccl.in_words(code) for code in wanted} == wanted
 
 
 def test_an_nccl_that_does_not_start_is_skipped_with_its_reason(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "0")  # the user's word counts
-    platform = opened(Machine(1), ranks=2)
     with pytest.raises(Unsupported, match=r"NCCL could not start .*: NCCL_ERROR_INVALID_USAGE: "):
-        prepare(implementations()["nccl"], a_case(), platform)
+        prepare("nccl", a_case(), opened(Machine(1)))
 
 
-@pytest.mark.parametrize(("multiprocessors", "ranks", "ctas"), [(132, 2, 64), (132, 4, 32), (132, 8, 16), (4, 8, 1)])
-def test_nccl_gets_a_power_of_two_of_ctas_that_leaves_room_for_all(multiprocessors: int, ranks: int, ctas: int) -> None:
-    assert nccl.sharing(multiprocessors, ranks)["NCCL_MAX_CTAS"] == str(ctas)
+def test_nccl_gets_a_power_of_two_of_ctas_that_leaves_room_for_all_and_no_clusters() -> None:
+    sharing = {(132, 2): 64, (132, 4): 32, (132, 8): 16, (64, 4): 8, (114, 4): 16, (28, 2): 8, (16, 2): 4, (4, 8): 1}
+    for (multiprocessors, ranks), ctas in sharing.items():
+        settings = nccl.sharing(multiprocessors, ranks)
+        assert settings["NCCL_MAX_CTAS"] == str(ctas), (multiprocessors, ranks)
+        assert ctas == 1 or ctas * ranks < multiprocessors
+        assert settings["NCCL_CGA_CLUSTER_SIZE"] == "0"
 
 
 def test_nccl_is_only_told_of_sharing_where_there_is_some(opened: Open) -> None:
-    assert str(opened(Machine(2), ranks=2).note) == ""
+    """Its row says what limits it, and what it lacks where one process has several GPUs."""
+    apart = opened(Machine(2))
+    assert str(apart.note) == ""
     assert "NCCL_MAX_CTAS" not in os.environ
+    assert "a process for each (mpirun)" in str(prepare("nccl", a_case(), apart).note)
+    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note) == ""
     assert str(opened(Machine(2), ranks=4).note) == "4 ranks share 2 GPUs"
     assert os.environ["NCCL_MAX_CTAS"] == "16", "less than half of 64 multiprocessors"
-
-
-def test_after_an_illegal_address_the_case_has_failed_and_closing_still_ends(opened: Open) -> None:
-    """CUDA refuses even to free memory then; the process, and all that it holds, is about to end."""
-    machine = Machine(2)
-    platform = opened(machine, ranks=2)
-    prepared = prepare(implementations()["ring-flags"], a_case(), platform)
-    machine.enabled.clear()
-    with pytest.raises(CaseFailed, match=r"^while it ran: cudaErrorIllegalAddress: an illegal memory access was enc"):
-        platform.time(prepared, 1)
-    platform.close()
-    assert machine.blocks
-
-
-def test_everything_is_given_back(opened: Open) -> None:
-    machine = Machine(2)
-    platform = opened(machine, ranks=2)
-    for name in ("nccl", "ring-flags"):
-        platform.time(prepare(implementations()[name], a_case(), platform), 2)
-    comms = list(platform.comm.ranks.values())
-    platform.close()
-    assert not machine.blocks
-    assert not any(comm._alive for comm in comms)
-
-
-def test_the_ranks_memory_starts_as_zeros(opened: Open) -> None:
-    platform = opened(Machine(1), ranks=2)
-    for rank in platform.local:
-        words = platform._queues[rank].fetch(platform.address(Region.WINDOW, rank), np.ones(2**15, np.uint8))
-        assert not words.any()
-
-
-def test_versions_and_topology_name_what_is_there(opened: Open) -> None:
-    platform = opened(Machine(1), ranks=2)
-    assert platform.versions() == {
-        "cupy": "14.2.0",
-        "gpu": "Test GPU",
-        "cuda": "12.9",
-        "driver": "12.8",
-        "nvrtc": "12.9",
-        "nccl": "2.30.7",
-    }
-    topology = platform.topology()
-    assert topology["shared"]
-    assert topology["name"] == "2 ranks sharing 1 x Test GPU"
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"CUDA_LAUNCH_BLOCKING": "1"}, "wait for ever for one not yet launched: unset it"),
-    ],
-)
-def test_surroundings_that_would_hang_are_refused(
-    variables: dict[str, str], message: str, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(PlatformError, match=message):
-        opened(Machine(1))
-
-
-def test_no_gpu_is_said_in_one_line(opened: Open) -> None:
-    with pytest.raises(PlatformError, match=r"no GPU found \(cudaErrorNoDevice: .*\): use --on cpu"):
-        opened(Machine(0))
-
-
-def test_a_platform_whose_kernels_do_not_compile_does_not_open(opened: Open) -> None:
-    """Its own gate is the first of them."""
-    with pytest.raises(PlatformError, match=r"^gate\.cu could not be compiled for float none: Permission denied: set"):
-        opened(Machine(1, refusals={0: OSError("Permission denied")}))
-
-
-def test_no_cupy_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(PlatformError, match=r"needs CuPy: pip install 'collbench\[cuda12\]'"):
-        cuda.load_cupy()
-
-
-def test_an_nccl_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLLBENCH_NCCL", "/nowhere/libnccl.so.2")
-    with pytest.raises(PlatformError, match=r"COLLBENCH_NCCL=/nowhere/.* cannot be loaded"):
-        cuda.load_cupy()
+    assert str(prepare("nccl", a_case(), opened(Machine(1))).note) == "NCCL_MAX_CTAS=16"
 
 
 def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
@@ -377,87 +360,289 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
     assert [gpu["bus_id"] for gpu in platform.topology()["gpus"]] == ["0000:00:00.0"] * 2
 
 
-def test_an_old_nccl_takes_slices_of_one_gpu_for_one_gpu(opened: Open) -> None:
-    """It compares bus ids, and would fail in its own words."""
-    assert len(opened(Machine(2, nccl_version=22807)).comm.ranks) == 2
-    with pytest.raises(Unsupported, match=r"NCCL 2\.28\.7 has no ranks that share a GPU"):
-        opened(Machine(2, buses={1: 0}, nccl_version=22807)).comm.ranks  # noqa: B018
-
-
-@pytest.mark.parametrize(
-    ("uuids", "shared"),
-    [
-        ({0: None, 1: None}, True),  # a CUDA that knows none: by their bus ids they are one
-        ({0: b"", 1: b""}, True),
-        ({0: b"\1\2", 1: b"\1\3"}, False),
-        ({0: b"\1" * 16 + b"\7", 1: b"\1" * 16}, True),  # what lies behind 16 bytes is another field
-    ],
-)
-def test_uuids_are_compared_as_far_as_cuda_says_them(opened: Open, uuids: dict[int, Any], shared: bool) -> None:
+def test_uuids_are_compared_as_far_as_cuda_says_them(opened: Open) -> None:
     """CuPy ends them with the first zero, and may read on where there is none."""
-    assert str(opened(Machine(2, buses={1: 0}, uuids=uuids)).note) == ("2 ranks share 1 GPU" if shared else "")
+    for first, second, shared in (
+        (None, None, True),  # a CUDA that knows none: by their bus ids they are one
+        (b"", b"", True),
+        (b"\1\2", b"\1\3", False),
+        (b"\1" * 16 + b"\7", b"\1" * 16, True),  # what lies behind 16 bytes is another field
+    ):
+        platform = opened(Machine(2, buses={1: 0}, uuids={0: first, 1: second}))
+        assert str(platform.note) == ("2 ranks share 1 GPU" if shared else ""), (first, second)
 
 
-def test_ranks_are_dealt_to_gpus_when_memory_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "memories", lambda: (3 * 2**30, 3 * 2**30))
-    probe.refuse_too_large(2**30, 6)
-    with pytest.raises(PlatformError, match="the ranks on GPU 0 need 4 GiB and it has 3 GiB: lower -e or --ranks"):
-        probe.refuse_too_large(2**30, 7)
+def test_after_an_illegal_address_the_case_has_failed_and_closing_still_ends(opened: Open) -> None:
+    """CUDA refuses even to free memory then; the process, and all that it holds, is about to end."""
+    machine = Machine(2)
+    platform = opened(machine)
+    prepared = prepare("ring-flags", a_case(), platform)
+    machine.enabled.clear()
+    with pytest.raises(CaseFailed, match=r"^while it ran: cudaErrorIllegalAddress: an illegal memory access was enc"):
+        platform.time(prepared, 1)
+    platform.close()
+    assert machine.blocks
 
 
-def test_the_speed_targets_are_printed_with_their_bounds(opened: Open) -> None:
-    """As on a real GPU, where the sizes are larger: shares of what the memory could do, and whether that is enough."""
-    sizes = (2**16, 4096)
-    platform = opened(Machine(1), ranks=4, sizes=sizes)
-    lines = list(targets(platform, *sizes, Sampling(iters=3, region=0.0)))
-    copy = float(lines[0].removeprefix("copy within the GPU, read and written: ").removesuffix(" GB/s"))
-    for name, least in TARGETS.items():  # rates are printed with three digits, so equal ones differ by half a per cent
-        (line,) = (line for line in lines if line.startswith(f"{name} at 64 KiB: algbw"))
-        algbw, share, bound = re.findall(r"[\d.]+(?=%? of| GB/s)", line)
-        assert float(bound) == pytest.approx(copy / 8, rel=6e-3), "every input read, every result written, once"
-        assert float(share) == pytest.approx(100 * float(algbw) / float(bound), abs=1)
-        assert line.endswith(f"at least {least:.0%}: {'met' if float(share) >= 100 * least else 'MISSED'}")
-    (line,) = (line for line in lines if line.startswith("one-shot-ll at 4 KiB: "))
-    assert line.endswith("at most 5 us: MISSED"), "threads take longer"
-    assert "nvls at 64 KiB: skipped: a switch adds what is on two GPUs or more, and the ranks are on one" in lines
+def test_windows_start_as_zeros_and_everything_is_given_back(opened: Open) -> None:
+    machine = Machine(2)
+    platform = opened(machine)
+    for rank in platform.local:
+        words = platform._queues[rank].fetch(platform.address(Region.WINDOW, rank), np.ones(2**15, np.uint8))
+        assert not words.any()
+    for name in ("nccl", "ring-flags"):
+        platform.time(prepare(name, a_case(), platform), 2)
+    comms = list(platform.comm.ranks.values())
+    platform.close()
+    assert not machine.blocks
+    assert not any(comm._alive for comm in comms)
 
 
-@pytest.mark.parametrize("implementation", [way for way in ON_GPU if not way.library], ids=lambda record: record.name)
-def test_what_is_checked_on_a_gpu_about_logs_holds_here_too(implementation: Implementation, opened: Open) -> None:
-    platform = opened(Machine(1), ranks=2, sizes=(LARGE,), sampling=Sampling(traced=True))
-    a_log_of_every_rank(platform, implementation, least=0)  # threads that are made for a launch take most of it
+def test_versions_and_topology_name_what_is_there(opened: Open) -> None:
+    platform = opened(Machine(1))
+    cuda_s = {"cupy": "14.2.0", "gpu": "Test GPU", "cuda": "12.9", "driver": "12.8", "nvrtc": "12.9", "nccl": "2.30.7"}
+    assert platform.versions() == cuda_s
+    topology = platform.topology()
+    assert topology["shared"]
+    assert topology["name"] == "2 ranks sharing 1 x Test GPU"
+
+
+def test_what_keeps_the_platform_from_opening_is_said_in_one_line(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PlatformError, match=r"no GPU found \(cudaErrorNoDevice: .*\): use --on cpu"):
+        opened(Machine(0))
+    with pytest.raises(PlatformError, match=r"^gate\.cu could not be compiled for float none: Permission denied: set"):
+        opened(Machine(1, refusals={0: OSError("Permission denied")}))
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    with pytest.raises(PlatformError, match="wait for ever for one not yet launched: unset it"):
+        opened(Machine(1))
+    monkeypatch.setenv("COLLBENCH_NCCL", "/nowhere/libnccl.so.2")
+    with pytest.raises(PlatformError, match=r"COLLBENCH_NCCL=/nowhere/.* cannot be loaded"):
+        cuda.load_cupy()
+    monkeypatch.delenv("COLLBENCH_NCCL")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(PlatformError, match=r"needs CuPy: pip install 'collbench\[cuda12\]'"):
+        cuda.load_cupy()
 
 
 def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
     """Kernels share windows, so all that a device is given to run goes through one stream, whoever enqueues it."""
-    platform = opened(Machine(2), ranks=4)
-    case = a_case(ranks=4)
-    ways = sorted((one for one in ON_GPU if not one.library), key=lambda one: not one.wire)  # the last result is exact
-    prepared = [
-        operation
-        for operation in (prepare(way, case, platform) for way in ways)
-        if not (operation.host_driven or operation.one_graph)
-    ]
+    platform, case = opened(Machine(2), ranks=3, implementations=ALL), a_case(ranks=3)
+    ways = sorted(LADDER, key=lambda one: not one.wire)  # the last result is exact
+    operations = [prepare(way, case, platform) for way in ways]
+    operations = [operation for operation in operations if not (operation.host_driven or operation.one_graph)]
     platform.fill(case, 1)
     for launches in (1, 3, 2):  # nothing waits in between
-        for operation in prepared:
+        for operation in operations:
             operation.launch(launches)
     platform.synchronize()
     assert platform.check(case, 1) is None
     used = [queue for queue in platform._queues.values() if queue.used]
-    for operation in prepared:
+    for operation in operations:
         platform._stopwatch._forget()
         operation.launch(1)
-        assert [queue for queue in platform._queues.values() if queue.used] == used[: len(platform._places.devices)]
+        assert [queue for queue in platform._queues.values() if queue.used] == used[:2]
     platform.synchronize()
 
 
-def test_versions_of_nccl_are_read_as_its_header_codes_them() -> None:
-    """NCCL_VERSION of nccl.h: X*1000 + Y*100 + Z up to 2.8, X*10000 + Y*100 + Z from 2.9 on."""
-    assert {code: nccl.in_words(code) for code in (2408, 2804, 20901, 21905, 23007)} == {
-        2408: "2.4.8",
-        2804: "2.8.4",
-        20901: "2.9.1",
-        21905: "2.19.5",
-        23007: "2.30.7",
+def test_a_step_of_ring_host_reads_no_error_word(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blocking copy from every rank at every step is not the rung's: what gave up is asked once, at the end."""
+    platform, read = opened(Machine(2)), []
+    platform.time(prepare("ring-flags", a_case(), platform), 1)
+    ring_host = prepare("ring-host", a_case(), platform)
+    runtime = platform._cuda.runtime
+    memcpy = runtime.memcpy
+    monkeypatch.setattr(runtime, "memcpy", lambda dst, src, *rest: (read.append(src), memcpy(dst, src, *rest)))
+    ring_host.launch(5)
+    assert read == []
+    platform.time(ring_host, 5)
+    assert sorted(read) == sorted(platform.address(Region.WINDOW, rank) for rank in (0, 1))
+
+
+def test_what_the_host_fetches_lies_behind_all_that_the_stream_was_given(opened: Open) -> None:
+    """Nothing runs here until somebody waits for it; a copy to the host waits for the default stream alone."""
+    machine, case = Machine(1), a_case()
+    platform = opened(machine)
+    platform.fill(case, 7)
+    machine.order = lambda stream: stream.ptr
+    send, receive = buffers(platform, case, 1)
+    platform.copy(1, receive, send, case.nbytes)
+    assert (platform.fetch(1, receive, case.nbytes) == platform.fetch(1, send, case.nbytes)).all()
+
+
+def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA's error is the failing device's alone; the kernels of its peers spin on."""
+    platform = opened(Machine(2))
+    prepared = prepare("nccl", a_case(), platform)
+    platform.time(prepared, 1)
+
+    def synchronize() -> None:
+        raise CUDARuntimeError(ILLEGAL_ADDRESS)
+
+    for broken in (0, 1):
+        failing = platform._queues[broken].stream
+        with monkeypatch.context() as faults:
+            query = lambda ptr, failing=failing: ILLEGAL_ADDRESS if ptr == failing.ptr else NOT_READY  # noqa: E731
+            faults.setattr(platform._cuda.runtime, "streamQuery", query)
+            faults.setattr(failing, "synchronize", synchronize)
+            for measured in (lambda: platform.time(prepared, 1), lambda: platform.comm.first(prepared.launch)):
+                with pytest.raises(CaseFailed, match=f"^GPU {broken}: cudaErrorIllegalAddress"):
+                    measured()
+    assert not platform.comm.hung
+
+
+def test_an_nccl_that_hangs_at_first_is_given_up_in_time(opened: Open) -> None:
+    """Nor does anything wait for it when the platform is closed."""
+    for hangs, doing, kind in (
+        ("start", "start", StartFailed),
+        ("operation", "carry out its first operation", CaseFailed),
+    ):
+        machine = Machine(2, nccl_hangs=hangs)
+        platform = opened(machine, sampling=IMPATIENT)
+        words = rf"NCCL did not {doing} within 0 s \(NCCL_DEBUG=INFO says how far it came\)"
+        with pytest.raises(CaseFailed, match=words) as failure:
+            prepare("nccl", a_case(), platform)
+        assert type(failure.value) is kind
+        platform.close()
+        assert machine.blocks, "memory that a kernel may still write is not given back"
+
+
+def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
+    """Of a peer that is gone nothing is waited for; what was raised at first is told, and newer statuses by name."""
+    platform = opened(Machine(2, nccl_hangs="operation", network_error=6), sampling=IMPATIENT)
+    with pytest.raises(CaseFailed, match="while NCCL connected its ranks: NCCL_ERROR_REMOTE_ERROR"):
+        prepare("nccl", a_case(), platform)
+    assert platform.comm.hung
+    platform = opened(Machine(2), sampling=IMPATIENT)
+    for status, words in ((3, "NCCL_ERROR_INTERNAL"), (7, "NCCL says ncclInProgress"), (8, "NCCL says ncclTimeout")):
+
+        def fail(launches: int, status: int = status) -> None:
+            raise platform._cuda.nccl.NcclError(status)
+
+        with pytest.raises(CaseFailed, match=f"while NCCL connected its ranks: {words}"):
+            platform.comm.first(fail)
+    assert not platform.comm.hung
+    with pytest.raises(KeyError), platform._cuda.failing_as(CaseFailed, "while nothing was done"):
+        {}[8]  # a key that is missing elsewhere is no status of NCCL
+
+
+def test_nccl_has_longer_to_start_among_processes_than_under_a_supervisor() -> None:
+    """A supervisor would end a worker that is silent for --timeout; a launcher's processes may be hundreds."""
+    many: Any = object()
+    assert gpu.nccl_patience(Alone(), 30.0) < 30.0
+    assert gpu.nccl_patience(many, 30.0) == gpu.STARTUP > 300
+    assert gpu.nccl_patience(many, 1000.0) == 1000.0
+
+
+def test_a_sample_on_a_gpu_is_long_against_the_start_of_its_graph(opened: Open) -> None:
+    """Milliseconds, where 200 us serve on a CPU; what a user or test asks for goes before."""
+    platform = opened(Machine(1))
+    prepared = prepare("nccl", a_case(), platform)
+    platform.time = lambda prepared, launches: 10e-6
+    assert calibrate(prepared, platform, Sampling()) == 256
+    assert calibrate(prepared, platform, Sampling(region=100e-6)) == 16
+
+
+def test_kernels_are_compiled_for_the_ranks_and_devices_of_the_run(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those whose ranks wait for each other; those that the host orders are the same for any."""
+    wanted = {
+        (1, 2): {"-DMAX_RANKS=8", "-DRANKS=2", "-DONE_DEVICE"},
+        (1, 3): {"-DMAX_RANKS=8", "-DONE_DEVICE"},
+        (2, 4): {"-DMAX_RANKS=8", "-DRANKS=4"},
+        (3, 9): {"-DMAX_RANKS=16"},
     }
+    for (devices, ranks), expected in wanted.items():
+        platform = opened(Machine(devices), ranks=ranks)
+        cupy, compiled = platform._cuda.cupy, []
+        module = cupy.RawModule
+        monkeypatch.setattr(cupy, "RawModule", lambda m=module, c=compiled, **n: (c.append(n["options"]), m(**n))[1])
+        ordered = [way for way in LADDER if way.name in ("ring-host", "ring-events")]
+        for ways, about_ranks in (
+            (ordered, set()),
+            ([way for way in LADDER if way not in ordered and not way.wire], expected),
+        ):
+            del compiled[:]
+            for way in ways:
+                prepare(way, a_case(ranks=ranks), platform)
+            assert compiled
+            for options in compiled:
+                assert {option for option in options if "RANKS" in option or "ONE_D" in option} == about_ranks, ranks
+
+
+def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_process() -> None:
+    """Processes that share a GPU are two programs, for which nothing promises the narrower scope."""
+    rooms = {1: 8, 2: 8, 8: 8, 9: 16, 72: 128, 128: 128, 500: 128}
+    assert {ranks: launch.room_for(ranks) for ranks in rooms} == rooms
+    for device, processes, alone in (
+        ({0: 0, 1: 0}, 1, True),
+        ({0: 0, 1: 1}, 1, False),
+        ({0: 0}, 2, False),
+        ({0: 0}, 1, True),
+    ):
+        places = (Place(("node", ""), "0000:00:00.0", "GPU", 64, 2**20),) * processes
+        assert Placement(tuple(device), device, places, processes).one_device == alone, (device, processes)
+
+
+def test_packets_have_no_more_blocks_than_there_is_data(opened: Open) -> None:
+    platform, launched = opened(Machine(1, multiprocessors=200), sizes=(2**18,)), []
+    bind = platform.bind
+    platform.bind = lambda kernel, case, *rest: (launched.append(rest[:2]), bind(kernel, case, *rest))[1]
+    for nbytes in (8, 4096, 4104, 2**18):
+        prepare("one-shot-ll", a_case(nbytes=nbytes), platform)
+    assert launched == [(1, 32), (1, 512), (2, 512), (8, 512)]
+
+
+class Skewed:
+    """A device's clock that is ahead, or goes faster than the host's."""
+
+    ahead, rate = 0.0, 1.0
+
+    def perf_counter(self) -> float:
+        return self.ahead + self.rate * time.perf_counter()
+
+
+def beyond(platform: Any, rank: int) -> float:
+    """By how much a moment is outside of the time in which it was noted."""
+    before = time.perf_counter()
+    moment = platform.moment(rank)
+    platform.synchronize()
+    after = time.perf_counter()
+    return max(before - moment(), moment() - after, 0.0)
+
+
+def test_moments_are_off_by_no_more_than_is_said_also_after_a_clock_ran_away(opened: Open) -> None:
+    """Before every series clocks are set: what a device's clock gained is not handed on."""
+    machine = Machine(2)
+    platform = opened(machine)
+    machine.clock = Skewed()
+    error = platform.set_clocks()
+    assert error > 0
+    assert all(beyond(platform, rank) <= error for rank in (0, 1))
+    machine.clock.ahead = 10.0
+    assert beyond(platform, 1) > 9
+    error = platform.set_clocks()
+    assert all(beyond(platform, rank) <= error for rank in (0, 1))
+
+
+def test_what_a_clock_gains_during_a_series_is_taken_off_its_moments(opened: Open) -> None:
+    """It is held against the host's before and after; in the middle it has gained half of that."""
+    machine = Machine(1)
+    platform = opened(machine)
+    machine.clock = Skewed()
+    machine.clock.rate = 1.2
+    error, noted = platform.set_clocks(), []
+    for _ in range(3):
+        time.sleep(0.1)
+        before = time.perf_counter()
+        moment = platform.moment(1)
+        platform.synchronize()
+        noted.append((before, moment, time.perf_counter()))
+    assert noted[-1][1]() > noted[-1][0] + 0.05, "as long as nobody knows what it gains"
+    error = max(error, platform.set_clocks())
+    for before, moment, after in noted:
+        assert before - 1.2 * error - 1e-4 <= moment() <= after + 1.2 * error + 1e-4

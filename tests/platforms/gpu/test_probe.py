@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,14 +112,13 @@ def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
     assert on_auto() == "cpu"
 
 
-@pytest.mark.parametrize(("devices", "status"), [(2, 0), (0, 0), (2, 100)])
-def test_the_driver_is_asked_for_its_gpus_by_a_child(
-    devices: int, status: int, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_driver_is_asked_for_its_gpus_by_a_child(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA is not touched in this process."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(devices, status)))
-    assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
-    assert probe.installed()
+    for devices, status in ((2, 0), (0, 0), (2, 100)):
+        probe._driver.cache_clear()
+        monkeypatch.setattr(probe, "_DRIVER", str(build(devices, status)))
+        assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
+        assert probe.installed()
 
 
 @pytest.fixture
@@ -151,46 +150,46 @@ def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> 
     assert not probe.fits(2**29, 4)
 
 
-@pytest.mark.parametrize("status", [9, -1], ids=["fails", "crashes"])
-def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(status: int, nvml: Callable[..., None]) -> None:
+def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(nvml: Callable[..., None]) -> None:
     """Whoever opens the GPU finds out."""
-    nvml(free=1, status=status)
-    assert probe.memories() == (2**33, 2**33 + 1)
-    assert probe.fits(2**32, 2)
+    for status in (9, -1):
+        probe._driver.cache_clear()
+        nvml(free=1, status=status)
+        assert probe.memories() == (2**33, 2**33 + 1)
+        assert probe.fits(2**32, 2), status
 
 
-@pytest.mark.parametrize(("free", "last"), [(8192, 2**27), (2800, 2**25), (95, 2**19)])
-def test_the_default_sweep_ends_at_what_is_free(free: int, last: int, nvml: Callable[..., None]) -> None:
+def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> None:
     """And is never refused for it: how much CUDA takes is not sure.  What the user asks for is as large as it says."""
-    nvml(free=free)
-    gpu = DEFAULTS | {"on": "gpu", "impl": "nccl,two-shot"}
-    _, sweep = _options.make_sweep(gpu, None)
-    assert sweep.asked
-    assert sweep.asked.last == last
-    said = _options.cut_short(sweep, "gpu")
-    assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
-    _, asked = _options.make_sweep(gpu | {"maxbytes": "128M"}, None)
-    assert asked.asked
-    assert asked.asked.last == 128 * 2**20
+    for free, last in ((8192, 2**27), (95, 2**19)):
+        probe._driver.cache_clear()
+        nvml(free=free)
+        gpu = DEFAULTS | {"on": "gpu", "impl": "nccl,two-shot"}
+        _, sweep = _options.make_sweep(gpu, None)
+        assert sweep.asked
+        assert sweep.asked.last == last
+        said = _options.cut_short(sweep, "gpu")
+        assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
+        _, asked = _options.make_sweep(gpu | {"maxbytes": "128M"}, None)
+        assert asked.asked
+        assert asked.asked.last == 128 * 2**20
 
 
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [
+def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the driver's words, if it has any, and never in more than a line."""
+    hows: list[tuple[dict[str, Any], str]] = [
         ({"status": 100, "words": "no CUDA-capable device"}, "cuInit fails with error 100 (no CUDA-capable device)"),
         ({"status": 803}, "cuInit fails with error 803"),
         ({"devices": 0}, "the CUDA driver shows no GPU"),
         ({"status": -1}, "ended without an answer"),
-    ],
-)
-def test_a_driver_that_shows_no_gpu_says_why(
-    how: dict[str, int], reason: str, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the driver's words, if it has any, and never in more than a line."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(**how)))
-    assert reason in probe.obstacle()
-    assert "\n" not in probe.obstacle()
-    assert on_auto() == "cpu"
+    ]
+    for how, reason in hows:
+        probe._driver.cache_clear()
+        probe.broken.cache_clear()
+        monkeypatch.setattr(probe, "_DRIVER", str(build(**how)))
+        assert reason in probe.obstacle()
+        assert "\n" not in probe.obstacle()
+        assert on_auto() == "cpu"
 
 
 def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,14 +213,12 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its patience; whoever asked for GPUs must not get the CPU."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(1, delay=60_000)))
+    monkeypatch.setattr(probe, "_DRIVER", str(build(1, delay=600_000)))
     monkeypatch.setattr(probe, "_PATIENCE", 0.5)
-    begun = time.monotonic()
     assert "did not answer within 0.5 s" in probe.obstacle()
     assert on_auto() == "cpu"
     with pytest.raises(PlatformError, match=r"did not answer within 0\.5 s: check nvidia-smi, or use --on cpu"):
         probe.refuse_too_large(1, 2)
-    assert time.monotonic() - begun < 20
 
 
 def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,10 +266,11 @@ def test_every_command_that_takes_auto_is_tried() -> None:
     assert {name for name, option, default in options if (option, default) == ("on", "auto")} == set(QUICK)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_auto_never_falls_back_in_silence(
-    name: str, collbench: Command, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["topo", "sweep", *(pytest.param(name, marks=pytest.mark.full) for name in QUICK if name not in ("topo", "sweep"))],
+)
+def test_auto_never_falls_back_in_silence(name: str, collbench: Command, build: Build, tmp_path: Path) -> None:
     """One line on stderr says why, and the command goes on with the CPU, whose ranks may be slow to start."""
     build(status=100, words="no device")
     done = collbench(name, "--on", "auto", *QUICK[name], LD_LIBRARY_PATH=str(tmp_path))
@@ -285,15 +283,16 @@ def test_auto_never_falls_back_in_silence(
     assert done.stdout
 
 
-@pytest.mark.parametrize(("delay", "told"), [(1500, True), (0, False)])
 def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
-    delay: int, told: bool, build: Build, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    build: Build, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once, after some seconds, and the GPUs are taken in the end."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
-    monkeypatch.setattr(_patience, "SECONDS", 0.5 if told else 30)
     monkeypatch.setattr(probe, "broken", cache(lambda: ""))
-    platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
-    assert (platform, sweep.ranks) == ("gpu", 2)
-    lines = capsys.readouterr().err.splitlines()
-    assert [_patience.DRIVER in line for line in lines] == [True] * told
+    for delay, patience, words in ((1500, 0.5, [_patience.DRIVER]), (0, 300, [])):
+        probe._driver.cache_clear()
+        monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
+        monkeypatch.setattr(_patience, "SECONDS", patience)
+        platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
+        assert (platform, sweep.ranks) == ("gpu", 2)
+        said = [line for line in capsys.readouterr().err.splitlines() if _patience.DRIVER in line]
+        assert len(said) == len(words)

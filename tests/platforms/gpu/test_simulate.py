@@ -4,8 +4,6 @@ import ctypes
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from math import inf, nan
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,28 +11,20 @@ from typing import Any
 
 import pytest
 
-from collbench.cases import Case, Sampling, Sweep
-from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.cases import Case, Sampling
 from collbench.implementations import implementations
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
-from collbench.platforms import open_platform
-from collbench.platforms.gpu import nccl as gpu_nccl
-from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import simulate
 from collbench.platforms.kernels import compiler
-from collbench.platforms.layout import Needs, Region
-from collbench.platforms.processes import Alone
+from collbench.platforms.layout import Region
 from tests.platforms.gpu.fake_cuda import Machine
 from tests.platforms.gpu.fake_simulate import Simulation, build_extension
-from tools.gpu import checks
+from tests.platforms.gpu.opening import Open, a_case, prepare
 
 NCCL = implementations()["nccl"]
 WHOLE = {"allreduce", "broadcast", "allgather", "reducescatter", "reduce"}  # what NCCL itself calls collectives
 FIELDS = {"size": (0, 8), "magic": (8, 4), "version": (12, 4), "estimatedTime": (16, 4)}  # offset, bytes
-
-Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -43,142 +33,86 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Open the platform for NCCL, on GPUs with an NCCL that simulates."""
-    held = []
-    for name in gpu_nccl.sharing(1, 1):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
+def opened(opened: Open) -> Open:
+    """The platform for NCCL, on GPUs with an NCCL that simulates."""
 
-    def open_on(simulation: Simulation | None, ranks: int = 2) -> Any:
-        machine = Machine(2, simulation=simulation)
-        monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
-        dtypes, redops = (DATATYPES["float"],), (REDUCTIONS["sum"],)
-        sweep = Sweep(tuple(COLLECTIVES.values()), (1000,), dtypes, redops, ranks, ("nccl",))
-        held.append((open_platform(sweep, Needs(), "gpu", Alone()), machine))
-        return held[-1][0]
+    def open_on(simulation: Simulation, ranks: int = 2) -> Any:
+        return opened(Machine(2, simulation=simulation), ranks=ranks, implementations=("nccl",))
 
-    yield open_on
-    for platform, machine in held:
-        platform.close()
-        machine.stop()
+    return open_on
 
 
-def a_case(collective: str = "allreduce", ranks: int = 2) -> Case:
-    chosen = COLLECTIVES[collective]
-    redop = REDUCTIONS["sum"] if chosen.reduces else NONE
-    return Case(chosen, 960, DATATYPES["float"], redop, root=0, ranks=ranks, in_place=False)
+def estimated(platform: Any, case: Case | None = None) -> float | None:
+    (result,) = measure(case or a_case(nbytes=960), [NCCL], platform, Sampling(iters=3, region=0.0))
+    assert isinstance(result, Measurement), result
+    assert (result.mismatch, len(result.seconds)) == (None, 3)
+    return result.estimate
 
 
-def measured(platform: Any, case: Case | None = None) -> Measurement:
-    (result,) = measure(case or a_case(), [NCCL], platform, Sampling(iters=3, region=0.0))
-    assert isinstance(result, Measurement)
-    assert result.mismatch is None
-    assert len(result.seconds) == 3
-    return result
-
-
-def test_a_row_of_nccl_has_what_nccl_expects_in_seconds(extension: Path, opened: Open) -> None:
-    assert measured(opened(Simulation(extension, expects=35.5))).estimate == pytest.approx(35.5e-6)
-
-
-@pytest.mark.parametrize("name", NCCL.collectives)
-def test_every_collective_that_nccl_has_is_simulated_and_no_send_or_receive(
-    name: str, extension: Path, opened: Open
-) -> None:
+def test_every_collective_that_nccl_has_is_simulated_and_no_send_or_receive(extension: Path, opened: Open) -> None:
     """NCCL would find those in its next group; then the made-up one moves bytes twice, or has a send too many."""
-    simulation = Simulation(extension)
-    estimate = measured(opened(simulation, ranks=3), a_case(name, ranks=3)).estimate
-    asked = [group for group in simulation.groups if group]
-    assert (estimate is not None) == (name in WHOLE) == (name in NCCL.estimates)
-    assert [len(group) for group in asked] == [3] * (name in WHOLE), "each rank's call, once a case"
-    assert not any({"send", "recv"} & {*group} for group in asked)
+    for name in NCCL.collectives:
+        simulation = Simulation(extension, expects=35.5)
+        estimate = estimated(opened(simulation, ranks=3), a_case(name, 960, 3))
+        asked = [group for group in simulation.groups if group]
+        assert estimate == (pytest.approx(35.5e-6) if name in WHOLE else None), name
+        assert (name in WHOLE) == (name in NCCL.estimates), name
+        assert [len(group) for group in asked] == [3] * (name in WHOLE), "each rank's call, once a case"
+        assert not any({"send", "recv"} & {*group} for group in asked), name
 
 
-def test_simulating_carries_nothing_out(extension: Path, opened: Open) -> None:
+def test_simulating_carries_nothing_out_and_leaves_no_group_open(extension: Path, opened: Open) -> None:
     """What is simulated leaves the buffers as they were filled."""
-    platform, case = opened(Simulation(extension)), a_case()
-    NCCL.prepare(case, platform)
+    platform, case = opened(Simulation(extension)), a_case(nbytes=960)
+    prepare(NCCL, case, platform)
     platform.fill(case, 1)
-    streams = [platform.comm.stream(rank) for rank in platform.local]
-    send, receive = (
-        [platform.address(region, rank) for rank in platform.local] for region in (Region.SEND, Region.RECEIVE)
-    )
-    calls = [
-        lambda rank=rank: platform.comm.ranks[rank].allReduce(send[rank], receive[rank], 240, 7, 0, streams[rank])
-        for rank in platform.local
-    ]
-    assert platform.comm.estimate(calls) == pytest.approx(12.5e-6)
-    assert platform.check(case, 1) is not None
 
-
-@pytest.mark.parametrize("wrong", [None, {"expects": 1e6}, {"each": 0.0}, {"status": 3}])
-def test_what_is_checked_on_a_gpu_holds_here_too(
-    wrong: dict[str, Any] | None, extension: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the check fails on what is of another order, knows no sizes, or is not there."""
-    monkeypatch.setattr(checks, "LARGE", 1000)
-    platform = opened(Simulation(extension, **{"expects": 1000.0, "each": 1e-2} | (wrong or {})))
-    with pytest.raises(AssertionError) if wrong else nullcontext():
-        checks.an_estimate_of_its_own(platform, NCCL)
-
-
-def test_one_rank_is_not_simulated(extension: Path, opened: Open) -> None:
-    """NCCL would copy at once, simulated or not."""
-    simulation = Simulation(extension)
-    assert measured(opened(simulation, ranks=1), a_case(ranks=1)).estimate is None
-    assert not any(simulation.groups)
-
-
-@pytest.mark.parametrize("answer", [{"status": 3}, *({"expects": value} for value in (-1.0, 0.0, nan, inf))])
-def test_an_nccl_that_cannot_say_is_measured_all_the_same(
-    answer: dict[str, Any], extension: Path, opened: Open
-) -> None:
-    assert measured(opened(Simulation(extension, **answer))).estimate is None
-
-
-def test_a_call_that_fails_leaves_no_group_open(extension: Path, opened: Open) -> None:
-    platform = opened(Simulation(extension, expects=-1.0))
-    NCCL.prepare(a_case(), platform)
+    def call(rank: int) -> None:
+        send, receive = (platform.address(region, rank) for region in (Region.SEND, Region.RECEIVE))
+        platform.comm.ranks[rank].allReduce(send, receive, 240, 7, 0, platform.comm.stream(rank))
 
     def refused() -> None:
         raise platform._cuda.nccl.NcclError(5)
 
+    assert platform.comm.estimate([lambda: call(0), lambda: call(1)]) == pytest.approx(12.5e-6)
+    assert platform.check(case, 1) is not None
     assert platform.comm.estimate([refused]) is None
-    assert measured(platform).estimate is None
+    assert estimated(platform) == pytest.approx(12.5e-6)
 
 
-def test_an_old_nccl_has_no_estimates_and_no_error(tmp_path: Path, opened: Open) -> None:
-    simulation = Simulation(build_extension(tmp_path, simulates=False))
-    assert measured(opened(simulation)).estimate is None
-    assert not simulation.groups
+def test_an_nccl_that_cannot_say_is_measured_all_the_same(extension: Path, opened: Open) -> None:
+    """One rank is not simulated: NCCL would copy at once, simulated or not."""
+    for answer in ({"status": 3}, *({"expects": value} for value in (-1.0, 0.0, nan, inf))):
+        assert estimated(opened(Simulation(extension, **answer))) is None, answer
+    simulation = Simulation(extension)
+    assert estimated(opened(simulation, ranks=1), a_case(nbytes=960, ranks=1)) is None
+    assert not any(simulation.groups)
 
 
-def test_another_copy_of_nccl_than_cupys_is_not_asked(tmp_path: Path, opened: Open) -> None:
-    """It knows nothing of CuPy's groups; an empty one shows that, and is closed again."""
-    simulation = Simulation(build_extension(tmp_path), registers=False)
-    assert measured(opened(simulation)).estimate is None
-    assert not simulation.groups
+def test_an_old_nccl_and_another_copy_than_cupys_are_not_asked(tmp_path: Path, opened: Open) -> None:
+    """Another copy knows nothing of CuPy's groups; an empty one shows that, and is closed again."""
+    old = Simulation(build_extension(tmp_path / "old", simulates=False))
+    copy = Simulation(build_extension(tmp_path / "copy"), registers=False)
+    for simulation in (old, copy):
+        assert estimated(opened(simulation)) is None
+        assert not simulation.groups
 
 
-@pytest.mark.parametrize("where", ["not loaded", "no library", "no module"])
-def test_what_is_not_loaded_is_not_loaded_for_this(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = str(build_extension(tmp_path)) if where == "not loaded" else __file__
+def test_what_is_not_loaded_is_not_loaded_for_this(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     communicator = type("NcclCommunicator", (), {"__module__": "made_up_extension"})
-    if where != "no module":
-        monkeypatch.setitem(sys.modules, "made_up_extension", SimpleNamespace(__file__=file))
-    assert simulate.find(SimpleNamespace(NcclCommunicator=communicator)) is None
-    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    for file in (None, __file__, str(build_extension(tmp_path))):
+        if file:
+            monkeypatch.setitem(sys.modules, "made_up_extension", SimpleNamespace(__file__=file))
+        assert simulate.find(SimpleNamespace(NcclCommunicator=communicator)) is None
+        assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_cupys_own_nccl_closes_its_groups_by_the_function_that_is_found() -> None:
-    """No GPU is needed for an empty group.  The loader has as many libraries as before."""
+    """No GPU is needed for an empty group."""
     nccl = pytest.importorskip("cupy.cuda.nccl", exc_type=ImportError)
     if not nccl.available:
         pytest.skip("CuPy found no NCCL")
-    before = _mapped()
     end = simulate.find(nccl)
-    assert _mapped() == before
     assert (end is not None) == (nccl.get_version() >= simulate.VERSION)
     if end is not None:
         nccl.groupStart()
@@ -187,27 +121,20 @@ def test_cupys_own_nccl_closes_its_groups_by_the_function_that_is_found() -> Non
             nccl.groupEnd()
 
 
-def _mapped() -> set[str]:
-    return {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
-
-
-def test_the_structure_is_as_documented() -> None:
-    found = {name: getattr(simulate.SimInfo, name) for name, *_ in simulate.SimInfo._fields_}
-    assert {name: (member.offset, member.size) for name, member in found.items()} == FIELDS
-    assert ctypes.sizeof(simulate.SimInfo) == 24
+def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -> None:
+    """Of CUDA the header takes a few names only; it is here where nvidia-nccl-cu12 is installed."""
+    members = {name: getattr(simulate.SimInfo, name) for name, *_ in simulate.SimInfo._fields_}
+    assert {name: (member.offset, member.size) for name, member in members.items()} == FIELDS
     made = simulate.SimInfo()
+    assert ctypes.sizeof(made) == 24
     assert (made.size, made.magic, made.version, made.estimatedTime) == (24, 0x74685283, 22203, -1.0)
-
-
-def test_the_structure_is_that_of_the_header(tmp_path: Path) -> None:
-    """Of CUDA that takes a few names only."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
     found = [path for folder in folders for path in folder.glob("*/include/nccl.h")]
     if not found:
-        pytest.skip("no nccl.h here: pip install nvidia-nccl-cu12")
-    names = ["typedef struct CUstream_st* cudaStream_t;", "typedef struct CUevent_st* cudaEvent_t;"]
-    (tmp_path / "cuda_runtime.h").write_text("\n".join(["#include <cstddef>", *names, ""]))
+        return
+    names = "#include <cstddef>\ntypedef struct CUstream_st* cudaStream_t;\ntypedef struct CUevent_st* cudaEvent_t;\n"
+    (tmp_path / "cuda_runtime.h").write_text(names)
     for name in ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"):
         (tmp_path / name).touch()
     lines = [f"static_assert(offsetof(ncclSimInfo_t, {name}) == {place});" for name, (place, _) in FIELDS.items()]

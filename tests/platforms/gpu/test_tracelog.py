@@ -1,7 +1,6 @@
 """The logs of traced kernels: what they say, and that every hand-written implementation keeps them."""
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,23 +8,17 @@ import pytest
 
 from collbench.cache import cache_folder
 from collbench.cases import Case, Sampling
-from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
 from collbench.measure.tracing import explain
-from collbench.measurement import Explanation, Skipped
+from collbench.measurement import Explanation
 from collbench.platforms import kernels, tracelog
 from collbench.platforms.roles import Platform
 from collbench.tracks import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
 from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.opening import Open
+from tests.platforms.gpu.opening import EXACT, Open
 
 TRACED = Sampling(traced=True, region=1e-6)
-LADDER = [
-    implementation
-    for implementation in implementations().values()
-    if "gpu" in implementation.platforms and not implementation.library and not implementation.multicast
-]
 
 
 def log_of(*stamps: tuple[str, int], start: int = 1000, nanoseconds: tuple[int, int] = (0, 100)) -> Any:
@@ -78,14 +71,10 @@ def test_work_between_waits_is_what_the_next_stamp_of_work_says() -> None:
     assert [span.phase for span in track.spans] == [MOVED, WAITED, MOVED, ADDED, WAITED, ADDED]
 
 
-def test_a_full_log_says_how_much_it_lost() -> None:
+def test_a_full_log_says_how_much_it_lost_and_blocks_that_did_nothing_have_no_track() -> None:
     """Spans are kept from the start; sums go on."""
     (track,) = tracelog.tracks({0: log_of(*[(WAITED, 1000 + place) for place in range(tracelog._STAMPS + 5)])})
     assert (len(track.spans), track.lost) == (tracelog._STAMPS, 5)
-
-
-def test_blocks_that_did_nothing_have_no_track() -> None:
-    """As those of a kernel with fewer blocks than the log has room for."""
     assert tracelog.tracks({0: np.zeros(4, tracelog.LOG)}) == []
 
 
@@ -95,31 +84,36 @@ def explained(platform: Platform, one: Case, name: str) -> Any:
     return result
 
 
-@pytest.mark.parametrize("name", [rung.name for rung in LADDER])
-def test_every_rung_says_where_its_time_goes(opened: Callable[..., Any], name: str) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("ring-host", "ring-events", "ring-flags", "ring-ll", "two-shot"),
+        pytest.param(EXACT[1:], marks=pytest.mark.full),
+    ],
+    ids=str,
+)
+def test_every_rung_says_where_its_time_goes(names: tuple[str, ...], opened: Open) -> None:
     """Every rank has a track; its spans add up to its sums, and lie within it."""
-    machine = Machine(devices=2)
-    one = case(nbytes=20000, ranks=3, dtype=DATATYPES["float"], redop=REDUCTIONS["sum"])
-    platform = opened(machine, ranks=3, sizes=(one.nbytes,), implementations=(name,), sampling=TRACED)
-    result = explained(platform, one, name)
-    if isinstance(result, Skipped):
-        pytest.fail(f"{name}: {result.reason}")
-    assert isinstance(result, Explanation)
-    assert {track.rank for track in result.tracks} == {0, 1, 2}
-    for track in result.tracks:
-        for phase in PHASES:
-            total = sum(span.seconds for span in track.spans if span.phase == phase)
-            assert total == pytest.approx(track.spent[phase], rel=1e-6, abs=1e-12)
-        ends = [span.start + span.seconds for span in track.spans]
-        assert ends == sorted(ends)
-        assert ends[-1] <= track.seconds * 1.001
-    assert result.spent(ADDED) > 0
-    assert result.spent(WAITED) > 0 or name in ("ring-ll", "one-shot-ll", "auto")  # packets may be there at first look
+    one = case(nbytes=20000, ranks=2)
+    platform = opened(Machine(devices=1), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
+    for name in names:
+        result = explained(platform, one, name)
+        assert isinstance(result, Explanation), result
+        assert {track.rank for track in result.tracks} == {0, 1}, name
+        for track in result.tracks:
+            for phase in PHASES:
+                total = sum(span.seconds for span in track.spans if span.phase == phase)
+                assert total == pytest.approx(track.spent[phase], rel=1e-6, abs=1e-12), (name, phase)
+            ends = [span.start + span.seconds for span in track.spans]
+            assert ends == sorted(ends), name
+            assert ends[-1] <= track.seconds * 1.001, name
+        assert result.spent(ADDED) > 0, name
+        assert result.spent(WAITED) > 0 or name in ("ring-ll", "one-shot-ll", "auto"), name  # packets may be there
 
 
-def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:
+def test_a_ring_publishes_once_a_hop(opened: Open) -> None:
     """One to start, ranks - 2 that add, one that completes, ranks - 2 that pass on, one that only takes."""
-    ranks = 4
+    ranks = 2
     one = case(nbytes=4096, ranks=ranks)
     platform = opened(
         Machine(devices=1), ranks=ranks, sizes=(one.nbytes,), implementations=("ring-flags",), sampling=TRACED
@@ -132,11 +126,11 @@ def test_a_ring_publishes_once_a_hop(opened: Callable[..., Any]) -> None:
         assert words.count(MOVED) == ranks
 
 
-def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Callable[..., Any]) -> None:
+def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> None:
     """One that uses fewer blocks than the one before it shows no blocks of that."""
-    one = case(nbytes=400000, ranks=2)
     names = ("ring-pipelined", "ring-flags")
-    platform = opened(Machine(devices=2), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
+    one = case(nbytes=400000, ranks=2)
+    platform = opened(Machine(1), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
     many, single = explain(one, [implementations()[name] for name in names], platform, TRACED)
     assert isinstance(many, Explanation)
     assert isinstance(single, Explanation)
@@ -172,4 +166,4 @@ def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) 
     ends = [max(track.start + track.seconds for track in row.tracks if track.rank == rank) for rank in (0, 1)]
     starts = [min(track.start for track in row.tracks if track.rank == rank) for rank in (0, 1)]
     assert max(starts) < min(ends), "the two were at work at the same time"
-    assert max(ends) < 0.2
+    assert max(ends) < 0.9, "a second ahead would show"

@@ -1,19 +1,29 @@
 """Whole commands on made-up GPUs, in processes of their own: what they say, and what their run files hold."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collbench.analysis.machine import discovered
+from collbench.analysis.overlap import overlaps
+from collbench.cli._step_options import parse_ctas
+from collbench.errors import UsageError
+from collbench.measure.overlapped import ways
 from collbench.measurement import Measurement
+from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.runs.file import read
+from collbench.runs.step_records import step_record, to_step
+from collbench.step_times import StepTimes
+from collbench.steps import Step
 from collbench.topology.devices import Kind
 from collbench.topology.topology import Topology
 from tests.platforms.gpu.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 SLICES: dict[str, Any] = {"devices": 2, "buses": {"1": 0}}
+STEP = ("--compute", "50KFLOP", "--gradients", "8K", "--matrix", "16", "--buckets", "8K", "--budget", "0.02")
 
 
 def joined(folder: Path) -> Topology:
@@ -51,7 +61,11 @@ def test_slices_of_a_gpu_are_no_gpus_on_a_bus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nvml", "reason"), [(12, "a container needs NVIDIA_DRIVER_CAPABILITIES"), ("missing", "pip install nvidia-ml-py")]
+    ("nvml", "reason"),
+    [
+        ("missing", "pip install nvidia-ml-py"),
+        pytest.param(12, "a container needs NVIDIA_DRIVER_CAPABILITIES", marks=pytest.mark.full),
+    ],
 )
 def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(nvml: object, reason: str, tmp_path: Path) -> None:
     """The sweep says it, too, and `diagnose` takes nothing for granted."""
@@ -65,6 +79,7 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(nvml: object
     assert f"note: {topology.unseen}" in done.stderr.splitlines()
 
 
+@pytest.mark.full
 def test_styles_train_on_the_cpu_of_a_machine_with_gpus(tmp_path: Path) -> None:
     """By `auto`, which says so."""
     words = ("--style", "library", "--ranks", "2", "--steps", "8", "--seeds", "1", "--out", "out")
@@ -72,3 +87,46 @@ def test_styles_train_on_the_cpu_of_a_machine_with_gpus(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "collbench: the job is computed by NumPy, so this is the cpu, and no gpu is used" in done.stderr.splitlines()
     assert [(row.platform, row.right) for row in read(tmp_path / "out").results] == [("cpu", True)]  # type: ignore[union-attr]
+
+
+@pytest.mark.full
+def test_every_number_of_ctas_has_rows_by_ranks_that_were_told_it(tmp_path: Path) -> None:
+    """Of the library only: rungs do not read its environment.  All are held against the same steps without overlap."""
+    words = ("overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")
+    done = on_gpus(tmp_path, *words, devices=2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = list(read(tmp_path / "out").results)
+    rows = [row for row in results if isinstance(row, StepTimes) and row.case.step]
+    notes = {(row.implementation, row.case.step.way): str(row.note) for row in rows if row.case.step}
+    wanted = {("nccl", "stream, 1 CTA"): "NCCL_MAX_CTAS=1", ("nccl", "stream, 4 CTAs"): "NCCL_MAX_CTAS=4"}
+    assert {way: note.split(";")[0] for way, note in notes.items() if "CTA" in way[1]} == wanted
+    assert not any("NCCL_MAX_CTAS" in note for way, note in notes.items() if "CTA" not in way[1])
+    assert {("two-shot", "stream"), ("nccl", "stream"), ("nccl", "sequential")} <= set(notes)
+    found = [one for one in overlaps(results) if one.row.implementation == "nccl"]
+    assert [one.step.ctas for one in found] == [0, 1, 4]
+    assert len({id(one.sequential) for one in found}) == 1
+    assert "stream, 4 CTAs" in done.stdout
+
+
+def test_ways_without_overlap_are_not_repeated_for_every_number_of_ctas() -> None:
+    """They are what overlap is held against, and NCCL does there as it likes."""
+    every = ways(Step(8, 64), "gpu", (1024, 4096), (2, 8))
+    plain = ["compute", "communicate", "sequential", "stream", "stream"]
+    assert [step.way for step in every if step.ctas == 0] == plain
+    assert [(step.way, step.bucket) for step in every if step.ctas] == [
+        (f"stream, {most} CTAs", bucket) for most in (2, 8) for bucket in (1024, 4096)
+    ]
+
+
+def test_a_number_of_ctas_is_parsed_and_kept_in_a_run_file_and_others_are_refused() -> None:
+    assert parse_ctas("16, 4,16", ["nccl"]) == (4, 16)
+    assert parse_ctas(None, []) == ()
+    for text in ("", "0", "4,", "-1", "2.5", "many", str(MOST_CTAS + 1), "\u0664"):
+        with pytest.raises(UsageError, match=r"is no number of CTAs; give some from 1 to 64, such as 4,16"):
+            parse_ctas(text, ["nccl"])
+    for step in (Step(8, 64, "stream", 1024, ctas=4), Step(8, 64)):
+        assert to_step(json.loads(json.dumps(step_record(step)))) == step
+        assert ("ctas" in step_record(step)) == bool(step.ctas)
+    for number in (-1, 1.5, "4", True, None):
+        with pytest.raises(ValueError, match="CTAs are a whole number"):
+            to_step(step_record(Step(8, 64)) | {"ctas": number})
