@@ -459,3 +459,43 @@ def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:
     assert names.count("bare") == 7, "one that does not count, and one for each of the 6 samples before the last"
     assert row.floor == pytest.approx(4.5e-3)
     assert names[-1] == "mpi", "all before the closing check"
+
+
+@dataclass
+class BusyPlatform(ToyPlatform):
+    """An operation takes 1 us; in the calls that are chosen a rank is off its core, and the call takes 5 ms more."""
+
+    off: Callable[[int, int], bool] = lambda call, launches: False
+    calls: int = 0
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        seconds = super().time(prepared, launches)
+        spoiled = self.off(self.calls, launches)
+        self.calls += 1
+        self.scheduled.off_core = 0.9 if spoiled else 0.001
+        self.scheduled.switches += spoiled
+        self.scheduled.cores.add(3)
+        return seconds + (5e-3 / launches if spoiled else 0.0)
+
+
+def test_samples_in_which_a_rank_was_off_its_core_are_taken_again() -> None:
+    (result,) = run(BusyPlatform({"a": constant(1e-6)}, off=lambda call, _: call % 3 == 1), budget=0.2)
+    assert result.launches == 256, "calibration is not misled"
+    assert set(result.seconds) == {1e-6}
+    assert result.scheduling
+    assert (result.scheduling.off_core, result.scheduling.cores) == (0.0, ((3,),))
+    assert result.scheduling.repeated == result.scheduling.switches > 0
+    assert not result.disturbed
+
+
+def test_a_row_is_disturbed_where_repeating_does_not_help_and_costs_no_more_than_half_the_budget() -> None:
+    (result,) = run(BusyPlatform({"a": constant(1e-6)}, off=lambda _, launches: launches == 256), budget=0.2)
+    assert result.disturbed
+    assert result.right
+    assert result.scheduling
+    assert 1 <= result.scheduling.repeated * 5.2e-3 <= 0.1
+    assert len(result.seconds) >= Sampling().minimum
+
+
+def test_nobody_looks_where_ranks_have_no_cores() -> None:
+    assert run(ToyPlatform({"a": constant(1e-6)}), iters=3)[0].scheduling is None
