@@ -30,6 +30,7 @@ class Measurement(Observed):
     estimate: float | None = None  # seconds that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: float | None = None  # seconds that the ranks took meanwhile to move the fewest bytes it must move
+    barrier: float | None = None  # seconds of a barrier of the ranks meanwhile, by flags: how far their cores are apart
     library: str = ""  # whose product carried it out, with its version, where the implementation's name does not say it
     errors: Study | None = None  # of its wire, found in the same run, where it is not exact
     spread: Spread | None = None  # of the medians of several starts of the ranks, each of which is a round
@@ -64,11 +65,13 @@ class Measurement(Observed):
     def joined(self, results: Sequence[Self]) -> Self:
         """All rounds of one implementation in one; this is the last."""
         floors = [result.floor for result in results if result.floor is not None]
+        barriers = [result.barrier for result in results if result.barrier is not None]
         return replace(
             self,
             seconds=tuple(sample for result in results for sample in result.seconds),
             rounds=tuple(len(result.seconds) for result in results),
             floor=median(floors) if floors else None,
+            barrier=median(barriers) if barriers else None,
             scheduling=joined_scheduling(results),
         )
 

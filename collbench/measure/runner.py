@@ -106,7 +106,8 @@ def measure(
     _sample(contestants, platform, sampling, progress, floor, most_lost)
     for contestant in contestants:
         progress(contestant.implementation.name)
-        yield replace(_studied(case, contestant, platform, most_lost), floor=floor.seconds)
+        studied = _studied(case, contestant, platform, most_lost)
+        yield replace(studied, floor=floor.seconds, barrier=floor.of_barrier)
 
 
 def _checked(

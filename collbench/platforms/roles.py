@@ -134,6 +134,12 @@ class Timing(Protocol):
     def singly(self, prepared: Prepared) -> Prepared | None:
         """The same operations, repeated by a loop of the package's own; None where there is no other way."""
 
+    def barrier(self) -> Prepared | None:
+        """A barrier of the ranks by flags in shared memory, to tell how far their cores are apart.
+
+        None where ranks are on devices or on several nodes, or take turns on a core.
+        """
+
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Ways to move the fewest bytes that a case must move through memory, and nothing else: it cannot be faster.
 

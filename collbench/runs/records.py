@@ -131,6 +131,7 @@ def to_line(result: Result) -> dict[str, Any]:
     fields |= {"launches": result.launches, "seconds": list(result.seconds)}
     fields |= {"estimate": result.estimate} if result.estimate is not None else {}
     fields |= {"floor": result.floor} if result.floor is not None else {}
+    fields |= {"barrier": result.barrier} if result.barrier is not None else {}
     fields |= {"library": result.library} if result.library else {}
     fields |= {"errors": asdict(result.errors)} if result.errors else {}
     fields |= scheduling_fields(result.scheduling)
@@ -152,7 +153,8 @@ def _to_trained(common: Common, fields: dict[str, Any]) -> Trained:
 
 
 def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
-    wrong, estimate, floor = fields["check"] == "wrong", fields.get("estimate"), float(fields.get("floor", 0))
+    wrong, estimate = fields["check"] == "wrong", fields.get("estimate")
+    floor, barrier = (float(fields.get(name, 0)) for name in ("floor", "barrier"))
     return Measurement(
         *common,
         launches=whole(fields, "launches"),
@@ -162,6 +164,7 @@ def _to_measurement(common: Common, fields: dict[str, Any]) -> Measurement:
         estimate=None if estimate is None else duration(fields, "estimate"),
         rounds=tuple(int(field) for field in fields.get("rounds", ())),
         floor=floor if 0 < floor < math.inf else None,
+        barrier=barrier if 0 < barrier < math.inf else None,
         library=str(fields.get("library", "")),
         errors=_to_study(fields["errors"]) if fields.get("errors") else None,
         scheduling=to_scheduling(fields),

@@ -83,7 +83,7 @@ inline void keep_and_send(Pack* kept, Pack* sent, u64 lines) {
   }
 }
 
-// Lines of a piece; what is kept lies behind what comes.
+// Lines of a piece; what is kept lies behind what comes.  Of no line it is two barriers, and touches no buffer.
 extern "C" __global__ void __launch_bounds__(1, 1) hand_over(PARAMETER(World) world, PARAMETER(u64) lines) {
   const Call call(world);
   Pack* const kept = reinterpret_cast<Pack*>(world.receive[call.rank]) + lines * LINE_PACKS;

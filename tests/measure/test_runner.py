@@ -62,6 +62,9 @@ class ToyPlatform:
     def floor(self, case: Any) -> list[Prepared]:
         return [self.prepare(name) for name in self.floors]
 
+    def barrier(self) -> Prepared | None:
+        return self.prepare("barrier") if "barrier" in self.floors else None
+
     def time(self, prepared: Prepared, launches: int) -> float:
         prepared.launch(launches)
         self.log.append((self.running, launches))
@@ -489,7 +492,7 @@ def test_samples_in_which_a_rank_was_off_its_core_are_taken_again() -> None:
 
 
 def test_a_row_is_disturbed_where_repeating_does_not_help_and_costs_no_more_than_half_the_budget() -> None:
-    (result,) = run(BusyPlatform({"a": constant(1e-6)}, off=lambda _, launches: launches == 256), budget=0.2)
+    (result,) = run(BusyPlatform({"a": constant(1e-6)}, off=lambda call, _: call > 30), budget=0.2)
     assert result.disturbed
     assert result.right
     assert result.scheduling

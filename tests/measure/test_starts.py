@@ -192,6 +192,19 @@ def test_two_runs_of_one_thing_are_never_faster_or_slower() -> None:
         assert {row.verdict for row in (*found.rows, *found.together)} <= {Verdict.SAME, Verdict.INCONCLUSIVE}
 
 
+def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
+    """Everything takes twice as long, and so does a barrier: a hypervisor has moved the cores."""
+    generator = np.random.default_rng(9)
+    base = [replace(row, barrier=1e-7) for row in curve(generator, 0.01)]
+    slower = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.01)]
+    for barrier, verdicts in ((2e-7, {Verdict.INCONCLUSIVE}), (1.05e-7, {Verdict.SLOWER}), (None, {Verdict.SLOWER})):
+        moved = [replace(row, barrier=barrier) for row in slower]
+        runs = [Run(Path(name), Header(started=name), tuple(rows), True) for name, rows in (("a", base), ("b", moved))]
+        found = compare(*runs)
+        assert {row.verdict for row in (*found.rows, *found.together)} == verdicts, barrier
+        assert any("another distance" in remark for remark in found.remarks) is (barrier == 2e-7), barrier
+
+
 def test_a_change_that_starts_do_not_explain_is_seen() -> None:
     generator = np.random.default_rng(9)
     base = curve(generator, 0.02)

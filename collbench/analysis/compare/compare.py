@@ -7,7 +7,7 @@ of rows and curves that have an interval).  The rules are in docs/analysis.md.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from collbench.analysis.compare.bootstrap import FEWEST
@@ -24,6 +24,7 @@ MARGIN = 0.05
 CONFIDENCE = 0.95
 CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 """What a log's figure is compared with, of the other run's samples."""
+_SAME_PLACE = math.log(1.1)  # of a barrier's time, within which cores are at the same distance
 NOTABLE = 0.02  # scatter between runs from which on it is said
 
 
@@ -116,6 +117,7 @@ def _rows(
         estimates = [_apart(one, new) for one, new in sampled]
         extra = _scatter(sampled, estimates)
         remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
+        remarks += _elsewhere(sampled)
     groups = by_curve([one for one, _ in sampled])
     single = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
     known = {id(one): estimate for (one, _), estimate in zip(sampled, estimates, strict=True)}
@@ -130,10 +132,36 @@ def _rows(
 
 
 def _apart(one: Observed, new: Observed) -> Estimate:
-    """The ratio of two rows that did not take turns."""
-    if isinstance(one, Measurement) and isinstance(new, Measurement):
-        return between_starts(one, new) or separate(one.times, new.times)
-    return separate(one.times, new.times)
+    """The ratio of two rows that did not take turns; as uncertain, too, as the ranks' cores are at other distances."""
+    if not isinstance(one, Measurement) or not isinstance(new, Measurement):
+        return separate(one.times, new.times)
+    estimate = between_starts(one, new) or separate(one.times, new.times)
+    moved = max(0.0, abs(math.log(_barriers(one, new))) - _SAME_PLACE)
+    return replace(
+        estimate,
+        below=math.hypot(estimate.below, moved),
+        above=math.hypot(estimate.above, moved),
+        shared=math.hypot(estimate.shared, moved),
+    )
+
+
+def _barriers(one: Observed, new: Observed) -> float:
+    """How many times as long a barrier took in the second run; 1 where it was not measured in both."""
+    if isinstance(one, Measurement) and isinstance(new, Measurement) and one.barrier and new.barrier:
+        return new.barrier / one.barrier
+    return 1.0
+
+
+def _elsewhere(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
+    """Where the cores of the ranks are at other distances in one run than in the other."""
+    ratios = [_barriers(one, new) for one, new in pairs]
+    typical = median(ratios) if ratios else 1.0
+    if abs(math.log(typical)) <= _SAME_PLACE:
+        return []
+    return [
+        f"a barrier of the ranks takes {typical:.2f}x as long in NEW: their cores are at another distance (a "
+        "hypervisor moves virtual cores), so intervals are wider; an interleaved run (sweep --ab) would cancel it"
+    ]
 
 
 def _rounds_match(one: Observed, new: Observed) -> bool:

@@ -154,6 +154,13 @@ class CpuPlatform(CpuComputing, Judge):
         streamed = Prepared(kernel.bind(world.copy(), lines))
         return memory_traffic.in_turn(self, (ordinary, streamed), max(2, 2**20 // piece))
 
+    def barrier(self) -> Prepared | None:
+        """A barrier by the package's own flags, whatever kernels are on trial: it tells of the machine, not of them."""
+        if self.ranks == 1 or self.ranks > MAX_RANKS or self._nodes > 1 or self.note.oversubscribed:
+            return None
+        kernel = kernels.host_kernel(str(kernels.own_folder() / memory_traffic.KERNELS), "hand_over")
+        return Prepared(kernel.bind(self._ranks_alone(self.ranks), np.uint64(0)))
+
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Ways to read and write as much as the case must and no more; none where caches may hold its buffers."""
         if self._nodes > 1 or not memory_traffic.beyond(case, self._cache):

@@ -122,6 +122,9 @@ class GpuPlatform(GpuComputing, GpuLogging):
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             self._stopwatch.wait()
 
+    def barrier(self) -> None:
+        """Return None: ranks on devices have no cores."""
+
     def floor(self, case: Case) -> Sequence[Prepared]:
         """None: the line rates of data sheets bound what GPUs do (collbench/analysis/bound.py)."""
         return ()
