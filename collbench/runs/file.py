@@ -3,7 +3,8 @@
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
 1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
 2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks, later bound and paced; a
-   header leaves out what is empty or not known; later scheduling, spread and barrier of a row, and a sweep's bind and starts
+   header leaves out what is empty or not known; later scheduling, spread and barrier of a row, bind and starts of a
+   sweep
 """
 
 import contextlib
