@@ -115,7 +115,8 @@ def _checked(
 ) -> _Contestant | Measurement | Skipped:
     """Prepared and checked; a result where nothing is left to measure.
 
-    What these ranks have measured already (`known`) was tried back to back then, and is not again.
+    What was measured in an earlier round (`known`) was checked and tried back to back then; the closing check of its
+    samples is made in every round.
     """
     try:
         implementation.refuse(case)
@@ -124,8 +125,10 @@ def _checked(
     except Unsupported as reason:
         return Skipped(case, implementation.name, platform.name, str(reason))
     contestant = _Contestant(implementation, prepared, case.collective.parts)
+    if known and not sampling.check_only:
+        return contestant
     slow = None if implementation.library else partial(_hesitant, case, implementation, platform)
-    flaw = checked(case, contestant.prepared, platform, sampling, not known, slow)
+    flaw = checked(case, contestant.prepared, platform, sampling, slow)
     return _result(case, contestant, platform, flaw) if flaw or sampling.check_only else contestant
 
 
@@ -144,7 +147,6 @@ def checked(
     prepared: Prepared,
     platform: Platform,
     sampling: Sampling,
-    back_to_back: bool = True,
     hesitant: Callable[[float], Prepared | None] | None = None,
 ) -> Flaw | None:
     """One operation between meetings of the ranks, then many without; what is wrong, or None.
@@ -155,8 +157,6 @@ def checked(
     seconds = platform.time(prepared, 1)
     if flaw := platform.check(case, _CHECK_SEED, prepared.wire):
         return flaw
-    if not back_to_back:
-        return None
     if seconds < _COLD or case.nbytes <= stress.SMALL:
         seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
