@@ -19,7 +19,7 @@ from collbench.step_times import StepTimes
 from collbench.steps import Step
 from collbench.topology.devices import Kind
 from collbench.topology.topology import Topology
-from tests.platforms.gpu.whole_commands import on_gpus
+from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 SLICES: dict[str, Any] = {"devices": 2, "buses": {"1": 0}}

@@ -19,10 +19,11 @@ from collbench.implementations.ring_host import Action
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Prepared
 from collbench.tracks import MOVED
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_errors import CAPTURED_EVENT, CAPTURING, ISOLATION, MERGE, RUNTIME, UNJOINED, UNMATCHED
-from tests.platforms.gpu.fake_errors import CUDARuntimeError as Refused
-from tests.platforms.gpu.opening import Open, flaw
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import flaw
+from tools.stand_in.cuda import Machine
+from tools.stand_in.errors import CAPTURED_EVENT, CAPTURING, ISOLATION, MERGE, RUNTIME, UNJOINED, UNMATCHED
+from tools.stand_in.errors import CUDARuntimeError as Refused
 
 RING = implementations()["ring-events"]
 

@@ -16,10 +16,10 @@ import pytest
 
 from collbench.platforms.kernels import source
 from collbench.platforms.layout import view
-from tests.platforms.gpu import fake_errors, real_names
-from tests.platforms.gpu.fake_cuda import Graph, Machine
-from tests.platforms.gpu.fake_driver import WORDS, Library
-from tests.platforms.gpu.fake_errors import (
+from tools.stand_in import errors, real_names
+from tools.stand_in.cuda import Graph, Machine
+from tools.stand_in.driver import WORDS, Library
+from tools.stand_in.errors import (
     BAD_HANDLE,
     CAPTURING,
     DRIVER,
@@ -33,9 +33,9 @@ from tests.platforms.gpu.fake_errors import (
     CUDADriverError,
     CUDARuntimeError,
 )
-from tests.platforms.gpu.fake_ipc import DRIVER as SHARED_DRIVER
-from tests.platforms.gpu.fake_nccl import NAMES
-from tests.topology.fake_nvml import FakeNvml
+from tools.stand_in.ipc import DRIVER as SHARED_DRIVER
+from tools.stand_in.nccl import NAMES
+from tools.stand_in.nvml import FakeNvml
 
 OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides
 ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver
@@ -157,10 +157,10 @@ def test_errors_have_the_types_and_words_of_the_real_ones() -> None:
     for mine, theirs in (
         (CUDARuntimeError, real.runtime.CUDARuntimeError),
         (CUDADriverError, real.driver.CUDADriverError),
-        (fake_errors.CompileException, real.compiler.CompileException),
+        (errors.CompileException, real.compiler.CompileException),
     ):
         assert [ancestor.__name__ for ancestor in mine.__mro__] == [ancestor.__name__ for ancestor in theirs.__mro__]
-    for kind in (fake_errors.CompileException, real.compiler.CompileException):
+    for kind in (errors.CompileException, real.compiler.CompileException):
         error = kind("two\nlines", "source", "kernel.cu", ("-O1",))
         assert (str(error), error.options, error.args) == ("two\nlines", ("-O1",), ())
     told = real_names.nccl()

@@ -1,4 +1,4 @@
-"""`nvls` and the memory under it, on machines with a switch that tests make up (fake_driver.py)."""
+"""`nvls` and the memory under it, on machines with a switch that tests make up (tools/stand_in/driver.py)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,9 +25,9 @@ from collbench.platforms.processes import Alone
 from collbench.schedules import schedules
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_driver import UNDOING, Library
 from tests.platforms.gpu.test_driver import CALLS
+from tools.stand_in.cuda import Machine
+from tools.stand_in.driver import UNDOING, Library
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from collbench.platforms.gpu import nccl, probe
-from tests.platforms.gpu import real_names
+from tools.stand_in import real_names
 
 HERE = Path(__file__).parents[3]
 PATTERNS = ("collbench/platforms/gpu/*.py", "collbench/topology/discover_gpu.py", "collbench/topology/nvml.py")

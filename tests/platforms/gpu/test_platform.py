@@ -1,4 +1,4 @@
-"""The GPU platform on a machine that tests make up (fake_cuda.py); orchestration and kernels are the real ones."""
+"""The GPU platform on a machine that is made up (tools/stand_in/cuda.py); orchestration and kernels are real."""
 
 import os
 import sys
@@ -23,9 +23,10 @@ from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.placement import Place, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
-from tests.platforms.gpu.fake_cuda import Graph, Machine
-from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
-from tests.platforms.gpu.opening import ALL, EXACT, LADDER, ON_GPU, Open, a_case, flaw, prepare, sweep
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
+from tools.stand_in.cuda import Graph, Machine
+from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 
 IMPATIENT = Sampling(timeout=0.5)
 

@@ -23,13 +23,13 @@ from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
 from collbench.runs.file import read
 from tests.conftest import ROOT
-from tests.platforms.gpu import opening
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_ipc import build_driver
-from tests.platforms.gpu.fake_simulate import build_extension
-from tests.platforms.gpu.whole_commands import SECONDS, on_gpus, surroundings
+from tools.stand_in.cases import AMONG_PROCESSES
+from tools.stand_in.cuda import Machine
+from tools.stand_in.ipc import build_driver
+from tools.stand_in.simulate import build_extension
+from tools.stand_in.whole_commands import SECONDS, on_gpus, surroundings
 
-EXACT = [way.name for way in opening.AMONG_PROCESSES if not way.wire]
+EXACT = [way.name for way in AMONG_PROCESSES if not way.wire]
 OF_FOUR = ("every_case", "all_on_one_gpu", "stores_of_one_are_lost", "two_nodes", "one_waits_in_vain")
 
 Said = Callable[[str], list[Any]]
@@ -38,7 +38,7 @@ Mpirun = Callable[..., subprocess.CompletedProcess[str]]
 
 def played(folder: Path, ranks: int, *names: str) -> Said:
     build_driver(folder, devices=2)
-    command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.platforms.gpu.scenarios", str(folder), *names]
+    command = [mpiexec(), "-n", str(ranks), sys.executable, "-m", "tools.stand_in.scenarios", str(folder), *names]
     with subprocess.Popen(
         command, env=surroundings(folder), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as players:
@@ -230,8 +230,8 @@ import sys
 from collbench.platforms import open_platform
 from collbench.platforms.gpu import platform
 from collbench.platforms.processes import Alone
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.opening import needs, sweep
+from tools.stand_in.cuda import Machine
+from tools.stand_in.cases import needs, sweep
 
 platform.load_cupy = Machine(2).cupy
 wanted = sweep(ranks=2)

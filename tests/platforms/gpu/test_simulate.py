@@ -18,9 +18,10 @@ from collbench.measurement import Measurement
 from collbench.platforms.gpu import simulate
 from collbench.platforms.kernels import compiler
 from collbench.platforms.layout import Region
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_simulate import Simulation, build_extension
-from tests.platforms.gpu.opening import Open, a_case, prepare
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import a_case, prepare
+from tools.stand_in.cuda import Machine
+from tools.stand_in.simulate import Simulation, build_extension
 
 NCCL = implementations()["nccl"]
 WHOLE = {"allreduce", "broadcast", "allgather", "reducescatter", "reduce"}  # what NCCL itself calls collectives

@@ -24,9 +24,10 @@ from collbench.platforms.roles import Prepared
 from collbench.schedules import Parts, find_schedule, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-from tests.platforms.gpu.fake_cuda import Machine, Stream
-from tests.platforms.gpu.opening import ALL, EXACT, ON_GPU, Open
+from tests.platforms.gpu.opening import Open
 from tools.gpu.refusals import Here, unjust
+from tools.stand_in.cases import ALL, EXACT, ON_GPU
+from tools.stand_in.cuda import Machine, Stream
 
 ON_GPUS = [name for name, schedule in schedules().items() if "gpu" in schedule.platforms]
 BOTH = [name for name in ON_GPUS if schedules()[name].communicates and schedules()[name].computes]
