@@ -61,12 +61,12 @@ QUICK = {  # a command that takes --on auto, and how to make it short
     "verify": ("--op", "allreduce", "--impl", "mpi", "-d", "float", "-o", "sum"),
 }
 
-Build = Callable[..., Path]
+Build = Callable[..., None]
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Build:
-    """Compile a driver, by default one that shows no GPU; the library."""
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Compile a driver, by default one that shows no GPU, and let it be found; nothing of another is remembered."""
 
     def make(devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> Path:
         (tmp_path / "driver.cpp").write_text(DRIVER)
@@ -74,7 +74,9 @@ def build(tmp_path: Path) -> Build:
         defines = [f"-DDEVICES={devices}", f"-DSTATUS={status}", f"-DDELAY={delay}"]
         defines += [f'-DWORDS="{words}"'] if words else []
         subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, tmp_path / "driver.cpp"], check=True)
-        return library
+        monkeypatch.setattr(probe, "_DRIVER", str(library))
+        probe._driver.cache_clear()
+        probe.broken.cache_clear()
 
     return make
 
@@ -115,8 +117,7 @@ def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
 def test_the_driver_is_asked_for_its_gpus_by_a_child(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA is not touched in this process."""
     for devices, status in ((2, 0), (0, 0), (2, 100)):
-        probe._driver.cache_clear()
-        monkeypatch.setattr(probe, "_DRIVER", str(build(devices, status)))
+        build(devices, status)
         assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
         assert probe.installed()
 
@@ -131,7 +132,7 @@ def nvml(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
         defines = [f"-DFREE={free}", f"-DSTATUS={status}"]
         subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, source], check=True)
         monkeypatch.setattr(probe, "_NVML", str(library))
-        monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+        build(2)
 
     return make
 
@@ -142,7 +143,6 @@ def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> 
     assert probe.fits(2**29, 1)
     assert not probe.fits(2**29 + 1, 1)
     assert not probe.fits(1, 2)
-    probe._driver.cache_clear()
     nvml(free=2**12)
     assert probe.fits(2**29, 2)
     assert not probe.fits(2**29 + 1, 2)
@@ -153,7 +153,6 @@ def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> 
 def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(nvml: Callable[..., None]) -> None:
     """Whoever opens the GPU finds out."""
     for status in (9, -1):
-        probe._driver.cache_clear()
         nvml(free=1, status=status)
         assert probe.memories() == (2**33, 2**33 + 1)
         assert probe.fits(2**32, 2), status
@@ -162,7 +161,6 @@ def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(nvml: Callab
 def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> None:
     """And is never refused for it: how much CUDA takes is not sure.  What the user asks for is as large as it says."""
     for free, last in ((8192, 2**27), (95, 2**19)):
-        probe._driver.cache_clear()
         nvml(free=free)
         gpu = DEFAULTS | {"on": "gpu", "impl": "nccl,two-shot"}
         _, sweep = _options.make_sweep(gpu, None)
@@ -184,9 +182,7 @@ def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.M
         ({"status": -1}, "ended without an answer"),
     ]
     for how, reason in hows:
-        probe._driver.cache_clear()
-        probe.broken.cache_clear()
-        monkeypatch.setattr(probe, "_DRIVER", str(build(**how)))
+        build(**how)
         assert reason in probe.obstacle()
         assert "\n" not in probe.obstacle()
         assert on_auto() == "cpu"
@@ -195,7 +191,7 @@ def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.M
 def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices that may not be opened, and GPUs that the user hides."""
     (tmp_path / "nvidia0").symlink_to(os.devnull)
-    monkeypatch.setattr(probe, "_DRIVER", str(build(status=100)))
+    build(status=100)
     assert "permission" not in probe.refusal()
     monkeypatch.setattr(os, "access", lambda path, mode: "nvidia" not in str(path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
@@ -213,7 +209,7 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its patience; whoever asked for GPUs must not get the CPU."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(1, delay=600_000)))
+    build(1, delay=600_000)
     monkeypatch.setattr(probe, "_PATIENCE", 0.5)
     assert "did not answer within 0.5 s" in probe.obstacle()
     assert on_auto() == "cpu"
@@ -223,7 +219,7 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
 
 def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real CuPy finds no GPU behind a driver that has few functions; a made-up one cannot be imported."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    build(2)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert "no GPU found (" in probe.obstacle()
     probe.broken.cache_clear()
@@ -238,7 +234,7 @@ def test_a_driver_that_is_too_old_is_told_to_be_updated(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shows the GPUs, but to no CUDA as new as CuPy's: the fallback says what helps, in one line."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    build(2)
     words = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
     put_cupy(tmp_path, f"SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: open('{words}'))")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -252,7 +248,7 @@ def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypa
     """Then auto takes the GPUs."""
     put_cupy(tmp_path, "SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: 2)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    build(2)
     assert probe.obstacle() == ""
     assert on_auto() == "gpu"
 
@@ -266,10 +262,7 @@ def test_every_command_that_takes_auto_is_tried() -> None:
     assert {name for name, option, default in options if (option, default) == ("on", "auto")} == set(QUICK)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["topo", "sweep", *(pytest.param(name, marks=pytest.mark.full) for name in QUICK if name not in ("topo", "sweep"))],
-)
+@pytest.mark.parametrize("name", ["topo", *(pytest.param(n, marks=pytest.mark.full) for n in QUICK if n != "topo")])
 def test_auto_never_falls_back_in_silence(name: str, collbench: Command, build: Build, tmp_path: Path) -> None:
     """One line on stderr says why, and the command goes on with the CPU, whose ranks may be slow to start."""
     build(status=100, words="no device")
@@ -289,8 +282,7 @@ def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
     """Once, after some seconds, and the GPUs are taken in the end."""
     monkeypatch.setattr(probe, "broken", cache(lambda: ""))
     for delay, patience, words in ((1500, 0.5, [_patience.DRIVER]), (0, 300, [])):
-        probe._driver.cache_clear()
-        monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
+        build(2, delay=delay)
         monkeypatch.setattr(_patience, "SECONDS", patience)
         platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
         assert (platform, sweep.ranks) == ("gpu", 2)
