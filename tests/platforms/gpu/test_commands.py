@@ -80,16 +80,6 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(nvml: object
 
 
 @pytest.mark.full
-def test_styles_train_on_the_cpu_of_a_machine_with_gpus(tmp_path: Path) -> None:
-    """By `auto`, which says so."""
-    words = ("--style", "library", "--ranks", "2", "--steps", "8", "--seeds", "1", "--out", "out")
-    done = on_gpus(tmp_path, "styles", *words, devices=2)
-    assert done.returncode == 0, done.stderr
-    assert "collbench: the job is computed by NumPy, so this is the cpu, and no gpu is used" in done.stderr.splitlines()
-    assert [(row.platform, row.right) for row in read(tmp_path / "out").results] == [("cpu", True)]  # type: ignore[union-attr]
-
-
-@pytest.mark.full
 def test_every_number_of_ctas_has_rows_by_ranks_that_were_told_it(tmp_path: Path) -> None:
     """Of the library only: rungs do not read its environment.  All are held against the same steps without overlap."""
     words = ("overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")

@@ -7,27 +7,22 @@ which needs a GPU for that.  What CUDA documents of the behaviour stands below a
 import inspect
 import re
 from collections.abc import Iterator
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 from collbench.platforms.kernels import source
-from collbench.platforms.layout import view
 from tools.stand_in import errors, real_names
 from tools.stand_in.cuda import Graph, Machine
 from tools.stand_in.driver import WORDS, Library
 from tools.stand_in.errors import (
-    BAD_HANDLE,
-    CAPTURING,
     DRIVER,
     ILLEGAL_ADDRESS,
     ILLEGAL_STATE,
     INVALID,
     NO_PEER,
     NOT_A_DEVICE,
-    NOT_READY,
     RUNTIME,
     CUDADriverError,
     CUDARuntimeError,
@@ -186,59 +181,6 @@ def test_calls_that_cuda_refuses_are_refused(machine: Machine) -> None:
     for made in (cupy, real_names.cupy()):
         with pytest.raises(TypeError, match=r"expected tuple, got list"):
             made.RawModule(code=source("gate.cu"), options=["-std=c++17"])
-
-
-def test_each_thread_has_a_current_device_and_captures_keep_their_device_from_being_waited_for(
-    machine: Machine,
-) -> None:
-    """cudaSetDevice: of the calling host thread; another one starts at device 0."""
-    cuda, seen = machine.cupy().cuda, []
-    cuda.Stream(non_blocking=True).begin_capture()
-    with refused(CAPTURING):
-        cuda.runtime.deviceSynchronize()
-    cuda.runtime.setDevice(1)
-    cuda.runtime.deviceSynchronize()
-    other = Thread(target=lambda: seen.append(machine.current))
-    other.start()
-    other.join()
-    assert (machine.current, seen) == (1, [0])
-
-
-def test_zeroing_is_done_when_the_host_has_waited_for_the_device(machine: Machine) -> None:
-    """CudaMemset of device memory is asynchronous; a non-blocking stream does not wait for it."""
-    cuda = machine.cupy().cuda
-    address = cuda.runtime.malloc(64)
-    cuda.runtime.memset(address, 0, 64)
-    stream = cuda.Stream(non_blocking=True)
-    seen: list[bool] = []
-    stream.enqueue(lambda: seen.append(bool(view(address, 64).any())))
-    stream.synchronize()
-    cuda.runtime.deviceSynchronize()
-    assert (seen, view(address, 64).any()) == ([True], np.False_)
-
-
-def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(machine: Machine) -> None:
-    """cudaEventElapsedTime; and a stream is done once it has nothing left and nothing failed."""
-    cuda = machine.cupy().cuda
-    stream = cuda.Stream(non_blocking=True)
-    events = [cuda.Event(), cuda.Event(disable_timing=True), cuda.Event()]
-    for event in events[:2]:
-        event.record(stream)
-    stream.synchronize()
-    assert cuda.get_elapsed_time(events[0], events[0]) == 0
-    for other in events[1:]:
-        with refused(BAD_HANDLE):
-            cuda.get_elapsed_time(events[0], other)
-    machine.order = lambda queue: queue.ptr  # nothing runs until the host waits
-    events[2].record(stream)
-    with refused(NOT_READY):
-        cuda.get_elapsed_time(events[0], events[2])
-    assert stream.done
-    stream.begin_capture()
-    assert not stream.done
-    stream.end_capture()
-    machine.broken = CUDARuntimeError(ILLEGAL_ADDRESS)
-    assert not stream.done
 
 
 def test_after_an_illegal_address_nothing_works_any_more(machine: Machine) -> None:

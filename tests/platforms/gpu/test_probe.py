@@ -1,7 +1,6 @@
 """What is known of the GPUs before any rank is started, from a driver that tests compile."""
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,37 +16,8 @@ from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
-from collbench.platforms.kernels import compiler
 from tests.conftest import Command
-
-DRIVER = """
-#include <stdlib.h>
-#include <unistd.h>
-extern "C" {
-int cuInit(unsigned) { usleep(1000 * DELAY); if (STATUS < 0) abort(); return STATUS; }
-int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
-int cuDeviceGet(int* device, int index) { *device = index; return 0; }
-int cuDeviceGetPCIBusId(char* name, int length, int device) { *name = 'A' + device; name[1] = 0; return 0; }
-int cuDeviceTotalMem_v2(unsigned long* nbytes, int device) { *nbytes = (1UL << 33) + device; return 0; }
-#ifdef WORDS
-int cuGetErrorString(int, const char** text) { *text = WORDS; return 0; }
-#endif
-}
-"""
-
-NVML = """
-#include <stdlib.h>
-extern "C" {
-int nvmlInit_v2() { if (STATUS < 0) abort(); return STATUS; }
-int nvmlDeviceGetHandleByPciBusId_v2(const char* name, const char** handle) { *handle = name; return 0; }
-int nvmlDeviceGetMemoryInfo(const char* handle, unsigned long long* memory) {
-  memory[0] = 1ULL << 33;
-  memory[1] = (1ULL * FREE << 20) / (*handle == 'A' ? 1 : 4);
-  memory[2] = memory[0] - memory[1];
-  return 0;
-}
-}
-"""
+from tools.stand_in.probed import build_driver, build_nvml, put_cupy
 
 _STEP = ("--impl", "mpi", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16", "--budget", "0.01")
 QUICK = {  # a command that takes --on auto, and how to make it short
@@ -68,12 +38,8 @@ Build = Callable[..., None]
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
     """Compile a driver, by default one that shows no GPU, and let it be found; nothing of another is remembered."""
 
-    def make(devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> Path:
-        (tmp_path / "driver.cpp").write_text(DRIVER)
-        library = tmp_path / "libcuda.so.1"
-        defines = [f"-DDEVICES={devices}", f"-DSTATUS={status}", f"-DDELAY={delay}"]
-        defines += [f'-DWORDS="{words}"'] if words else []
-        subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, tmp_path / "driver.cpp"], check=True)
+    def make(devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> None:
+        library = build_driver(tmp_path, devices, status, delay, words)
         monkeypatch.setattr(probe, "_DRIVER", str(library))
         probe._driver.cache_clear()
         probe.broken.cache_clear()
@@ -92,18 +58,6 @@ def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     probe.broken.cache_clear()
     yield
     probe.broken.cache_clear()
-
-
-def put_cupy(folder: Path, runtime: str) -> None:
-    """A package of that name with as much as is asked first."""
-    (folder / "cupy" / "cuda").mkdir(parents=True)
-    (folder / "cupy" / "__init__.py").write_text("from cupy import cuda\n")
-    (folder / "cupy" / "cuda" / "__init__.py").write_text(
-        "from types import SimpleNamespace\nfrom cupy.cuda import nccl\n"
-        f"runtime = {runtime}\n"
-        "driver = SimpleNamespace(CUDADriverError=OSError)\n"
-    )
-    (folder / "cupy" / "cuda" / "nccl.py").write_text("available = False\n")
 
 
 def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
@@ -127,11 +81,7 @@ def nvml(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     """Two GPUs of 8 GiB; on the first `free` MiB are free, on the second a quarter of that."""
 
     def make(free: int, status: int = 0) -> None:
-        source, library = tmp_path / "nvml.cpp", tmp_path / "libnvidia-ml.so.1"
-        source.write_text(NVML)
-        defines = [f"-DFREE={free}", f"-DSTATUS={status}"]
-        subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, source], check=True)
-        monkeypatch.setattr(probe, "_NVML", str(library))
+        monkeypatch.setattr(probe, "_NVML", str(build_nvml(tmp_path, free, status)))
         build(2)
 
     return make

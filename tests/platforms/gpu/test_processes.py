@@ -267,14 +267,6 @@ def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun, tmp_path: 
     assert read(tmp_path / "out").header.processes == 2
 
 
-@pytest.mark.full
-def test_mpirun_collbench_verify_finds_everything_right(mpirun: Mpirun) -> None:
-    few = ("--impl", "nccl,ring-flags", "--op", "allreduce,gather", "-d", "half", "-o", "avg")
-    done = mpirun("verify", "--on", "gpu", *few, devices=2)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 wrong, 0 failed" in done.stdout
-
-
 def test_what_one_process_lacks_is_said_once_with_exit_status_2(mpirun: Mpirun) -> None:
     done = mpirun("sweep", "--on", "gpu", *SWEEP, **{"devices": 2, "process 1": {"devices": 0}})  # type: ignore[arg-type]
     assert done.returncode == 2

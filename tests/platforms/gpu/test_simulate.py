@@ -108,20 +108,6 @@ def test_what_is_not_loaded_is_not_loaded_for_this(tmp_path: Path, monkeypatch: 
         assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
-def test_cupys_own_nccl_closes_its_groups_by_the_function_that_is_found() -> None:
-    """No GPU is needed for an empty group."""
-    nccl = pytest.importorskip("cupy.cuda.nccl", exc_type=ImportError)
-    if not nccl.available:
-        pytest.skip("CuPy found no NCCL")
-    end = simulate.find(nccl)
-    assert (end is not None) == (nccl.get_version() >= simulate.VERSION)
-    if end is not None:
-        nccl.groupStart()
-        assert end() is None
-        with pytest.raises(nccl.NcclError, match="INVALID_USAGE"):
-            nccl.groupEnd()
-
-
 def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -> None:
     """Of CUDA the header takes a few names only; it is here where nvidia-nccl-cu12 is installed."""
     members = {name: getattr(simulate.SimInfo, name) for name, *_ in simulate.SimInfo._fields_}
