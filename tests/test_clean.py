@@ -2,7 +2,7 @@
 
 from collbench import clean
 from collbench.errors import CollbenchError, UsageError
-from tests.hostile_files import FACES
+from tools.hostile_files import FACES
 
 
 def test_a_hostile_name_becomes_one_short_line_and_an_honest_one_stays_as_it_is() -> None:

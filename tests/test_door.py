@@ -7,7 +7,7 @@ import pytest
 
 from collbench import door
 from collbench.errors import RunFileError, UsageError
-from tests.hostile_files import THINGS, TOML
+from tools.hostile_files import THINGS, TOML
 
 
 def test_what_is_no_regular_file_of_a_bounded_size_is_refused_at_once(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from collbench.measurement import Explanation, Measurement, Prediction
 from collbench.runs.file import read
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size
-from tests.model import closed_forms as forms
 from tools import ROOT, lesson_scaling
+from tools.model import closed_forms as forms
 
 LESSONS = ROOT / "docs" / "lesson.md", ROOT / "docs" / "lesson-scaling.md"
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')

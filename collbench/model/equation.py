@@ -6,7 +6,7 @@
 down the work of every channel of each; small messages have few channels.  That hides
 behind the GPUs' work or the other way round: the longer of the two decides, and where they are alike ranks wait for
 the last one launched (a fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut
-into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tests/model/closed_forms.py),
+into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tools/model/closed_forms.py),
 so kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
 """
 

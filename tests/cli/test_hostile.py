@@ -17,7 +17,7 @@ import pytest
 
 from collbench.cli import group
 from tests.conftest import Command
-from tests.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS, Hostile, run_text
+from tools.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS, Hostile, run_text
 
 SHARES = [60, pytest.param(int(os.environ.get("HOSTILE_PARTS", "20")), marks=pytest.mark.full)]
 WIDEST = 6000  # characters of a line for people

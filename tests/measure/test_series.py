@@ -37,6 +37,7 @@ def parts() -> Parts:
         set_clocks=lambda: 0.0,
         stepping=nullcontext,
         refuse_given_up=lambda: None,
+        note=SimpleNamespace(oversubscribed=False),
     )
     return Parts(cast(Any, None), cast(Any, platform), cast(Any, nothing), [])
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.model import closed_forms as forms
+from tools.model import closed_forms as forms
 
 ALPHA, BETA, GAMMA = 3.0, 0.25, 0.125
 SIZES = (0.0, 16.0, 1024.0)

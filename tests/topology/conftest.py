@@ -5,7 +5,7 @@ from dataclasses import replace
 import pynvml
 import pytest
 
-from tests.topology.fake_nvml import GPU, SWITCH, FakeGpu, FakeNvml, bus
+from tools.stand_in.nvml import GPU, SWITCH, FakeGpu, FakeNvml, bus
 
 
 @pytest.fixture

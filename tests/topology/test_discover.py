@@ -13,7 +13,7 @@ from collbench.errors import PlatformError
 from collbench.topology import discover_cpu, discover_gpu, nvml
 from collbench.topology.devices import Cache, DriverInfo, FabricInfo, Gpu, Kind, NumaNode, NvLink, Pcie, Socket
 from collbench.topology.discover_gpu import normalize
-from tests.topology.fake_nvml import SWITCH, FakeGpu, FakeNvml, Slice, bus
+from tools.stand_in.nvml import SWITCH, FakeGpu, FakeNvml, Slice, bus
 
 XEON = "model name\t: Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz"
 NEOVERSE = "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: {}\nCPU architecture: 8\nCPU part\t: {}"

@@ -18,8 +18,8 @@ from collbench.topology.devices import Host, Socket
 from collbench.topology.discover_gpu import discover
 from collbench.topology.system import Tier
 from collbench.topology.topology import Topology
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.topology.fake_nvml import FakeGpu, FakeNvml, bus
+from tools.stand_in.cuda import Machine
+from tools.stand_in.nvml import FakeGpu, FakeNvml, bus
 
 NO_DRIVER, NO_LIBRARY = 9, 12  # NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRARY_NOT_FOUND
 

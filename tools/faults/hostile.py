@@ -1,4 +1,4 @@
-"""Files that nobody means well with (tests/hostile_files.py), each given to a command in a process of its own.
+"""Files that nobody means well with (tools/hostile_files.py), each given to a command in a process of its own.
 
 tests/cli/test_hostile.py tries every command with every file, within one process; here the surroundings are real.
 """
@@ -6,9 +6,9 @@ tests/cli/test_hostile.py tries every command with every file, within one proces
 from collections.abc import Callable, Iterator
 from zlib import crc32
 
-from tests.hostile_files import COMMANDS, FILE, HOSTILE, THINGS, Hostile, run_text
-from tests.hostile_files import GOOD as GOOD_RUN
 from tools.faults.trial import BAD, GOOD, USAGE, Done, Scene, Trial
+from tools.hostile_files import COMMANDS, FILE, HOSTILE, THINGS, Hostile, run_text
+from tools.hostile_files import GOOD as GOOD_RUN
 
 EVERY = 20
 """One in so many of the files that hold something odd; of what is no file to read, all."""

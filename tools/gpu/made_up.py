@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.platforms.gpu.fake_ipc import build_driver
-from tests.platforms.gpu.fake_simulate import build_extension
-from tests.platforms.gpu.whole_commands import MADE_UP, surroundings
 from tools import ROOT
 from tools.gpu import scale
+from tools.stand_in.ipc import build_driver
+from tools.stand_in.simulate import build_extension
+from tools.stand_in.whole_commands import MADE_UP, surroundings
 
 SECONDS = 110
 MARK = "MADE_UP_FOLDER"

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import ROOT, of_a_user
-from tests.platforms.gpu.fake_ipc import build_driver
-from tests.platforms.gpu.whole_commands import MADE_UP
+from tests.conftest import of_a_user
+from tools import ROOT
+from tools.stand_in.ipc import build_driver
+from tools.stand_in.whole_commands import MADE_UP
 
 SECONDS = 90  # that a command may take
 HANG = "15"  # seconds without progress after which its supervisor calls a case hung

@@ -19,7 +19,7 @@ from collbench.step_times import StepTimes
 from collbench.steps import Step
 from collbench.topology.devices import Kind
 from collbench.topology.topology import Topology
-from tests.platforms.gpu.whole_commands import on_gpus
+from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 SLICES: dict[str, Any] = {"devices": 2, "buses": {"1": 0}}
@@ -77,16 +77,6 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(nvml: object
     assert topology.unseen.startswith("links and slots of the GPUs are not known: NVML cannot be used (")
     assert reason in topology.unseen
     assert f"note: {topology.unseen}" in done.stderr.splitlines()
-
-
-@pytest.mark.full
-def test_styles_train_on_the_cpu_of_a_machine_with_gpus(tmp_path: Path) -> None:
-    """By `auto`, which says so."""
-    words = ("--style", "library", "--ranks", "2", "--steps", "8", "--seeds", "1", "--out", "out")
-    done = on_gpus(tmp_path, "styles", *words, devices=2)
-    assert done.returncode == 0, done.stderr
-    assert "collbench: the job is computed by NumPy, so this is the cpu, and no gpu is used" in done.stderr.splitlines()
-    assert [(row.platform, row.right) for row in read(tmp_path / "out").results] == [("cpu", True)]  # type: ignore[union-attr]
 
 
 @pytest.mark.full

@@ -15,9 +15,9 @@ from collbench.errors import PlatformError
 from collbench.platforms.gpu import multicast as gpu_multicast
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
 from collbench.platforms.kernels import entries
-from tests.platforms.gpu import real_names
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_errors import NO_BINARY, OLD_DRIVER, CUDADriverError
+from tools.stand_in import real_names
+from tools.stand_in.cuda import Machine
+from tools.stand_in.errors import NO_BINARY, OLD_DRIVER, CUDADriverError
 
 NVRTC = "pip install nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
 UPGRADE = NVRTC.replace("install", "install --upgrade")

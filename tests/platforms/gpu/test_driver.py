@@ -1,8 +1,6 @@
 """The structures and numbers of collbench.platforms.gpu.driver are those of NVIDIA's header."""
 
 import ctypes
-import importlib.util
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +11,8 @@ import pytest
 from collbench.errors import PlatformError
 from collbench.platforms.gpu import driver
 from collbench.platforms.kernels import compiler
-from tests.platforms.gpu.fake_ipc import build_driver
+from tools.stand_in.ipc import build_driver
+from tools.stand_in.real_names import header
 
 STRUCTURES = {
     "CUmemLocation": driver.Location,
@@ -57,19 +56,6 @@ CALLS = {  # as Driver makes them
     "cuMemGetAddressRange_v2": "CUdeviceptr *, size_t *, CUdeviceptr",
     "cuGetErrorString": "CUresult, const char **",
 }
-
-
-def header() -> Path:
-    """cuda.h of the wheel nvidia-cuda-runtime-cu12, else of its successors, else of a toolkit on this machine."""
-    spec = importlib.util.find_spec("nvidia")
-    wheels = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    found = [path for folder in wheels for path in sorted(folder.glob("*/include/cuda.h"))]
-    found.sort(key=lambda path: "cuda_runtime" not in path.parts)  # CUDA 12's, which the drivers of both know
-    found += sorted(Path("/usr/local").glob("cuda*/include/cuda.h"))
-    if not found:
-        assert "CI" not in os.environ, "the wheel nvidia-cuda-runtime-cu12 is among the development requirements"
-        pytest.skip("no cuda.h here: pip install nvidia-cuda-runtime-cu12")
-    return found[0]
 
 
 def expected() -> Iterator[tuple[str, int]]:

@@ -4,89 +4,37 @@ Names, parameters, their order and defaults, constants and errors are compared w
 which needs a GPU for that.  What CUDA documents of the behaviour stands below as tests of the made-up machine.
 """
 
-import ast
 import inspect
 import re
 from collections.abc import Iterator
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 from collbench.platforms.kernels import source
-from collbench.platforms.layout import view
-from tests.platforms.gpu import fake_errors, real_names
-from tests.platforms.gpu.fake_cuda import Graph, Machine
-from tests.platforms.gpu.fake_driver import WORDS, Library
-from tests.platforms.gpu.fake_errors import (
-    BAD_HANDLE,
-    CAPTURING,
+from tools.stand_in import errors, real_names
+from tools.stand_in.cuda import Graph, Machine
+from tools.stand_in.driver import WORDS, Library
+from tools.stand_in.errors import (
     DRIVER,
     ILLEGAL_ADDRESS,
     ILLEGAL_STATE,
     INVALID,
     NO_PEER,
     NOT_A_DEVICE,
-    NOT_READY,
     RUNTIME,
     CUDADriverError,
     CUDARuntimeError,
 )
-from tests.platforms.gpu.fake_ipc import DRIVER as SHARED_DRIVER
-from tests.platforms.gpu.fake_nccl import NAMES
-from tests.topology.fake_nvml import FakeNvml
+from tools.stand_in.ipc import DRIVER as SHARED_DRIVER
+from tools.stand_in.nccl import NAMES
+from tools.stand_in.nvml import FakeNvml
+from tools.stand_in.parameters import documented, expect_the_same, signature
 
 OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides
 ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver
 MODULES = ("runtime", "driver", "nvrtc", "compiler")  # of cupy.cuda; nccl and cublas are compared on their own
-
-Parameters = list[tuple[str, str]]
-"""Names, with a star before those that must be named, and defaults as text, which is empty if there is none."""
-
-
-def signature(real: Any) -> Parameters:
-    """Of a function or class; a compiled one says it in the first line of its docstring."""
-    try:
-        found = inspect.signature(real).parameters.values()
-    except ValueError:
-        return documented(real.__doc__ or "")
-    star = {inspect.Parameter.KEYWORD_ONLY: "*"}
-    named = [row for row in found if row.name != "self"]
-    return [
-        (
-            star.get(parameter.kind, "") + parameter.name,
-            "" if parameter.default is parameter.empty else repr(parameter.default),
-        )
-        for parameter in named
-    ]
-
-
-def documented(text: str) -> Parameters:
-    """`f(int a, *, size_t b=0) -> int`."""
-    match = re.match(r"[\w.]+\((.*?)\)(?: ->|$)", text.partition("\n")[0])
-    assert match, f"no parameters in {text[:80]!r}"
-    found, star = [], ""
-    for part in (part.strip() for part in match[1].split(",")):
-        star = "*" if part == "*" else star
-        if part not in ("", "*", "self"):
-            name, _, default = part.partition("=")
-            found.append((star + name.split()[-1], default.strip()))
-    return found
-
-
-def expect_the_same(name: str, mine: Parameters, theirs: Parameters, constants: Any = None) -> None:
-    """Parameters that are left out are the last ones, or have names, and have defaults; a default is the same value."""
-    by_place = [word for word, _ in mine if not word.startswith("*")]
-    assert by_place == [word for word, _ in theirs[: len(by_place)]], name
-    real, own = ({word.lstrip("*"): default for word, default in found} for found in (theirs, mine))
-    assert own.keys() <= real.keys(), name
-    assert all(default for parameter, default in real.items() if parameter not in own), name
-    for parameter, default in own.items():
-        assert bool(default) == bool(real[parameter]), (name, parameter)
-        if default:
-            value = getattr(constants, real[parameter], None) or ast.literal_eval(real[parameter])
-            assert ast.literal_eval(default) == value, (name, parameter)
 
 
 @pytest.fixture
@@ -157,10 +105,10 @@ def test_errors_have_the_types_and_words_of_the_real_ones() -> None:
     for mine, theirs in (
         (CUDARuntimeError, real.runtime.CUDARuntimeError),
         (CUDADriverError, real.driver.CUDADriverError),
-        (fake_errors.CompileException, real.compiler.CompileException),
+        (errors.CompileException, real.compiler.CompileException),
     ):
         assert [ancestor.__name__ for ancestor in mine.__mro__] == [ancestor.__name__ for ancestor in theirs.__mro__]
-    for kind in (fake_errors.CompileException, real.compiler.CompileException):
+    for kind in (errors.CompileException, real.compiler.CompileException):
         error = kind("two\nlines", "source", "kernel.cu", ("-O1",))
         assert (str(error), error.options, error.args) == ("two\nlines", ("-O1",), ())
     told = real_names.nccl()
@@ -233,59 +181,6 @@ def test_calls_that_cuda_refuses_are_refused(machine: Machine) -> None:
     for made in (cupy, real_names.cupy()):
         with pytest.raises(TypeError, match=r"expected tuple, got list"):
             made.RawModule(code=source("gate.cu"), options=["-std=c++17"])
-
-
-def test_each_thread_has_a_current_device_and_captures_keep_their_device_from_being_waited_for(
-    machine: Machine,
-) -> None:
-    """cudaSetDevice: of the calling host thread; another one starts at device 0."""
-    cuda, seen = machine.cupy().cuda, []
-    cuda.Stream(non_blocking=True).begin_capture()
-    with refused(CAPTURING):
-        cuda.runtime.deviceSynchronize()
-    cuda.runtime.setDevice(1)
-    cuda.runtime.deviceSynchronize()
-    other = Thread(target=lambda: seen.append(machine.current))
-    other.start()
-    other.join()
-    assert (machine.current, seen) == (1, [0])
-
-
-def test_zeroing_is_done_when_the_host_has_waited_for_the_device(machine: Machine) -> None:
-    """CudaMemset of device memory is asynchronous; a non-blocking stream does not wait for it."""
-    cuda = machine.cupy().cuda
-    address = cuda.runtime.malloc(64)
-    cuda.runtime.memset(address, 0, 64)
-    stream = cuda.Stream(non_blocking=True)
-    seen: list[bool] = []
-    stream.enqueue(lambda: seen.append(bool(view(address, 64).any())))
-    stream.synchronize()
-    cuda.runtime.deviceSynchronize()
-    assert (seen, view(address, 64).any()) == ([True], np.False_)
-
-
-def test_only_events_that_were_recorded_with_times_and_are_done_tell_a_time(machine: Machine) -> None:
-    """cudaEventElapsedTime; and a stream is done once it has nothing left and nothing failed."""
-    cuda = machine.cupy().cuda
-    stream = cuda.Stream(non_blocking=True)
-    events = [cuda.Event(), cuda.Event(disable_timing=True), cuda.Event()]
-    for event in events[:2]:
-        event.record(stream)
-    stream.synchronize()
-    assert cuda.get_elapsed_time(events[0], events[0]) == 0
-    for other in events[1:]:
-        with refused(BAD_HANDLE):
-            cuda.get_elapsed_time(events[0], other)
-    machine.order = lambda queue: queue.ptr  # nothing runs until the host waits
-    events[2].record(stream)
-    with refused(NOT_READY):
-        cuda.get_elapsed_time(events[0], events[2])
-    assert stream.done
-    stream.begin_capture()
-    assert not stream.done
-    stream.end_capture()
-    machine.broken = CUDARuntimeError(ILLEGAL_ADDRESS)
-    assert not stream.done
 
 
 def test_after_an_illegal_address_nothing_works_any_more(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""`nvls` and the memory under it, on machines with a switch that tests make up (fake_driver.py)."""
+"""`nvls` and the memory under it, on machines with a switch that tests make up (tools/stand_in/driver.py)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,9 +12,7 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.implementations import implementations, needs
 from collbench.implementations.nvls import REDUCES
-from collbench.measure.runner import measure
 from collbench.measure.stepping import measure_steps
-from collbench.measurement import Measurement, Skipped
 from collbench.platforms.cpu.platform import CpuPlatform
 from collbench.platforms.gpu import driver
 from collbench.platforms.gpu import multicast as gpu_multicast
@@ -25,9 +23,9 @@ from collbench.platforms.processes import Alone
 from collbench.schedules import schedules
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_driver import UNDOING, Library
 from tests.platforms.gpu.test_driver import CALLS
+from tools.stand_in.cuda import Machine
+from tools.stand_in.driver import UNDOING, Library
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000
@@ -97,13 +95,6 @@ def test_every_type_and_reduction_of_the_switch_is_carried_out(dtypes: Sequence[
             expect_right(platform, a_case(3, 1001 * DATATYPES[dtype].itemsize, dtype, redop, in_place=True))
 
 
-def test_the_ranks_memory_starts_as_zeros(opened: Open) -> None:
-    platform = opened(2, 2)
-    assert platform.multicast(Region.SEND)
-    for base in platform._memory._own.base:
-        assert not platform._cuda.cupy.cuda.runtime._machine.blocks[base][1].any()
-
-
 def test_each_region_has_an_address_of_its_own(opened: Open) -> None:
     platform = opened(2, 2)
     distances = {platform.address(region, 0) - platform.multicast(region) for region in Region}
@@ -126,15 +117,6 @@ def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) ->
         with pytest.raises(Unsupported, match=reason):
             NVLS.prepare(a_case(ranks, 1000), platform)
         expect_right(platform, a_case(ranks, 1000), "two-shot")
-
-
-def test_a_sweep_skips_it_without_a_switch_and_measures_the_others(opened: Open) -> None:
-    for without, kind in (({0}, Skipped), (set(), Measurement)):
-        platform = opened(2, 2, without_multicast=without)
-        ways = [implementations()[name] for name in ("nvls", "two-shot")]
-        first, second = measure(a_case(2, 1000), ways, platform, Sampling(iters=3, region=0.0))
-        assert [type(first), type(second)] == [kind, Measurement]
-        assert not without or first.reason.startswith("GPU 0 has no multicast")
 
 
 def test_without_a_driver_or_with_several_processes_memory_is_ordinary() -> None:
@@ -192,15 +174,6 @@ def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert library.empty
 
 
-def test_memory_that_does_not_fit_in_the_sizes_of_a_switch_is_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(2, free=NBYTES + 1000)
-    library = with_switch(machine, monkeypatch)
-    memory, multicast = allocated(machine)
-    assert multicast == "cuMemCreate: out of memory"
-    assert library.empty
-    memory.free()
-
-
 def test_a_failure_of_cuda_itself_counts_as_one_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeroing is the last step."""
     machine = Machine(2)
@@ -228,13 +201,6 @@ def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     library.undoing_fails = True
     memory.free()
     assert not library.empty
-
-
-def test_an_error_without_words_is_a_number() -> None:
-    library = Library(Machine(1), failing=0)
-    library._cuGetErrorString = lambda *_: 1  # type: ignore[method-assign]
-    with pytest.raises(driver.PlatformError, match="cuDeviceGet: CUDA error 802"):
-        driver.Driver(library).attribute(driver.MULTICAST_SUPPORTED, 0)
 
 
 def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> None:

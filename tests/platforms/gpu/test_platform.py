@@ -1,4 +1,4 @@
-"""The GPU platform on a machine that tests make up (fake_cuda.py); orchestration and kernels are the real ones."""
+"""The GPU platform on a machine that is made up (tools/stand_in/cuda.py); orchestration and kernels are real."""
 
 import os
 import sys
@@ -19,13 +19,13 @@ from collbench.measure.launches import calibrate
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
-from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.placement import Place, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
-from tests.platforms.gpu.fake_cuda import Graph, Machine
-from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
-from tests.platforms.gpu.opening import ALL, EXACT, LADDER, ON_GPU, Open, a_case, flaw, prepare, sweep
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
+from tools.stand_in.cuda import Graph, Machine
+from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 
 IMPATIENT = Sampling(timeout=0.5)
 
@@ -167,11 +167,6 @@ def test_nccl_connects_its_ranks_before_anything_is_captured(opened: Open) -> No
     prepare("nccl", a_case(), platform)
     assert machine.captures == 0
     assert platform.check(a_case(), 1) is None, "one operation was carried out"
-
-
-def test_capturing_carries_nothing_out(opened: Open) -> None:
-    """In place every launch counts: the first timing of one launch is one launch."""
-    assert flaw("ring-flags", a_case(in_place=True), opened(Machine(1), in_place=True)) is None
 
 
 def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
@@ -446,20 +441,6 @@ def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
     platform.synchronize()
 
 
-def test_a_step_of_ring_host_reads_no_error_word(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A blocking copy from every rank at every step is not the rung's: what gave up is asked once, at the end."""
-    platform, read = opened(Machine(2)), []
-    platform.time(prepare("ring-flags", a_case(), platform), 1)
-    ring_host = prepare("ring-host", a_case(), platform)
-    runtime = platform._cuda.runtime
-    memcpy = runtime.memcpy
-    monkeypatch.setattr(runtime, "memcpy", lambda dst, src, *rest: (read.append(src), memcpy(dst, src, *rest)))
-    ring_host.launch(5)
-    assert read == []
-    platform.time(ring_host, 5)
-    assert sorted(read) == sorted(platform.address(Region.WINDOW, rank) for rank in (0, 1))
-
-
 def test_what_the_host_fetches_lies_behind_all_that_the_stream_was_given(opened: Open) -> None:
     """Nothing runs here until somebody waits for it; a copy to the host waits for the default stream alone."""
     machine, case = Machine(1), a_case()
@@ -529,14 +510,6 @@ def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
         {}[8]  # a key that is missing elsewhere is no status of NCCL
 
 
-def test_nccl_has_longer_to_start_among_processes_than_under_a_supervisor() -> None:
-    """A supervisor would end a worker that is silent for --timeout; a launcher's processes may be hundreds."""
-    many: Any = object()
-    assert gpu.nccl_patience(Alone(), 30.0) < 30.0
-    assert gpu.nccl_patience(many, 30.0) == gpu.STARTUP > 300
-    assert gpu.nccl_patience(many, 1000.0) == 1000.0
-
-
 def test_a_sample_on_a_gpu_is_long_against_the_start_of_its_graph(opened: Open) -> None:
     """Milliseconds, where 200 us serve on a CPU; what a user or test asks for goes before."""
     platform = opened(Machine(1))
@@ -544,34 +517,6 @@ def test_a_sample_on_a_gpu_is_long_against_the_start_of_its_graph(opened: Open) 
     platform.time = lambda prepared, launches: 10e-6
     assert calibrate(prepared, platform, Sampling()) == 256
     assert calibrate(prepared, platform, Sampling(region=100e-6)) == 16
-
-
-def test_kernels_are_compiled_for_the_ranks_and_devices_of_the_run(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those whose ranks wait for each other; those that the host orders are the same for any."""
-    wanted = {
-        (1, 2): {"-DMAX_RANKS=8", "-DRANKS=2", "-DONE_DEVICE"},
-        (1, 3): {"-DMAX_RANKS=8", "-DONE_DEVICE"},
-        (2, 4): {"-DMAX_RANKS=8", "-DRANKS=4"},
-        (3, 9): {"-DMAX_RANKS=16"},
-    }
-    for (devices, ranks), expected in wanted.items():
-        platform = opened(Machine(devices), ranks=ranks)
-        cupy, compiled = platform._cuda.cupy, []
-        module = cupy.RawModule
-        monkeypatch.setattr(cupy, "RawModule", lambda m=module, c=compiled, **n: (c.append(n["options"]), m(**n))[1])
-        ordered = [way for way in LADDER if way.name in ("ring-host", "ring-events")]
-        for ways, about_ranks in (
-            (ordered, set()),
-            ([way for way in LADDER if way not in ordered and not way.wire], expected),
-        ):
-            del compiled[:]
-            for way in ways:
-                prepare(way, a_case(ranks=ranks), platform)
-            assert compiled
-            for options in compiled:
-                assert {option for option in options if "RANKS" in option or "ONE_D" in option} == about_ranks, ranks
 
 
 def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_process() -> None:

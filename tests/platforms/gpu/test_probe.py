@@ -1,7 +1,6 @@
 """What is known of the GPUs before any rank is started, from a driver that tests compile."""
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,37 +16,8 @@ from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
-from collbench.platforms.kernels import compiler
 from tests.conftest import Command
-
-DRIVER = """
-#include <stdlib.h>
-#include <unistd.h>
-extern "C" {
-int cuInit(unsigned) { usleep(1000 * DELAY); if (STATUS < 0) abort(); return STATUS; }
-int cuDeviceGetCount(int* count) { *count = DEVICES; return 0; }
-int cuDeviceGet(int* device, int index) { *device = index; return 0; }
-int cuDeviceGetPCIBusId(char* name, int length, int device) { *name = 'A' + device; name[1] = 0; return 0; }
-int cuDeviceTotalMem_v2(unsigned long* nbytes, int device) { *nbytes = (1UL << 33) + device; return 0; }
-#ifdef WORDS
-int cuGetErrorString(int, const char** text) { *text = WORDS; return 0; }
-#endif
-}
-"""
-
-NVML = """
-#include <stdlib.h>
-extern "C" {
-int nvmlInit_v2() { if (STATUS < 0) abort(); return STATUS; }
-int nvmlDeviceGetHandleByPciBusId_v2(const char* name, const char** handle) { *handle = name; return 0; }
-int nvmlDeviceGetMemoryInfo(const char* handle, unsigned long long* memory) {
-  memory[0] = 1ULL << 33;
-  memory[1] = (1ULL * FREE << 20) / (*handle == 'A' ? 1 : 4);
-  memory[2] = memory[0] - memory[1];
-  return 0;
-}
-}
-"""
+from tools.stand_in.probed import build_driver, build_nvml, put_cupy
 
 _STEP = ("--impl", "mpi", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16", "--budget", "0.01")
 QUICK = {  # a command that takes --on auto, and how to make it short
@@ -61,20 +31,18 @@ QUICK = {  # a command that takes --on auto, and how to make it short
     "verify": ("--op", "allreduce", "--impl", "mpi", "-d", "float", "-o", "sum"),
 }
 
-Build = Callable[..., Path]
+Build = Callable[..., None]
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Build:
-    """Compile a driver, by default one that shows no GPU; the library."""
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Compile a driver, by default one that shows no GPU, and let it be found; nothing of another is remembered."""
 
-    def make(devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> Path:
-        (tmp_path / "driver.cpp").write_text(DRIVER)
-        library = tmp_path / "libcuda.so.1"
-        defines = [f"-DDEVICES={devices}", f"-DSTATUS={status}", f"-DDELAY={delay}"]
-        defines += [f'-DWORDS="{words}"'] if words else []
-        subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, tmp_path / "driver.cpp"], check=True)
-        return library
+    def make(devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> None:
+        library = build_driver(tmp_path, devices, status, delay, words)
+        monkeypatch.setattr(probe, "_DRIVER", str(library))
+        probe._driver.cache_clear()
+        probe.broken.cache_clear()
 
     return make
 
@@ -92,18 +60,6 @@ def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     probe.broken.cache_clear()
 
 
-def put_cupy(folder: Path, runtime: str) -> None:
-    """A package of that name with as much as is asked first."""
-    (folder / "cupy" / "cuda").mkdir(parents=True)
-    (folder / "cupy" / "__init__.py").write_text("from cupy import cuda\n")
-    (folder / "cupy" / "cuda" / "__init__.py").write_text(
-        "from types import SimpleNamespace\nfrom cupy.cuda import nccl\n"
-        f"runtime = {runtime}\n"
-        "driver = SimpleNamespace(CUDADriverError=OSError)\n"
-    )
-    (folder / "cupy" / "cuda" / "nccl.py").write_text("available = False\n")
-
-
 def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
     """Nothing is missing on a machine that has none."""
     assert probe.memories() == ()
@@ -115,8 +71,7 @@ def test_without_a_driver_there_is_no_gpu_and_no_word() -> None:
 def test_the_driver_is_asked_for_its_gpus_by_a_child(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA is not touched in this process."""
     for devices, status in ((2, 0), (0, 0), (2, 100)):
-        probe._driver.cache_clear()
-        monkeypatch.setattr(probe, "_DRIVER", str(build(devices, status)))
+        build(devices, status)
         assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
         assert probe.installed()
 
@@ -126,12 +81,8 @@ def nvml(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     """Two GPUs of 8 GiB; on the first `free` MiB are free, on the second a quarter of that."""
 
     def make(free: int, status: int = 0) -> None:
-        source, library = tmp_path / "nvml.cpp", tmp_path / "libnvidia-ml.so.1"
-        source.write_text(NVML)
-        defines = [f"-DFREE={free}", f"-DSTATUS={status}"]
-        subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, source], check=True)
-        monkeypatch.setattr(probe, "_NVML", str(library))
-        monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+        monkeypatch.setattr(probe, "_NVML", str(build_nvml(tmp_path, free, status)))
+        build(2)
 
     return make
 
@@ -142,7 +93,6 @@ def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> 
     assert probe.fits(2**29, 1)
     assert not probe.fits(2**29 + 1, 1)
     assert not probe.fits(1, 2)
-    probe._driver.cache_clear()
     nvml(free=2**12)
     assert probe.fits(2**29, 2)
     assert not probe.fits(2**29 + 1, 2)
@@ -153,7 +103,6 @@ def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> 
 def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(nvml: Callable[..., None]) -> None:
     """Whoever opens the GPU finds out."""
     for status in (9, -1):
-        probe._driver.cache_clear()
         nvml(free=1, status=status)
         assert probe.memories() == (2**33, 2**33 + 1)
         assert probe.fits(2**32, 2), status
@@ -162,7 +111,6 @@ def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(nvml: Callab
 def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> None:
     """And is never refused for it: how much CUDA takes is not sure.  What the user asks for is as large as it says."""
     for free, last in ((8192, 2**27), (95, 2**19)):
-        probe._driver.cache_clear()
         nvml(free=free)
         gpu = DEFAULTS | {"on": "gpu", "impl": "nccl,two-shot"}
         _, sweep = _options.make_sweep(gpu, None)
@@ -184,9 +132,7 @@ def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.M
         ({"status": -1}, "ended without an answer"),
     ]
     for how, reason in hows:
-        probe._driver.cache_clear()
-        probe.broken.cache_clear()
-        monkeypatch.setattr(probe, "_DRIVER", str(build(**how)))
+        build(**how)
         assert reason in probe.obstacle()
         assert "\n" not in probe.obstacle()
         assert on_auto() == "cpu"
@@ -195,7 +141,7 @@ def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.M
 def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices that may not be opened, and GPUs that the user hides."""
     (tmp_path / "nvidia0").symlink_to(os.devnull)
-    monkeypatch.setattr(probe, "_DRIVER", str(build(status=100)))
+    build(status=100)
     assert "permission" not in probe.refusal()
     monkeypatch.setattr(os, "access", lambda path, mode: "nvidia" not in str(path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
@@ -213,7 +159,7 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its patience; whoever asked for GPUs must not get the CPU."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(1, delay=600_000)))
+    build(1, delay=600_000)
     monkeypatch.setattr(probe, "_PATIENCE", 0.5)
     assert "did not answer within 0.5 s" in probe.obstacle()
     assert on_auto() == "cpu"
@@ -223,7 +169,7 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
 
 def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real CuPy finds no GPU behind a driver that has few functions; a made-up one cannot be imported."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    build(2)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert "no GPU found (" in probe.obstacle()
     probe.broken.cache_clear()
@@ -238,7 +184,7 @@ def test_a_driver_that_is_too_old_is_told_to_be_updated(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shows the GPUs, but to no CUDA as new as CuPy's: the fallback says what helps, in one line."""
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    build(2)
     words = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
     put_cupy(tmp_path, f"SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: open('{words}'))")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -252,7 +198,7 @@ def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypa
     """Then auto takes the GPUs."""
     put_cupy(tmp_path, "SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: 2)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(probe, "_DRIVER", str(build(2)))
+    build(2)
     assert probe.obstacle() == ""
     assert on_auto() == "gpu"
 
@@ -266,10 +212,7 @@ def test_every_command_that_takes_auto_is_tried() -> None:
     assert {name for name, option, default in options if (option, default) == ("on", "auto")} == set(QUICK)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["topo", "sweep", *(pytest.param(name, marks=pytest.mark.full) for name in QUICK if name not in ("topo", "sweep"))],
-)
+@pytest.mark.parametrize("name", ["topo", *(pytest.param(n, marks=pytest.mark.full) for n in QUICK if n != "topo")])
 def test_auto_never_falls_back_in_silence(name: str, collbench: Command, build: Build, tmp_path: Path) -> None:
     """One line on stderr says why, and the command goes on with the CPU, whose ranks may be slow to start."""
     build(status=100, words="no device")
@@ -289,8 +232,7 @@ def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
     """Once, after some seconds, and the GPUs are taken in the end."""
     monkeypatch.setattr(probe, "broken", cache(lambda: ""))
     for delay, patience, words in ((1500, 0.5, [_patience.DRIVER]), (0, 300, [])):
-        probe._driver.cache_clear()
-        monkeypatch.setattr(probe, "_DRIVER", str(build(2, delay=delay)))
+        build(2, delay=delay)
         monkeypatch.setattr(_patience, "SECONDS", patience)
         platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
         assert (platform, sweep.ranks) == ("gpu", 2)

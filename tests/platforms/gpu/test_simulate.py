@@ -18,9 +18,10 @@ from collbench.measurement import Measurement
 from collbench.platforms.gpu import simulate
 from collbench.platforms.kernels import compiler
 from collbench.platforms.layout import Region
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_simulate import Simulation, build_extension
-from tests.platforms.gpu.opening import Open, a_case, prepare
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import a_case, prepare
+from tools.stand_in.cuda import Machine
+from tools.stand_in.simulate import Simulation, build_extension
 
 NCCL = implementations()["nccl"]
 WHOLE = {"allreduce", "broadcast", "allgather", "reducescatter", "reduce"}  # what NCCL itself calls collectives
@@ -105,20 +106,6 @@ def test_what_is_not_loaded_is_not_loaded_for_this(tmp_path: Path, monkeypatch: 
             monkeypatch.setitem(sys.modules, "made_up_extension", SimpleNamespace(__file__=file))
         assert simulate.find(SimpleNamespace(NcclCommunicator=communicator)) is None
         assert str(tmp_path) not in Path("/proc/self/maps").read_text()
-
-
-def test_cupys_own_nccl_closes_its_groups_by_the_function_that_is_found() -> None:
-    """No GPU is needed for an empty group."""
-    nccl = pytest.importorskip("cupy.cuda.nccl", exc_type=ImportError)
-    if not nccl.available:
-        pytest.skip("CuPy found no NCCL")
-    end = simulate.find(nccl)
-    assert (end is not None) == (nccl.get_version() >= simulate.VERSION)
-    if end is not None:
-        nccl.groupStart()
-        assert end() is None
-        with pytest.raises(nccl.NcclError, match="INVALID_USAGE"):
-            nccl.groupEnd()
 
 
 def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -> None:

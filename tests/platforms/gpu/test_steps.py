@@ -1,45 +1,35 @@
 """Steps on GPUs that are made up: what is computed, what is communicated, and in which order streams do both.
 
-The order is shown by a toy that notes when it runs: on the stream of a device's first rank, as the kernels of ranks
-that wait for each other do, or on every rank's own, as NCCL does.  The machine lets one stream be late, or early, so
-that a wait which is missing shows at once and always.
+The machine lets one stream be late, or early, so that a wait which is missing shows at once and always.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from collbench.cases import Case, Sampling
+from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError
 from collbench.implementations import implementations
 from collbench.measure.stepping import measure_steps
 from collbench.measurement import Skipped
 from collbench.platforms.gpu import device_clocks, launch
-from collbench.platforms.roles import Prepared
-from collbench.schedules import Parts, find_schedule, schedules
+from collbench.schedules import find_schedule, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-from tests.platforms.gpu.fake_cuda import Machine, Stream
-from tests.platforms.gpu.opening import ALL, EXACT, ON_GPU, Open
+from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
+from tests.platforms.gpu.opening import Open
 from tools.gpu.refusals import Here, unjust
+from tools.stand_in.cases import ALL, EXACT, ON_GPU
+from tools.stand_in.cuda import Machine
+from tools.stand_in.step_order import NBYTES, STEP, STEPS, STREAM, a_case, all_orders, carry_out, late, out_of_order
 
 ON_GPUS = [name for name, schedule in schedules().items() if "gpu" in schedule.platforms]
 BOTH = [name for name in ON_GPUS if schedules()[name].communicates and schedules()[name].computes]
-STREAM = "stream"
-STEP = Step(5, 8, bucket=1024)
-NBYTES = 2800  # two whole buckets and a part of one
-STEPS = 3
 RING = implementations()["ring-flags"]
 QUICK = Sampling(iters=1, region=0.0)
-
-
-def a_case(ranks: int, step: Step = STEP, in_place: bool = False, nbytes: int = NBYTES) -> Case:
-    return Case(COLLECTIVES["allreduce"], nbytes, DATATYPES["float"], REDUCTIONS["sum"], 0, ranks, in_place, step)
 
 
 @pytest.fixture
@@ -85,16 +75,6 @@ def test_a_step_is_right_whoever_communicates_and_wherever(places: Any, opened: 
                     assert not result.wrong, f"{schedule} {result.implementation}: {result.wrong}"
 
 
-def test_moments_of_a_step_follow_each_other(opened: Open) -> None:
-    """A rank begins a step, has computed, and is done; and what it did for every bucket lies in between."""
-    names = ("nccl", "ring-flags", "ring-events", "one-shot")
-    platform = opened(Machine(2), 3, names=names)
-    for schedule in ON_GPUS:
-        case = a_case(3, replace(STEP, schedule=schedule))
-        for result in measure_steps(case, [implementations()[name] for name in names], platform, QUICK):
-            expect_sensible(result, schedule, ranks=3)
-
-
 def test_whichever_stream_is_late_its_moments_follow_each_other(opened: Open) -> None:
     """A stream comes to an event as late as it likes, so whatever is to be in order waits for what comes before."""
     machine = Machine(1)
@@ -129,88 +109,6 @@ def expect_sensible(result: Any, schedule: str, ranks: int) -> None:
         if what == COMMUNICATED and computes:
             before = did[COMPUTED, rank, bucket if schedule == STREAM else 0]
             assert before.start + before.seconds <= did[what, rank, bucket].start + 1e-9
-
-
-def toy(platform: Any, bucket: int, everywhere: bool) -> Prepared:
-    """An operation that notes what streams do: those of every rank, or of each device's first."""
-    places = platform._places
-    ranks = platform.local if everywhere else [places.on(device)[0] for device in places.devices]
-
-    def launch(launches: int) -> None:
-        for _ in range(launches):
-            for rank in ranks:
-                stream = platform._queues[rank].use()
-                stream.enqueue(lambda stream=stream: run(stream))
-
-    def run(stream: Stream) -> None:
-        stream.machine.noted(f"{bucket} begins", stream)
-        stream.machine.noted(f"{bucket} ends", stream)
-
-    return Prepared(launch)
-
-
-def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS) -> list[tuple[str, Stream]]:
-    """What streams did in so many steps of three buckets."""
-    case = a_case(platform.ranks, replace(STEP, schedule=schedule))
-    products = platform.products(STEP.size)
-    operations = [toy(platform, bucket, everywhere) for bucket in range(3)]
-    parts = Parts(case, platform, products, operations)
-    step = find_schedule(schedule).prepare(parts)
-    platform.moment(0)  # the clock of a device is set once
-    platform.synchronize()
-    platform._cuda.cupy.asarray.__self__._machine.log.clear()
-    for _ in range(steps):
-        step(None)
-    platform.synchronize()
-    log: list[tuple[str, Stream]] = platform._cuda.cupy.asarray.__self__._machine.log
-    return log
-
-
-def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str) -> list[str]:
-    """What came too early: a bucket before a rank of its device had computed it, a product before the last step ended.
-
-    A device's streams are counted together: what its ranks communicate they may communicate in one kernel.
-    """
-    said = []
-    for device in platform._places.devices:
-        ranks = platform._places.on(device)
-        computing = {platform.products(STEP.size)._of[rank].queue.stream: rank for rank in ranks}
-        made = dict.fromkeys(ranks, 0)
-        ended, most = 0, 3 * sum(stream.device_id == device for what, stream in log if what == "0 ends") // STEPS
-        for what, stream in log:
-            if stream.device_id != device:
-                continue
-            if stream in computing:
-                rank = computing[stream]
-                step, made[rank] = divmod(made[rank], STEP.products)[0], made[rank] + (what == "product ends")
-                if ended < step * most:
-                    said.append(f"rank {rank} computes in step {step}, before the one before has ended")
-            elif what.endswith("begins"):
-                bucket, step = int(what[0]), ended // most
-                needed = STEP.products * step + ready(schedule, bucket)
-                said += [f"{what} in step {step} before rank {rank} is ready" for rank in ranks if made[rank] < needed]
-            else:
-                ended += 1
-    return said
-
-
-def ready(schedule: str, bucket: int) -> int:
-    """The products of a step behind which a bucket may go out."""
-    return sum(list(STEP.shares(3, 0))[: bucket + 1]) if schedule == STREAM else STEP.products
-
-
-def late(place: int) -> Callable[[Stream], Any]:
-    """An order in which one stream does nothing while any other can."""
-    return lambda stream: (stream.ptr == place, stream.ptr)
-
-
-def early(place: int) -> Callable[[Stream], Any]:
-    """An order in which one stream does whatever it can first."""
-    return lambda stream: (stream.ptr != place, -stream.ptr)
-
-
-def all_orders(machine: Machine) -> list[Callable[[Stream], Any]]:
-    return [order(place) for place in machine.streams for order in (late, early)]
 
 
 @pytest.mark.parametrize(

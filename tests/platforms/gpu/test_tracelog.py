@@ -15,8 +15,9 @@ from collbench.platforms import kernels, tracelog
 from collbench.platforms.roles import Platform
 from collbench.tracks import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.opening import EXACT, Open
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import EXACT
+from tools.stand_in.cuda import Machine
 
 TRACED = Sampling(traced=True, region=1e-6)
 

@@ -9,7 +9,7 @@ from importlib.util import module_from_spec
 from pathlib import Path
 from uuid import UUID
 
-from tests.platforms.gpu.described import fields
+from tools.stand_in.described import fields
 
 _fields = fields()
 if _fields.get("nvml") == "missing":
@@ -22,7 +22,7 @@ assert _spec.loader
 sys.modules["pynvml"] = module_from_spec(_spec)  # the real one, for its constants, structures and errors
 _spec.loader.exec_module(sys.modules["pynvml"])
 
-from tests.topology.fake_nvml import SWITCH, FakeGpu, FakeNvml, Slice, bus  # noqa: E402 - it imports the real one
+from tools.stand_in.nvml import SWITCH, FakeGpu, FakeNvml, Slice, bus  # noqa: E402 - it imports the real one
 
 
 def _gpu(number: int, devices: list[int]) -> FakeGpu:

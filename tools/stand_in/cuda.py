@@ -5,7 +5,7 @@ It is asynchronous like the real one: each stream is a thread that carries out w
 that waits for another really waits.  Kernels are the real kernels/*.cu, compiled as C++; a cooperative launch runs its
 grid as threads.  What CUDA would refuse is refused: a stream used under another device, memory of a GPU without peer
 access, a wait across the borders of a capture.  `Machine` also has the faults that tests need.  With a
-`process` number its device memory is shared with other processes that have a machine of their own (fake_ipc.py).
+`process` number its device memory is shared with other processes that have a machine of their own (ipc.py).
 
 A graph's nodes keep to its dependencies and to nothing else: they run one after the other, as CUDA may run them, the
 youngest stream's first.  With `Machine.order`, plain operations do the same: nothing runs until the host waits, and
@@ -49,8 +49,8 @@ from collbench.platforms import kernels
 from collbench.platforms.gpu.launch import SPINS
 from collbench.platforms.gpu.timing import _TRIES as TRIES
 from collbench.platforms.layout import view
-from tests.platforms.gpu.fake_arrays import Arrays
-from tests.platforms.gpu.fake_errors import (
+from tools.stand_in.arrays import Arrays
+from tools.stand_in.errors import (
     ALREADY_ENABLED,
     BAD_HANDLE,
     CAPTURED_EVENT,
@@ -73,8 +73,8 @@ from tests.platforms.gpu.fake_errors import (
     CUDADriverError,
     CUDARuntimeError,
 )
-from tests.platforms.gpu.fake_ipc import SharedMemory
-from tests.platforms.gpu.fake_nccl import make_nccl
+from tools.stand_in.ipc import SharedMemory
+from tools.stand_in.nccl import make_nccl
 
 GRID = ("-DHOST_GRID", "-O1")  # as threads; optimised for the compiler's time, not for theirs
 THREADS = 2  # of a block: enough to need every barrier
@@ -97,9 +97,9 @@ class Machine:
     free: int = MEMORY
     nccl_version: int = 23007
     nvrtc_version: tuple[int, int] = (12, 9)
-    switch: Any = None  # fake_driver.Library, where there is one
+    switch: Any = None  # driver.Library, where there is one
     has_nccl: bool = True
-    simulation: Any = None  # fake_simulate.Simulation, where NCCL has estimates
+    simulation: Any = None  # simulate.Simulation, where NCCL has estimates
     process: int | None = None
     node: str = "node"
     shares_memory: bool = True  # whether CUDA IPC works

@@ -4,9 +4,9 @@ import sys
 from itertools import permutations
 
 from collbench.launcher import launched
-from tests.platforms.gpu.described import PROCESS, fields
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_simulate import Simulation
+from tools.stand_in.cuda import Machine
+from tools.stand_in.described import PROCESS, fields
+from tools.stand_in.simulate import Simulation
 
 _fields = fields()
 _fields.pop("nvml", None)
@@ -22,7 +22,7 @@ _fields["without_peers"] = {(a, b) for a, b in permutations(range(len(_buses)), 
 _machine = Machine(process=PROCESS, **_fields)
 if _switch and not launched():  # one process alone has memory for it
     from collbench.platforms.gpu import driver
-    from tests.platforms.gpu.fake_driver import Library
+    from tools.stand_in.driver import Library
 
     _machine.switch = Library(_machine)
     driver.load = lambda: driver.Driver(_machine.switch)

@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are CuPy's
-"""NCCL on the machine of fake_cuda.py: it moves and reduces the bytes with NumPy, once every rank's stream is there.
+"""NCCL on the machine of cuda.py: it moves and reduces the bytes with NumPy, once every rank's stream is there.
 
 Between processes the bytes pass through files of a folder, whose name is the unique id.
 

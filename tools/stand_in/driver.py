@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N803 - the names are those of the library
-"""libcuda for the machine that tests make up (fake_cuda.py): virtual memory and multicast objects, on host memory.
+"""libcuda for the made-up machine (cuda.py): virtual memory and multicast objects, on host memory.
 
 Physical memory is an anonymous file and an address a mapping of it, so that two addresses of one place are aliases.  A
 multicast address cannot be touched: a kernel that took it for an ordinary one would crash.  What the driver would wait
@@ -18,7 +18,7 @@ from typing import Any
 
 from collbench.platforms.gpu import driver
 from collbench.platforms.layout import view
-from tests.platforms.gpu.fake_cuda import Machine
+from tools.stand_in.cuda import Machine
 
 GRAIN, TEAM_GRAIN = 2**16, 2**17  # bytes
 INVALID, OUT_OF_MEMORY, BROKEN = 1, 2, 802

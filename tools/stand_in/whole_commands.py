@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import ROOT
-from tests.platforms.gpu.fake_ipc import build_driver
+from tools import ROOT
+from tools.stand_in.ipc import build_driver
 
-MADE_UP = ROOT / "tests" / "platforms" / "gpu" / "made_up"
+MADE_UP = ROOT / "tools" / "stand_in" / "made_up"
 SECONDS = 60  # for a command
 
 

@@ -1,4 +1,4 @@
-"""ncclGroupSimulateEnd for the NCCL that tests make up (fake_nccl.py): a library, and an extension linked with it.
+"""ncclGroupSimulateEnd for the made-up NCCL (nccl.py): a library, and an extension linked with it.
 
 The library knows no groups: it asks the made-up NCCL, which registers itself.  A copy of it, where nobody has, says
 that no group is open, as a second copy of the real one would.

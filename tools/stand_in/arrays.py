@@ -1,4 +1,4 @@
-"""Arrays on the machine of fake_cuda.py: what collbench computes with CuPy, on host memory, one stream at a time.
+"""Arrays on the machine of cuda.py: what collbench computes with CuPy, on host memory, one stream at a time.
 
 As in CuPy (13.3 to 14.2: cupy/cuda/stream.pyx, cupy/_core/core.pyx, cupy_backends/cuda/libs/cublas.pyx) what is done
 goes to the stream that is current for the current device, behind what that stream was given, and nobody waits for it

@@ -1,6 +1,6 @@
 """What several real processes go through on GPUs that are made up; each leaves what it saw in a file for the test.
 
-`mpiexec -n 2 python -m tests.platforms.gpu.scenarios FOLDER`, with the made-up driver on LD_LIBRARY_PATH.
+`mpiexec -n 2 python -m tools.stand_in.scenarios FOLDER`, with the made-up driver on LD_LIBRARY_PATH.
 """
 
 import json
@@ -31,11 +31,11 @@ from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.layout import Layout, buffers
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Prepared
-from tests.platforms.gpu.fake_cuda import Machine
-from tests.platforms.gpu.fake_errors import ILLEGAL_ADDRESS, CUDARuntimeError
-from tests.platforms.gpu.fake_simulate import Simulation, build_extension
-from tests.platforms.gpu.opening import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
-from tests.platforms.gpu.opening import a_case as case_of_bytes
+from tools.stand_in.cases import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
+from tools.stand_in.cases import a_case as case_of_bytes
+from tools.stand_in.cuda import Machine
+from tools.stand_in.errors import ILLEGAL_ADDRESS, CUDARuntimeError
+from tools.stand_in.simulate import Simulation, build_extension
 
 COMM = MPI.COMM_WORLD
 RANK, RANKS = COMM.Get_rank(), COMM.Get_size()
@@ -91,14 +91,13 @@ def on(rank: int, **faults: Any) -> dict[str, Any]:
 
 @scenario
 def every_case() -> Any:
-    """Fewer elements than ranks; with two processes several laps too."""
-    sizes = (SIZES[0], SIZES[-1]) if RANKS == 2 else SIZES[1:2]
+    """Fewer elements than ranks for some; with two processes several laps."""
     with opened(names=[way.name for way in WAYS]) as platform:
         found = {
             f"{way.name} {name} {nbytes}": outcome(platform, way.name, a_case(name, nbytes))
             for way in WAYS
             for name in way.collectives
-            for nbytes in sizes
+            for nbytes in (SIZES[-1] if RANKS == 2 else SIZES[1], *SIZES[: way.name in SOME])
         }
         half = {"dtype": DATATYPES["bfloat16"], "redop": REDUCTIONS["avg"]}
         for name in SOME:

@@ -1,4 +1,4 @@
-"""Device memory that processes share, for the machine of fake_cuda.py: CUDA IPC over memory files.
+"""Device memory that processes share, for the machine of cuda.py: CUDA IPC over memory files.
 
 As CUDA does, it hands out a piece of a larger allocation and shares the whole: who ignores the offset meets strangers'
 bytes.  A page behind each allocation says which processes have it open, so that freeing it too early is found out.

@@ -1,10 +1,10 @@
 """The machine of MADE_UP_MACHINE, for processes that find the modules of `made_up` in the place of real ones.
 
-It holds fields of a fake_cuda.Machine in JSON; those under "process 1" are for that process only.  Beside them may be
+It holds fields of a cuda.Machine in JSON; those under "process 1" are for that process only.  Beside them may be
 
 * `switch`: the GPUs hang on an NVSwitch, which adds; else they are joined by PCIe;
 * `nvml`: the error that NVML starts with, as a number, or "missing" where nvidia-ml-py is not installed;
-* `simulation`: fields of a fake_simulate.Simulation, NCCL's estimates;
+* `simulation`: fields of a simulate.Simulation, NCCL's estimates;
 * `patience`: for how many seconds NCCL's start and first operation are waited for.
 """
 
