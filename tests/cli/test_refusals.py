@@ -42,7 +42,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("A=1 --ab A=2 --ab A=3", "--ab is given 3 times, but compares two settings"),
         ("A=1 --on dgx-h100", "--ab measures, and on --on dgx-h100 nothing runs"),
         ("A=1 --on cpu --out /proc/nothing", "cannot write to /proc/nothing/as-is"),
-        ("CXX=no-such-compiler --on cpu", "with CXX=no-such-compiler: the C++ compiler 'no-such-compiler'"),
+        ("CXX=no-such-compiler --on cpu --starts 1", "with CXX=no-such-compiler: the C++ compiler 'no-such-compiler'"),
     ),
     "sweep --mpi": (
         ("lam", "unknown MPI library 'lam'; choose from: mvapich, cray, intel, openmpi, mpich, a folder"),

@@ -57,12 +57,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 def test_a_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command) -> None:
     """From measuring to choosing, without a path but the ones that were printed."""
     for _ in range(2):
-        done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--no-plot")
+        done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--starts", "1", "--no-plot")
         assert done.returncode == 0, done.stderr
     listed = runs()
     assert (listed.returncode, listed.stderr) == (0, "")
     heading, *rows = listed.stdout.splitlines()
-    assert heading.split() == ["started", "host", "collectives", "implementations", "rows", "run"]
+    assert (heading.split()[0], heading.split()[-1]) == ("started", "run")
     newest, oldest = (row.split()[-1] for row in rows)
     assert runs("--tag", "good", oldest).stdout == f"{oldest}: good\n"
     for word in ("last", "best", "good"):
