@@ -57,7 +57,7 @@ def begun(folder: Path, process: subprocess.Popen[str]) -> list[int]:
 def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, tmp_path: Path) -> None:
     """Whole files of the same rows; the ranks had the variables; a row tells the ratio, the end where everything is."""
     text = f"{MPI}=ring -NCCL_ALGO WORD='two words'"
-    done = here(*QUICK, "--impl", "mpi,two-shot", "--ab", text, "--budget", "0.1", NCCL_ALGO="Tree")
+    done = here(*QUICK, "--impl", "mpi,two-shot", "--ab", text, "--budget", "0.05", NCCL_ALGO="Tree")
     assert done.returncode == 0, done.stderr
     name = f"{MPI}=ring,without-NCCL_ALGO,WORD=two_words"
     runs = both(tmp_path, "as-is", name)
@@ -68,7 +68,7 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
             assert LEAST <= len(result.rounds) <= ROUNDS
             assert sum(result.rounds) == len(result.seconds)
             assert not result.mismatch
-        assert run.header.sweep.sampling["budget"] == 0.1
+        assert run.header.sweep.sampling["budget"] == 0.05
     as_is, changed = (run.header.environment.variables for run in runs)
     assert as_is == {"NCCL_ALGO": "Tree", "UCX_TLS": ranks_start.UNHEARD["UCX_TLS"]}
     assert changed == {MPI: "ring", "WORD": "two words", "UCX_TLS": ranks_start.UNHEARD["UCX_TLS"]}

@@ -33,17 +33,19 @@ TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
 CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
 RESULTS = ROOT / "results"
 AB = RESULTS / "cpu-ab-slowed-ring"
-COMMANDS = {  # and a word with which a line must begin, whatever the width; the last is for programs
-    "sweep --on cpu --impl mpi,two-shot,ring-flags -e 512K -f 16 --no-plot": "8 B",
+FEW = {  # and a word with which a line must begin, whatever the width; the last is for programs
+    "sweep --on cpu --impl mpi,two-shot,ring-flags -e 512K -f 256 --no-plot": "8 B",
+    "predict dgx-h100,ethernet-100g-tcp -b 8 -e 128M -f 4096": "128 MiB",
+    "topo dgx-h100 --json": "{",
+}
+MORE = {
     "sweep --on cpu --impl mpi -e 64 -I --no-plot": "8 B",
     "verify --on cpu --impl mpi --op broadcast": "mpi",
-    "predict dgx-h100,ethernet-100g-tcp -b 8 -e 128M -f 4096": "128 MiB",
     "predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4 --no-plot": "64 MiB",
     "list": "ring-flags",
     f"compare {AB}/as-is {AB}/COLLBENCH_KERNELS=my-kernels": "8 MiB",
     "help environment": "CXX",
     "topo dgx-h100": "DGX",
-    "topo dgx-h100 --json": "{",
 }
 
 
@@ -74,21 +76,26 @@ def parts(terminal: int) -> Iterator[bytes]:
         yield part
 
 
-def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path) -> None:
-    """At two widths; words are those of the pipe, where every column stands in full, but paths may be longer.
+@pytest.mark.parametrize(
+    ("commands", "widths"), [(FEW, (50,)), pytest.param(MORE | FEW, (50, 80), marks=pytest.mark.full)], ids=["", "all"]
+)
+def test_no_line_is_too_long_and_no_word_is_broken(
+    tmp_path: Path, commands: dict[str, str], widths: tuple[int, ...]
+) -> None:
+    """Words are those of the pipe, where every column stands in full, but paths may be longer.
 
     Rows that are right have no escape codes, and JSON stays whole: a line of it is a program's, however long.
     """
-    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *COMMANDS]
+    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *commands]
     piped = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=of_a_user(), check=True).stdout
-    for width in (50, 80):
+    for width in widths:
         (folder := tmp_path / str(width)).mkdir()
         shown = in_a_terminal(program, folder, width)
         *told, json_line, _ = shown.split("\f\n")
         assert json.loads(json_line)
         assert "\x1b" not in shown + piped
         for (words, begins), text, whole in zip(
-            list(COMMANDS.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
+            list(commands.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
         ):
             lines = text.split("\n")
             assert not [line for line in lines if len(line) > width and "/" not in line], (words, width)
