@@ -99,24 +99,6 @@ def test_a_sweep_on_a_system_is_a_prediction() -> None:
     assert changed.rows()[0]["seconds"] > 1.2 * unchanged.rows()[0]["seconds"]
 
 
-def test_a_table_needs_its_package_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are the records' names."""
-    run = collbench.predict("dgx-h100", minbytes=8, maxbytes=8)
-    for package, made in (("pandas", run.to_pandas), ("pyarrow", run.to_arrow)):
-        monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(UsageError, match=f"pip install {package}"):
-            made()
-
-    class DataFrame:
-        """A stand-in that keeps what it is given: pandas is no dependency."""
-
-        def __init__(self, rows: object) -> None:
-            self.rows = rows
-
-    monkeypatch.setitem(sys.modules, "pandas", type("pandas", (), {"DataFrame": DataFrame}))
-    assert run.to_pandas().rows == run.rows()
-
-
 def test_what_cannot_be_is_an_error_of_one_line() -> None:
     """The one that the command would print."""
     run = ROOT / "results/cpu-2-ranks"

@@ -30,7 +30,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """Real ranks, once for all who look at what came of it."""
     start = tmp_path_factory.mktemp("whole")
     environment = of_a_user() | {"SECRET_TOKEN": "hush", "NCCL_ALGO": "Ring"}
-    done = carried_out(start, environment, *"sweep --on cpu -e 1M -f 131072 -n 3 --starts 1".split())
+    few = ("-e", "1M", "-f", "131072", "-n", "3", "--starts", "1")
+    done = carried_out(start, environment, "sweep", "--on", "cpu", *few)
     assert done.returncode == 0, done.stderr
     (folder,) = (start / "results" / "runs").iterdir()
     return Whole(done, start, folder)

@@ -206,7 +206,8 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
 
 def swept_twice(here: Command, **variables: str) -> tuple[int, Any]:
     """`base` and then `new`, for which alone the variables are set: how the gate exits, and what was found."""
-    sweep = "sweep --on cpu --impl mpi,ring-flags -b 8 -e 64 -f 8 --starts 1 --no-plot".split()
+    sizes = ("-b", "8", "-e", "64", "-f", "8")
+    sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", *sizes, "--starts", "1", "--no-plot")
     for folder, changed in (("base", {}), ("new", variables)):
         done = here(*sweep, "--out", folder, **changed)
         assert done.returncode == 0, done.stderr

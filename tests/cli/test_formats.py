@@ -135,13 +135,3 @@ def test_json_means_the_same_in_all_commands_that_have_it(here: Command, tmp_pat
         if before:
             spelled = here(*(before if before[0] == words[0] else words + before))
             assert json.loads(spelled.stdout) == printed, words
-
-
-def test_a_file_of_any_name_follows_an_equals_sign(here: Command, tmp_path: Path) -> None:
-    """Where a word alone would be a run; one that cannot be written is an error of one line."""
-    assert here("topo", "dgx-h100", "--json=named").returncode == 0
-    assert json.loads((tmp_path / "named").read_text())["name"]
-    done = here("topo", "dgx-h100", "--json", "nowhere/a.json")
-    assert done.returncode != 0
-    assert "--json FILE" in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -15,7 +15,6 @@ from tools.readme import BLOCK, printed
 THREE = "dgx-h100,hgx-h200,ethernet-100g-tcp"
 FEW = ("-b", "8", "-e", "1G", "-f", "256")
 EPYC, XEON = (str(ROOT / "results" / name) for name in ("cpu-2-ranks-epyc", "cpu-2-ranks"))
-ROW = re.compile(r"  ([ *?]) ([a-z0-9-]+) +[\d.]+ [num]?s")
 
 
 def told(here: Command, *words: str, **variables: str) -> str:
@@ -57,18 +56,6 @@ def test_ranks_and_nodes_are_as_asked_for_on_every_system(here: Command, tmp_pat
         shown = told(here, "dgx-h100,gb200-nvl72", *words.split())
         assert all(text in shown for text in wanted), (words, shown)
     assert "allreduce, float, sum, 4 ranks" in told(here, "dgx-h100,box.toml,ethernet-100g-tcp")
-
-
-def test_a_star_is_for_who_surely_wins_and_a_question_mark_for_who_may(here: Command) -> None:
-    """As the records say it."""
-    marks = {"surely": "*", "likely": "?", "perhaps": "?", "": " "}
-    seen = set()
-    for names in ("dgx-h100,ethernet-100g-tcp,hgx-h200", "dgx-h100,ethernet-100g-tcp"):
-        (found,) = json.loads(told(here, names, "--ranks", "64", "--format", "json"))["tables"]
-        wanted = [(marks[row["fastest"]], row["interconnect"]) for row in found["rows"]]
-        assert ROW.findall(told(here, names, "--ranks", "64")) == wanted
-        seen |= set(wanted)
-    assert {("*", "dgx-h100"), ("?", "dgx-h100")} <= seen
 
 
 def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_path: Path) -> None:

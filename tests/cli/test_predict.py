@@ -149,24 +149,6 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     assert header.name.endswith("64 nodes of 8 GPUs, what if oversubscription=4")
 
 
-def test_several_what_ifs_hold_together(here: Command, tmp_path: Path) -> None:
-    few = ("predict", "dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
-    for name, words in {"one": ["ecmp"], "two": ["ecmp", "oversubscription=8"], "none": ["adaptive"]}.items():
-        assert here(*few, "--out", name, *(option for word in words for option in ("--what-if", word))).returncode == 0
-    (one,), (two,), (none,) = (predictions(read(tmp_path / name)) for name in ("one", "two", "none"))
-    assert none.seconds < one.seconds < two.seconds
-    assert str(none.note) == ""
-
-
-def test_a_network_that_is_described_as_narrow_is_predicted_so(here: Command, tmp_path: Path) -> None:
-    text = (files.FOLDER / "dgx-h100.toml").read_text()
-    (tmp_path / "narrow.toml").write_text(text.replace("radix = 32", "radix = 32\noversubscription = 4"))
-    few = ("--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
-    assert here("predict", "narrow.toml", *few, "--out", "a").returncode == 0
-    assert here("predict", "dgx-h100", "--what-if", "oversubscription=4", *few, "--out", "b").returncode == 0
-    assert predictions(read(tmp_path / "a")) == predictions(read(tmp_path / "b"))
-
-
 SPY = """
 import sys
 started = []

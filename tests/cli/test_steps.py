@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -15,9 +14,7 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling.points import curves
 from collbench.cli import _jitter_table
 from collbench.cli import styles as styles_command
-from collbench.cli._styles_options import make_styles
 from collbench.cli._sweep_options import DEFAULTS
-from collbench.platforms import platforms
 from collbench.runs.file import Run, Writer, read
 from collbench.runs.header import Header
 from collbench.schedules import overlapping
@@ -175,21 +172,3 @@ def test_other_commands_read_a_race(here: Command, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "not foreseen" not in done.stderr
         assert done.returncode in (0, 2, 4), done.stderr
-
-
-def test_styles_pass_by_gpus_with_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whether they work or not: no driver is waited for.  One rank says it; without GPUs, or with --on, nobody does."""
-
-    def asked() -> str:
-        raise AssertionError("the driver was asked")
-
-    gpu = replace(platforms()["gpu"], installed=lambda: True, obstacle=asked)
-    monkeypatch.setitem(platforms(), "gpu", gpu)
-    for rank, told in ((0, 1), (1, 0)):
-        assert make_styles(OPTIONS, (rank, 2))[0] == "cpu"
-        said = capsys.readouterr().err
-        assert said.count("computed by NumPy, so this is the cpu, and no gpu is used\n") == told, rank
-    assert make_styles(OPTIONS | {"on": "cpu"}, (0, 2))[0] == "cpu"
-    monkeypatch.setitem(platforms(), "gpu", replace(gpu, installed=lambda: False))
-    assert make_styles(OPTIONS, (0, 2))[0] == "cpu"
-    assert capsys.readouterr().err == ""

@@ -34,27 +34,6 @@ def test_every_combination_is_in_the_table(here: Command, everything: bool) -> N
     assert "0 wrong, 0 failed" in done.stdout
 
 
-@pytest.mark.usefixtures("made_up_ranks")
-def test_what_a_quick_verify_leaves_out_is_said(here: Command) -> None:
-    """Types and reductions by name; with --full nothing is, unless the user chose.  A quiet one has the table alone."""
-    options = (*VERIFY, "--impl", "mpi", "--op", "broadcast")
-    quick = here(*options).stdout
-    assert "not checked: types double, half" in quick
-    assert "reductions prod, max, min, avg (--full" in quick
-    full = here(*options, "--full", "-d", "float,int8").stdout
-    assert "not checked: types double, half" in full
-    assert "reductions prod" not in full
-    assert count(full, "right") == 2 * count(quick, "right") > 0
-    done = here(*options, "-q")
-    assert not done.stderr
-    assert "0 wrong" in done.stdout
-
-
-def count(text: str, word: str) -> int:
-    """The number in front of a word of the last line but those on what was left out."""
-    return int(text.partition(f" {word},")[0].split()[-1])
-
-
 def explained(
     here: Command, folder: Path, names: tuple[str, ...], *words: str, **variables: str
 ) -> dict[str, Explanation]:
