@@ -10,17 +10,11 @@ from statistics import median
 
 import pytest
 
-from collbench.api.wanted import make_sweep
 from collbench.cli._ab import folders, summary, to_setting
-from collbench.cli.sweep import command
-from collbench.errors import PlatformError
-from collbench.implementations import needs
 from collbench.measure import start as ranks_start
 from collbench.measure.ab import ratios
 from collbench.measure.turns import LEAST, ROUNDS
 from collbench.measurement import Failed, Measurement
-from collbench.platforms import cpu
-from collbench.platforms.layout import Layout
 from collbench.runs.environment import Setting
 from collbench.runs.file import Run, read
 from collbench.runs.header import Header, Interleaved
@@ -144,21 +138,6 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
     assert all(isinstance(result, Measurement) for result in base.results)
     assert sum(isinstance(result, Failed) for result in other.results) == 1
     assert len(base.results) == len(other.results) == 3
-
-
-def test_both_settings_need_their_memory_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What fits once does not fit twice: refused where it was asked for, a shorter sweep where it was not."""
-    options = command.make_context("sweep", ["--on", "cpu", "-e", "16M"]).params
-    _, whole = make_sweep(options, None)
-    need = whole.ranks * Layout.of(whole, needs(whole.implementations, whole.ranks, "cpu")).nbytes
-    monkeypatch.setattr(cpu.memory, "room", lambda: cpu.memory.Room(need, "this machine", "end what takes it"))
-    _, alone = make_sweep(options, None)
-    assert alone.sizes[-1] > 2**22
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(PlatformError, match="lower -e"):
-        command.main(["--on", "cpu", "-e", "16M", "--ab", "X=1"], standalone_mode=False)
-    _, default = make_sweep(options | {"maxbytes": None}, None, 2)
-    assert default.sizes[-1] < alone.sizes[-1]
 
 
 def test_words_become_a_setting_and_a_folder_that_every_file_system_takes() -> None:

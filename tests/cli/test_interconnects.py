@@ -43,21 +43,6 @@ def test_several_systems_are_one_table_with_all_sizes_and_a_verdict(here: Comman
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ranks_and_nodes_are_as_asked_for_on_every_system(here: Command, tmp_path: Path) -> None:
-    """Where they differ, that is said; a box without network cards sets the number for all."""
-    text = 'name = "A box"\n[gpu]\narch = "sm80"\n[node]\ngpus = 4\nfabric = "nvswitch"\n'
-    (tmp_path / "box.toml").write_text(text)
-    for words, wanted in (
-        ("--ranks 8", ["allreduce, float, sum, 8 ranks", "DGX H100, 8 GPUs", "GB200 NVL72, 8 GPUs"]),
-        ("--ranks 144", ["144 ranks", "DGX H100, 18 nodes of 8 GPUs", "GB200 NVL72, 2 nodes of 72 GPUs"]),
-        ("--nodes 2", ["note: not the same number of ranks: dgx-h100 16, gb200-nvl72 144", "allreduce, float, sum\n"]),
-        ("--nodes 3 --ranks-per-node 4", ["12 ranks", "DGX H100, 3 nodes of 4 GPUs"]),
-    ):
-        shown = told(here, "dgx-h100,gb200-nvl72", *words.split())
-        assert all(text in shown for text in wanted), (words, shown)
-    assert "allreduce, float, sum, 4 ranks" in told(here, "dgx-h100,box.toml,ethernet-100g-tcp")
-
-
 def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_path: Path) -> None:
     """In JSON and, with nothing else on standard output, in CSV."""
     (found,) = json.loads(told(here, THREE, "--format", "json", "--out", "kept"))["tables"]

@@ -88,18 +88,6 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
     assert not Path("new").exists()
 
 
-def test_views_are_chosen_by_name(tmp_path: Path) -> None:
-    """One file each, and no other; one without its facts says why on stderr, unless a named machine gives them."""
-    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
-    views = [quantity.name for quantity in QUANTITIES]
-    result = plot(run, "--view", ",".join(views), "--format", "svg")
-    drawn = [view for view in views if view != "bound"]
-    assert sorted(result.stdout.splitlines()) == sorted(str(run.parent / f"{view}.svg") for view in drawn)
-    assert result.stderr.startswith("bound not drawn for 2 sockets, 2 ranks: no bound is known: ")
-    result = plot(run, "--view", "bound", "--as", "dgx-a100", "--format", "svg")
-    assert result.stdout.splitlines() == [str(run.parent / "bound.svg")]
-
-
 def kept(folder: Path, *rows: Row) -> Path:
     """The folder of a run file with these rows."""
     with Writer(folder) as writer:

@@ -59,18 +59,6 @@ def test_every_row_of_the_table_is_in_the_run_file_and_marked(here: Command, tmp
     assert {line["platform"] for line in lines[1:-1]} == {"model"}
 
 
-def test_the_header_describes_the_system_and_says_that_it_is_a_model(here: Command, tmp_path: Path) -> None:
-    """So that a file alone can be understood, and be held against a measured one."""
-    here(*ON, "--nodes", "4", "-e", "8")
-    header = read(tmp_path / "out").header
-    topology = header.topology
-    assert topology.name == files.load("dgx-h100").of(4).title
-    assert (topology.model, topology.ranks, topology.platform) == (True, 32, "gpu")
-    assert topology.system["nodes"] == 4
-    assert topology.system["nics"]["transport"] == "ib"
-    assert header.sweep.ranks == 32
-
-
 def test_predict_is_the_same_sweep_for_the_library_alone(here: Command, tmp_path: Path) -> None:
     few = ("--nodes", "2", "-b", "64", "-e", "1G", "-f", "16", "--no-plot")
     assert here("sweep", "--on", "dgx-a100", *few, "--out", "a").returncode == 0

@@ -13,8 +13,6 @@ from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling.points import curves
 from collbench.cli import _jitter_table
-from collbench.cli import styles as styles_command
-from collbench.cli._sweep_options import DEFAULTS
 from collbench.runs.file import Run, Writer, read
 from collbench.runs.header import Header
 from collbench.schedules import overlapping
@@ -140,7 +138,6 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
     assert 0 < row.clock < 0.05
 
 
-OPTIONS = DEFAULTS | styles_command.command.make_context("styles", []).params
 STYLES = ("styles", "--on", "cpu", "--ranks", "2", "--steps", "10", "--out", "out")
 
 
