@@ -62,15 +62,14 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
-    """With intervals, a verdict, pictures, and a trace with a track for either part of every rank."""
-    words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL, "--format", "svg")
+    """With a trace that has a track for either part of every rank."""
+    words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)
     _, run = carried_out(here, tmp_path, "overlap", "--on", "cpu", "--ranks", "2", *words)
     rows = [result for result in timed(run) if result.case.step and result.case.step.schedule in overlapping("cpu")]
     assert {(one.implementation, one.case.step.schedule, one.case.step.bucket) for one in rows if one.case.step} == {
         ("mpi", name, 16384) for name in overlapping("cpu")
     }
     assert all(result.right for result in rows)
-    assert (tmp_path / "out" / "overlap-mpi.svg").stat().st_size > 5000
     events = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
     for row in events:  # as the "Trace Event Format" wants it: complete events and names, no number below 0
         assert row["ph"] in ("M", "X")

@@ -52,7 +52,7 @@ def explained(
     size = "1 KiB" if "1K" in words else "16 KiB"
     for name in names:
         assert {track.rank for track in results[name].tracks} == {0, 1}, name
-        assert rows[name].count("%") == 6, name
+        assert rows[name].partition("disturbed")[0].count("%") == 6, name
         assert {f"{name} allreduce {size} rank {rank}" for rank in (0, 1)} <= tracks
     if "mpi" in results:
         assert "cannot be looked into" in rows["mpi"]
@@ -69,7 +69,7 @@ def test_a_rung_is_explained_and_the_library_has_a_time_alone(here: Command, tmp
 DAWDLE = 0.03  # seconds: so long that nothing else on this machine is taken for it
 
 
-@pytest.mark.full
+@pytest.mark.machine
 def test_every_rung_is_explained_and_a_slow_rank_shows_in_the_others_waiting(here: Command, tmp_path: Path) -> None:
     """Of two-shot, rank 1 dawdles over its adding: that is where its time goes, and rank 0 waits for it."""
     assert set(explained(here, tmp_path, choose("ladder", "cpu"), "-b", "16K")) == set(choose("all", "cpu"))
