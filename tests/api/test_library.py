@@ -11,7 +11,6 @@ import pytest
 
 import collbench
 from collbench.cli import group
-from collbench.errors import RunFileError, UsageError
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
 
@@ -97,38 +96,3 @@ def test_a_sweep_on_a_system_is_a_prediction() -> None:
     changed = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26, what_if=["oversubscription=4"])
     unchanged = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26)
     assert changed.rows()[0]["seconds"] > 1.2 * unchanged.rows()[0]["seconds"]
-
-
-def test_a_table_needs_its_package_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are the records' names."""
-    run = collbench.predict("dgx-h100", minbytes=8, maxbytes=8)
-    for package, made in (("pandas", run.to_pandas), ("pyarrow", run.to_arrow)):
-        monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(UsageError, match=f"pip install {package}"):
-            made()
-
-    class DataFrame:
-        """A stand-in that keeps what it is given: pandas is no dependency."""
-
-        def __init__(self, rows: object) -> None:
-            self.rows = rows
-
-    monkeypatch.setitem(sys.modules, "pandas", type("pandas", (), {"DataFrame": DataFrame}))
-    assert run.to_pandas().rows == run.rows()
-
-
-def test_what_cannot_be_is_an_error_of_one_line() -> None:
-    """The one that the command would print."""
-    run = ROOT / "results/cpu-2-ranks"
-    for error, call in (
-        (UsageError, lambda: collbench.sweep("allreduc", on="cpu")),
-        (UsageError, lambda: collbench.sweep(on="cpu", nodes=2)),
-        (UsageError, lambda: collbench.predict("dgx-x")),
-        (RunFileError, lambda: collbench.read(ROOT / "README.md")),
-        (UsageError, lambda: collbench.plot(run, "/proc/none")),
-        (UsageError, lambda: collbench.plot(run, "x", views="nothing")),
-        (UsageError, lambda: collbench.compare(run, run, only="nccl")),
-    ):
-        with pytest.raises(error) as raised:
-            call()
-        assert "\n" not in str(raised.value)

@@ -13,6 +13,9 @@ from tests.conftest import carried_out, of_a_user
 
 __all__ = ["made_up_ranks"]
 
+RIGHT = r"(?:ok|disturbed: ranks were off their cores in \d+% of the samples)"
+"""What a row of really measured times says that is right; which of both, is the machine's business."""
+
 
 class Whole(NamedTuple):
     """A sweep as most users start it, in an empty folder."""
@@ -27,7 +30,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """Real ranks, once for all who look at what came of it."""
     start = tmp_path_factory.mktemp("whole")
     environment = of_a_user() | {"SECRET_TOKEN": "hush", "NCCL_ALGO": "Ring"}
-    done = carried_out(start, environment, "sweep", "--on", "cpu", "-e", "1M", "-f", "131072", "-n", "7")
+    few = ("-e", "1M", "-f", "131072", "-n", "3", "--starts", "1")
+    done = carried_out(start, environment, "sweep", "--on", "cpu", *few)
     assert done.returncode == 0, done.stderr
     (folder,) = (start / "results" / "runs").iterdir()
     return Whole(done, start, folder)

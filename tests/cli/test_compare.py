@@ -204,9 +204,10 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         assert (outcome.exit_code, "5% or 0.05" in outcome.stderr) == (2, True), text
 
 
-def swept_twice(here: Command, *words: str, **variables: str) -> tuple[int, Any]:
+def swept_twice(here: Command, **variables: str) -> tuple[int, Any]:
     """`base` and then `new`, for which alone the variables are set: how the gate exits, and what was found."""
-    sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", "-b", "8", "-e", "64", "-f", "8", *words, "--no-plot")
+    sizes = ("-b", "8", "-e", "64", "-f", "8")
+    sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", *sizes, "--starts", "1", "--no-plot")
     for folder, changed in (("base", {}), ("new", variables)):
         done = here(*sweep, "--out", folder, **changed)
         assert done.returncode == 0, done.stderr

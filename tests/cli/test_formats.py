@@ -41,18 +41,6 @@ def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
     assert run.header.environment.host == "node07"
 
 
-def test_what_is_left_out_and_missing_is_said(tmp_path: Path) -> None:
-    """On stderr and in the header."""
-    result = call(import_command, DATA / "nccl_tests_torn.txt", "-o", tmp_path / "torn")
-    assert "incomplete: no footer, 6 rows" in result.stderr
-    assert "left out: 1 row: line" in result.stderr
-    header = read(tmp_path / "torn").header.imported
-    assert header.complete is False
-    assert len(header.left_out) == 1
-    result = call(import_command, DATA / "nccl_tests_hypercube.txt", "-o", tmp_path / "cube")
-    assert "2 rows: collbench has no collective like hypercube_perf" in result.stderr
-
-
 def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
     """And nothing is written."""
     for arguments, words in (
@@ -135,13 +123,3 @@ def test_json_means_the_same_in_all_commands_that_have_it(here: Command, tmp_pat
         if before:
             spelled = here(*(before if before[0] == words[0] else words + before))
             assert json.loads(spelled.stdout) == printed, words
-
-
-def test_a_file_of_any_name_follows_an_equals_sign(here: Command, tmp_path: Path) -> None:
-    """Where a word alone would be a run; one that cannot be written is an error of one line."""
-    assert here("topo", "dgx-h100", "--json=named").returncode == 0
-    assert json.loads((tmp_path / "named").read_text())["name"]
-    done = here("topo", "dgx-h100", "--json", "nowhere/a.json")
-    assert done.returncode != 0
-    assert "--json FILE" in done.stderr
-    assert done.stderr.count("\n") == 1

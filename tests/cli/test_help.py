@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from collbench import interrupts
-from collbench.cli import TOGETHER, _names, _topics, group
+from collbench.cli import TOGETHER, _names, group
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.implementations import implementations
@@ -57,14 +57,6 @@ def test_every_command_ends_its_help_with_examples_of_itself() -> None:
             command.make_context(name, example.split(), resilient_parsing=False)
 
 
-def test_every_topic_is_listed_and_explained() -> None:
-    """In the help's own line, and in columns of 100 at most."""
-    for topic in _topics.TOPICS:
-        assert topic in helped("help")
-        assert len(helped(topic).splitlines()) > 4, topic
-        assert max(map(len, helped(topic).splitlines())) <= 100, topic
-
-
 def test_a_shell_completes_commands_options_and_names() -> None:
     """As bash asks for it; of several names with commas the last, and none that is there."""
     for words, offered in {
@@ -82,19 +74,6 @@ def test_a_shell_completes_commands_options_and_names() -> None:
     complete = _names.completed(lambda: ["mpi", "mpi-python", "auto"])
     context = click.Context(click.Command("any"))
     assert complete(context, click.Option(["--impl"]), "mpi,") == ["mpi,mpi-python", "mpi,auto"]
-
-
-def test_completion_is_printed_or_installed_where_the_shell_looks(here: Command, tmp_path: Path) -> None:
-    """The same text either way; bash can read what it is given."""
-    for shell in ("bash", "zsh", "fish"):
-        printed = here("completion", shell).stdout
-        assert "_COLLBENCH_COMPLETE" in printed
-        done = here("completion", shell, "--install", XDG_DATA_HOME=str(tmp_path / shell))
-        (file,) = (path for path in (tmp_path / shell).rglob("*") if path.is_file())
-        assert f"completion: {file}" in done.stdout
-        assert file.read_text().rstrip() == printed.rstrip()
-        if shell == "bash":
-            assert subprocess.run(["bash", "-n"], input=printed, text=True, check=False).returncode == 0
 
 
 @pytest.fixture
@@ -139,13 +118,6 @@ def test_a_signal_that_python_took_for_an_error_is_a_signal(
         monkeypatch.setattr(group, "get_command", lambda context, name, command=command: command)
         done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
         assert (done.returncode, done.stderr.lstrip("\n")) == (128 + number, "collbench: error: interrupted\n")
-    assert not (tmp_path / "cache").exists()
-
-
-def test_the_traceback_can_be_asked_for(here: Command, broken: None, tmp_path: Path) -> None:
-    done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"), COLLBENCH_TRACEBACK="1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("Traceback")
     assert not (tmp_path / "cache").exists()
 
 

@@ -15,7 +15,6 @@ from tools.readme import BLOCK, printed
 THREE = "dgx-h100,hgx-h200,ethernet-100g-tcp"
 FEW = ("-b", "8", "-e", "1G", "-f", "256")
 EPYC, XEON = (str(ROOT / "results" / name) for name in ("cpu-2-ranks-epyc", "cpu-2-ranks"))
-ROW = re.compile(r"  ([ *?]) ([a-z0-9-]+) +[\d.]+ [num]?s")
 
 
 def told(here: Command, *words: str, **variables: str) -> str:
@@ -42,33 +41,6 @@ def test_several_systems_are_one_table_with_all_sizes_and_a_verdict(here: Comman
     assert done.stdout.count("2 nodes of 8 GPUs") == 3
     assert "16 ranks on each" in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_ranks_and_nodes_are_as_asked_for_on_every_system(here: Command, tmp_path: Path) -> None:
-    """Where they differ, that is said; a box without network cards sets the number for all."""
-    text = 'name = "A box"\n[gpu]\narch = "sm80"\n[node]\ngpus = 4\nfabric = "nvswitch"\n'
-    (tmp_path / "box.toml").write_text(text)
-    for words, wanted in (
-        ("--ranks 8", ["allreduce, float, sum, 8 ranks", "DGX H100, 8 GPUs", "GB200 NVL72, 8 GPUs"]),
-        ("--ranks 144", ["144 ranks", "DGX H100, 18 nodes of 8 GPUs", "GB200 NVL72, 2 nodes of 72 GPUs"]),
-        ("--nodes 2", ["note: not the same number of ranks: dgx-h100 16, gb200-nvl72 144", "allreduce, float, sum\n"]),
-        ("--nodes 3 --ranks-per-node 4", ["12 ranks", "DGX H100, 3 nodes of 4 GPUs"]),
-    ):
-        shown = told(here, "dgx-h100,gb200-nvl72", *words.split())
-        assert all(text in shown for text in wanted), (words, shown)
-    assert "allreduce, float, sum, 4 ranks" in told(here, "dgx-h100,box.toml,ethernet-100g-tcp")
-
-
-def test_a_star_is_for_who_surely_wins_and_a_question_mark_for_who_may(here: Command) -> None:
-    """As the records say it."""
-    marks = {"surely": "*", "likely": "?", "perhaps": "?", "": " "}
-    seen = set()
-    for names in ("dgx-h100,ethernet-100g-tcp,hgx-h200", "dgx-h100,ethernet-100g-tcp"):
-        (found,) = json.loads(told(here, names, "--ranks", "64", "--format", "json"))["tables"]
-        wanted = [(marks[row["fastest"]], row["interconnect"]) for row in found["rows"]]
-        assert ROW.findall(told(here, names, "--ranks", "64")) == wanted
-        seen |= set(wanted)
-    assert {("*", "dgx-h100"), ("?", "dgx-h100")} <= seen
 
 
 def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_path: Path) -> None:

@@ -76,14 +76,6 @@ def test_a_non_blocking_program_prints_the_overlap(here: Command, tmp_path: Path
     assert schedules == ["compute", "communicate", "sequential", "nonblocking"] * 2
 
 
-def test_every_collective_but_pairs_and_the_barrier_has_a_non_blocking_program() -> None:
-    assert {"osu_iallreduce", "osu_ibcast", "osu_ialltoall", "osu_iallgather"} <= set(BEGUN)
-    assert not {"osu_ilatency", "osu_ibw", "osu_ibarrier"} & set(programs())
-    assert all(osu(name) for name in programs())
-    assert osu("osu_nothing") is None
-    assert osu("latency") is None
-
-
 def test_overlap_is_what_computing_hides() -> None:
     """All of it where the step takes no longer than computing, none where one follows the other or worse."""
     for overall, hidden in ((10, 100), (15, 0), (12.5, 50), (30, 0), (8, 100)):

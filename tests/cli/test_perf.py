@@ -90,21 +90,6 @@ def test_options_without_effect_are_accepted_and_say_why(here: Command) -> None:
 
 
 @made_up
-def test_what_was_told_stands_in_table_run_file_and_export_alike(here: Command) -> None:
-    """Sizes as asked for, though the last one measured is smaller; steps of bytes; threads times GPUs are ranks."""
-    ways = (("-f", "-g 2", "nThread 1 nGpus 2", "4(factor)"), ("-i", "-t 2 -g 1", "nThread 2 nGpus 1", "4(bytes)"))
-    for step, ranks, wanted, said in ways:
-        words = ("-b", "64", "-e", "70", step, "4", "-n", "3", *ranks.split())
-        done = here("broadcast_perf", *words, "--on", "cpu", "--out", step[1:])
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("#  Rank ") == 2
-        line = next(line for line in done.stdout.splitlines() if line.startswith("# nThread"))
-        assert f"{wanted} minBytes 64 maxBytes 70 step: {said} " in line
-        exported = here("export", step[1:], "--to", "nccl-tests").stdout
-        assert f" minBytes 64 maxBytes 70 step: {said} " in exported
-
-
-@made_up
 def test_words_of_other_tools_mean_what_they_do_there(here: Command, tmp_path: Path) -> None:
     """--op sum is a reduction, -m MIN:MAX a range of sizes, -c 0 still checks, -J is nccl-tests' JSON."""
     words = ("--op", "max", "-m", "64:256", "-c", "0", "-J", "perf.json", "--impl", "mpi,two-shot", "-n", "7")

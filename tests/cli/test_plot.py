@@ -15,7 +15,7 @@ from collbench.measurement import Result as Row
 from collbench.runs.file import Writer
 from collbench.runs.header import Header
 from tests.cli.conftest import refusal
-from tests.figures.made_up_runs import MADE_UP, scaled
+from tests.figures.made_up_runs import scaled
 
 
 def write_run(
@@ -54,15 +54,6 @@ def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> 
     assert [path.name for path in run.parent.iterdir()] == ["run.jsonl"]
 
 
-def test_several_runs_become_panels_of_one_figure_or_an_overlay(tmp_path: Path) -> None:
-    """Beside the first run, and nothing beside the second; under names that do not hide each other."""
-    first, second = write_run(tmp_path / "a"), write_run(tmp_path / "b", topology="NVSwitch")
-    for words, name in (((), "latency.svg"), (("--overlay",), "overlay-latency.svg")):
-        result = plot(first, second, "--view", "latency", "--format", "svg", *words)
-        assert [Path(line) for line in result.stdout.splitlines()] == [first.parent / name]
-    assert list(second.parent.iterdir()) == [second]
-
-
 def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> None:
     """Before anything is written."""
     run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
@@ -97,34 +88,6 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
     assert not Path("new").exists()
 
 
-def test_views_are_chosen_by_name(tmp_path: Path) -> None:
-    """One file each, and no other; one without its facts says why on stderr, unless a named machine gives them."""
-    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
-    views = [quantity.name for quantity in QUANTITIES]
-    result = plot(run, "--view", ",".join(views), "--format", "svg")
-    drawn = [view for view in views if view != "bound"]
-    assert sorted(result.stdout.splitlines()) == sorted(str(run.parent / f"{view}.svg") for view in drawn)
-    assert result.stderr.startswith("bound not drawn for 2 sockets, 2 ranks: no bound is known: ")
-    result = plot(run, "--view", "bound", "--as", "dgx-a100", "--format", "svg")
-    assert result.stdout.splitlines() == [str(run.parent / "bound.svg")]
-
-
-def test_what_is_drawn_can_be_chosen_and_is_another_picture_then(tmp_path: Path) -> None:
-    """Implementations by name or as a group, lines, a linear axis."""
-    run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
-
-    def picture(*words: str) -> bytes:
-        (path,) = plot(
-            run, "--view", "bandwidth", "--format", "svg", "-o", tmp_path / "out", *words
-        ).stdout.splitlines()
-        return Path(path).read_bytes()
-
-    usual, ring = picture(), picture("--impl", "ring-flags")
-    assert picture("--impl", "ladder") == picture("--impl", " ring-flags,ring-flags") == ring
-    assert picture("--lines", "all") == usual, "these are few"
-    assert len({usual, ring, picture("--lines", "0"), picture("--linear")}) == 4
-
-
 def kept(folder: Path, *rows: Row) -> Path:
     """The folder of a run file with these rows."""
     with Writer(folder) as writer:
@@ -133,14 +96,3 @@ def kept(folder: Path, *rows: Row) -> Path:
             writer.append(row)
         writer.end("2025-01-01T00:00:00+00:00", 0)
     return folder
-
-
-def test_an_implementation_can_be_chosen_of_steps_too(tmp_path: Path) -> None:
-    """And the others are not drawn."""
-    runs = [kept(tmp_path / name, *MADE_UP[name]) for name in ("overlap", "lateness")]
-    result = plot(*runs, "--impl", "auto", "--out", tmp_path / "figures", "--format", "svg")
-    assert {Path(line).stem for line in result.stdout.splitlines()} == {
-        "buckets-auto",
-        "overlap-auto",
-        "lateness-allreduce-float-1024B-auto-2",
-    }

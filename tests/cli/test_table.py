@@ -6,8 +6,6 @@ from typing import Any
 from collbench.cli._table import (
     ESTIMATE,
     SHARED,
-    change_heading,
-    change_row,
     expected_heading,
     explained,
     heading,
@@ -76,33 +74,6 @@ def test_rows_stand_below_their_headings() -> None:
     below(row(measurement("ring-flags"), measurement()), heading("mpi"), size="KiB", time="us", vs_mpi="1.00x")
 
 
-def test_what_a_library_expects_stands_in_a_column_of_its_own() -> None:
-    """Between interval and bandwidths, in the rows that have it."""
-    expecting = replace(measurement("nccl"), estimate=35.52e-6)
-    line, names = row(expecting, None, estimates=True), heading("nccl", estimates=True)
-    assert line.index("35.5 us") + len("35.5 us") == names.index("estimate") + len("estimate")
-    assert len(row(measurement("mpi"), None, estimates=True)) == len(line)
-    assert names.split()[4:7] == ["%", "estimate", "algbw"]
-    assert "35.5" not in row(expecting, None)
-    assert "estimate" not in heading("nccl")
-
-
-def test_the_title_has_what_rows_have_in_common() -> None:
-    """Root and reduction only where there is one."""
-    assert case().title == "allreduce, float, sum, 2 ranks"
-    assert case("broadcast", root=1, in_place=True).title == "broadcast, float, root 1, in place, 2 ranks"
-    assert case(ranks=1).title == "allreduce, float, sum, 1 rank"
-
-
-def test_percentiles_stand_between_interval_and_bandwidth() -> None:
-    """Fastest, 95 %, 99 % and slowest, on request."""
-    samples = tuple(microseconds * 1e-6 for microseconds in range(1, 102))
-    fields = row(measurement(seconds=samples), None, spread=True).split()
-    assert fields[6:14] == ["1", "us", "96", "us", "100", "us", "101", "us"]
-    names = heading("", spread=True).split()
-    assert names[5:] == ["min", "p95", "p99", "max", "algbw", "busbw", "check"]
-
-
 def expected(implementation: str, seconds: float, **more: Any) -> Prediction:
     """A prediction within a factor of two."""
     return Prediction(case(nbytes=4096), implementation, seconds, seconds / 2, seconds * 2, **more)
@@ -116,14 +87,6 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
     below(line, names, size="KiB", time="2 us", nine_in_ten="4 us", vs_nccl="2.00x")
     assert names.index("algorithm") == line.index("ring/ll")
     assert row(expected("nccl", 1.0, note=Note.of("NICs at 50%")), None).endswith("  predicted, NICs at 50%")
-
-
-def test_a_change_stands_beside_what_it_changes() -> None:
-    """Both times and their ratio, below their headings; what was skipped says why."""
-    line = change_row(expected("nccl", 1e-6), expected("nccl", 3e-6))
-    below(line, change_heading(), as_it_is="1 us", what_if="3 us", takes="3.00x")
-    skipped = Skipped(case(), "nvls", "model", "one node only")
-    assert "skipped: one node only" in change_row(skipped, skipped)
 
 
 def test_two_settings_are_two_rows_and_the_second_has_the_ratio() -> None:
@@ -153,13 +116,3 @@ def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
     assert len(list(paired_rows((skipped, failed), labels, []))) == 2
     _, second = paired_rows((measurement(), measurement()), labels, [2.0, 101.0, 200.0])
     assert second.split()[-5:] == ["101x", "2.000", "..", "200", "ok"]
-
-
-def test_columns_stand_below_each_other_however_long_a_library_is_called() -> None:
-    long = replace(measurement("mpi-python@intel"), library="Intel MPI 2021.18.1")
-    width = len(long.label)
-    lines = [heading("mpi", width=width), row(long, None, width=width), row(measurement("two-shot"), None, width=width)]
-    assert {line.find(word) + len(word) for line, word in zip(lines, ("time", "1 us", "1 us"), strict=True)} == {
-        lines[0].find("time") + 4
-    }
-    assert "mpi-python: Intel MPI 2021.18.1 " in lines[1]

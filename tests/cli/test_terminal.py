@@ -22,8 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.api import patience
-from collbench.cli import _progress, _streams
-from collbench.cli._columns import Table, wrapped
+from collbench.cli._columns import Table
 from collbench.cli._live_table import LiveTable
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Reported, Result, Skipped
@@ -33,17 +32,19 @@ TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
 CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
 RESULTS = ROOT / "results"
 AB = RESULTS / "cpu-ab-slowed-ring"
-COMMANDS = {  # and a word with which a line must begin, whatever the width; the last is for programs
-    "sweep --on cpu --impl mpi,two-shot,ring-flags -e 512K -f 16 --no-plot": "8 B",
+FEW = {  # and a word with which a line must begin, whatever the width; the last is for programs
+    "sweep --on cpu --impl mpi,two-shot,ring-flags -e 512K -f 256 --no-plot": "8 B",
+    "predict dgx-h100,ethernet-100g-tcp -b 8 -e 128M -f 4096": "128 MiB",
+    "topo dgx-h100 --json": "{",
+}
+MORE = {
     "sweep --on cpu --impl mpi -e 64 -I --no-plot": "8 B",
     "verify --on cpu --impl mpi --op broadcast": "mpi",
-    "predict dgx-h100,ethernet-100g-tcp -b 8 -e 128M -f 4096": "128 MiB",
     "predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4 --no-plot": "64 MiB",
     "list": "ring-flags",
     f"compare {AB}/as-is {AB}/COLLBENCH_KERNELS=my-kernels": "8 MiB",
     "help environment": "CXX",
     "topo dgx-h100": "DGX",
-    "topo dgx-h100 --json": "{",
 }
 
 
@@ -74,21 +75,26 @@ def parts(terminal: int) -> Iterator[bytes]:
         yield part
 
 
-def test_no_line_is_too_long_and_no_word_is_broken(tmp_path: Path) -> None:
-    """At two widths; words are those of the pipe, where every column stands in full, but paths may be longer.
+@pytest.mark.parametrize(
+    ("commands", "widths"), [(FEW, (50,)), pytest.param(MORE | FEW, (50, 80), marks=pytest.mark.full)], ids=["", "all"]
+)
+def test_no_line_is_too_long_and_no_word_is_broken(
+    tmp_path: Path, commands: dict[str, str], widths: tuple[int, ...]
+) -> None:
+    """Words are those of the pipe, where every column stands in full, but paths may be longer.
 
     Rows that are right have no escape codes, and JSON stays whole: a line of it is a program's, however long.
     """
-    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *COMMANDS]
+    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *commands]
     piped = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=of_a_user(), check=True).stdout
-    for width in (50, 80):
+    for width in widths:
         (folder := tmp_path / str(width)).mkdir()
         shown = in_a_terminal(program, folder, width)
         *told, json_line, _ = shown.split("\f\n")
         assert json.loads(json_line)
         assert "\x1b" not in shown + piped
         for (words, begins), text, whole in zip(
-            list(COMMANDS.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
+            list(commands.items())[:-1], told, piped.split("\f\n")[:-2], strict=True
         ):
             lines = text.split("\n")
             assert not [line for line in lines if len(line) > width and "/" not in line], (words, width)
@@ -112,34 +118,6 @@ def test_columns_are_left_out_by_their_importance() -> None:
         "           ok, picked one-shot-ll of",
         "           them all",
     ]
-
-
-def test_words_go_on_below_their_own_beginning() -> None:
-    """With all words in order, none broken, not at hyphens either, and no line too long."""
-    line = "  two-shot beats mpi at every size: 2x at 8 B, 3x at 128 B; not told apart at 512 B"
-    for width in (20, 37, 50, 80):
-        told = wrapped(line, width).split("\n")
-        assert " ".join(told).split() == line.split(), width
-        assert max(map(len, told)) <= width
-        assert all(part.startswith("    ") for part in told[1:])
-
-
-def test_colours_are_for_terminals_that_know_them_and_whoever_asked_for_none_gets_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", stream)
-    for terminal, term, none, wanted in (
-        (True, "xterm", "", True),
-        (True, "xterm", "1", False),
-        (True, "dumb", "", False),
-        (True, "", "", False),
-        (False, "xterm", "", False),
-    ):
-        stream.isatty = lambda terminal=terminal: terminal  # type: ignore[method-assign]
-        monkeypatch.setenv("TERM", term)
-        monkeypatch.setenv("NO_COLOR", none)
-        assert _streams.coloured() == wanted, (terminal, term, none)
 
 
 RED = "\x1b[31m"
@@ -171,14 +149,6 @@ def test_columns_are_named_where_the_title_changes() -> None:
     assert shown(*rows, heading="") == "row of mpi\nrow of nccl\nrow of mpi\n"
 
 
-def test_a_skip_is_said_once_for_a_title() -> None:
-    """Another reason, another implementation and another title are news."""
-    skips = [Skipped(case(), name, "cpu", reason) for name, reason in (("a", "x"), ("a", "x"), ("a", "y"), ("b", "x"))]
-    said = shown(*(("one", skip) for skip in skips), ("two", skips[0]))
-    assert said.count("row of a") == 3
-    assert said.count("row of b") == 1
-
-
 def test_what_is_wrong_or_failed_is_red() -> None:
     """By what the result is, whatever its words; of two settings the wrong line alone."""
     for result, red in (
@@ -196,43 +166,6 @@ def test_what_is_wrong_or_failed_is_red() -> None:
         said = stdout.getvalue().decode()
     assert f"{RED}wrong" in said
     assert f"{RED}right" not in said
-
-
-def test_what_is_waited_for_is_said_on_a_terminal_with_its_seconds_and_taken_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing of it is left where the rows stand; no terminal or a quiet one gets no byte."""
-    drawn, draw = threading.Event(), _progress._draw
-
-    def told(text: str) -> None:
-        draw(text)
-        if text:
-            drawn.set()
-
-    @contextmanager
-    def session(heard: bool) -> Iterator[None]:
-        assert drawn.wait(60 if heard else 0.2) == heard
-        drawn.clear()
-        yield
-
-    def rows(heard: bool) -> Iterator[str]:
-        with session(heard):
-            yield from ("first", "second", "third")
-
-    monkeypatch.setattr(_progress, "_draw", told)
-    monkeypatch.setattr(_progress, "AFTER", 0.01)
-    for terminal, ranks, quiet, said in (
-        (True, 2, False, ["starting 2 ranks", _progress.FIRST]),
-        (True, 0, False, [_progress.FIRST]),
-        (True, 2, True, []),
-        (False, 2, False, []),
-    ):
-        monkeypatch.setattr(_progress, "obeys", lambda stream, terminal=terminal: terminal)
-        with _progress.begun(session(len(said) == 2), ranks, quiet):
-            assert list(_progress.awaited(rows(bool(said)), quiet)) == ["first", "second", "third"]
-        written = capsys.readouterr().err
-        assert {re.sub(r", \d+ s$", "", part) for part in written.split("\r") if part} == set(said)
-        assert written.endswith("\r") == bool(said)
 
 
 def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,12 +192,3 @@ def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.
         raise ValueError("inside")
     assert ended == ["good", "failed"]
     assert len(lines) == 1
-
-
-def test_only_the_first_process_of_a_run_says_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    for rank in (1, 0):
-        said = threading.Event()
-        monkeypatch.setattr(patience, "say", lambda line, said=said: said.set())
-        monkeypatch.setattr(patience, "launched", lambda rank=rank: (rank, 2))
-        with patience.said_if_long("waiting", 0.01):
-            assert said.wait(60 if rank == 0 else 0.2) == (rank == 0)

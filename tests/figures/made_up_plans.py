@@ -10,7 +10,6 @@ from collbench.training.stepping import PARTS as STEP_PARTS
 from tests.conftest import case
 
 GIB = 2.0**30
-HOUR = 3600.0
 
 
 def plan(purpose: str, name: str = "tp8 pp4 dp2 mb1 zero1 full", **changes: object) -> PlannedStep:

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from matplotlib.collections import LineCollection
 from PIL import Image
 
-from collbench.collectives import COLLECTIVES
 from collbench.figures import axes as scales
 from collbench.figures import curves, kinds, styles
 from collbench.measurement import Failed, Measurement, Prediction, Skipped
@@ -80,12 +78,6 @@ def test_file_names_say_what_tells_the_figures_apart_and_nothing_else() -> None:
         assert len(set(found)) == len(found), stems
 
 
-def test_title_names_collective_dtype_and_reduction() -> None:
-    for name in ("allreduce", "broadcast", "barrier", "reduce"):
-        heading = drawn("latency", run(measured("mpi", case(64, name)))).get_suptitle()
-        assert heading == f"Latency of {name} (float{', sum' if COLLECTIVES[name].reduces else ''})"
-
-
 def test_lines_are_medians_or_bus_bandwidths_against_size_whatever_the_order_of_rows() -> None:
     results = sweep("nccl", "ring-flags")
     nccl = [result for result in results if result.implementation == "nccl"]
@@ -104,27 +96,6 @@ def test_each_topology_number_of_ranks_and_repetition_has_its_panel() -> None:
     assert [*map(title, again.axes)] == ["2 sockets, 4 ranks, before", "2 sockets, 4 ranks, after"]
     (axes,) = drawn("latency", run(*sweep("nccl")), run(*sweep("ring-ll"), name="b")).axes
     assert set(lines(axes)) == {"nccl", "ring-ll"}, "runs that complement each other share a panel"
-
-
-def test_panels_fill_a_grid_whose_columns_end_in_a_labelled_axis() -> None:
-    for count, shape in ((1, (1, 1)), (3, (1, 3)), (5, (2, 3))):
-        runs = [run(*sweep("mpi", sizes=(64, 4096)), topology=f"t{number}") for number in range(count)]
-        figure = laid_out("latency", *runs)
-        grid = figure.axes[0].get_gridspec()
-        assert (len(figure.axes), grid.nrows, grid.ncols) == (count, *shape)  # type: ignore[union-attr]
-        labelled = [bool(axes.get_xlabel()) and bool(ticks(axes, "x")) for axes in figure.axes]
-        assert labelled == [number + shape[1] >= count for number in range(count)], count
-
-
-def test_a_far_slower_topology_keeps_its_own_scale_on_a_linear_axis() -> None:
-    slow = [Measurement(row.case, "mpi", "cpu", 1, tuple(s * 100 for s in row.seconds)) for row in sweep("mpi")]
-    fast = run(*sweep("nccl"), topology="NVSwitch")
-    apart = drawn("bandwidth", fast, run(*slow, topology="network"), linear=True).axes
-    alike = drawn("bandwidth", fast, run(*sweep("mpi"), topology="network"), linear=True).axes
-    both = drawn("bandwidth", fast, run(*slow, topology="network")).axes
-    assert both[0].get_ylim() == both[1].get_ylim()
-    assert apart[0].get_ylim()[1] > 50 * apart[1].get_ylim()[1]
-    assert alike[0].get_ylim() == alike[1].get_ylim()
 
 
 def test_without_a_bus_the_bandwidth_is_the_algorithms() -> None:
@@ -170,17 +141,6 @@ def test_a_band_is_the_interval_of_the_median_where_there_is_one() -> None:
     five = drawn("bandwidth", run(*sweep("nccl", samples=5)))
     assert not bands(five.axes[0])
     assert labels(five) == ["nccl"]
-
-
-def test_a_single_size_is_a_point_with_its_interval_above_its_tick() -> None:
-    for samples in (1, 9):
-        axes = laid_out("latency", run(*sweep("nccl", sizes=(96,), samples=samples))).axes[0]
-        (result,) = sweep("nccl", sizes=(96,), samples=samples)
-        assert [text.get_text() for text in ticks(axes, "x")] == ["96 B"]
-        assert lines(axes)["nccl"] == ([96], [result.typical])
-        bars = [bar for bar in axes.collections if isinstance(bar, LineCollection)]
-        if samples == 9:
-            assert [tuple(bar.get_segments()[0][:, 1]) for bar in bars] == [result.interval]
 
 
 def test_an_implementation_always_looks_the_same_and_unknown_ones_never_alike() -> None:
@@ -248,20 +208,6 @@ def test_a_prediction_lies_over_what_was_measured_on_as_many_ranks() -> None:
     twice = [run(*sweep("nccl"), name=name, platform="cpu") for name in ("before", "after")]
     both = drawn("latency", *twice, predicted("nccl"))
     assert [set(lines(axes)) for axes in both.axes] == [{"nccl", "nccl, predicted"}] * 2
-
-
-def test_a_prediction_of_something_else_has_a_panel_of_its_own() -> None:
-    for why, expectations in {
-        "other ranks": [predicted("nccl", ranks=8)],
-        "other hardware": [predicted("nccl", platform="gpu")],
-        "asked for": [predicted("nccl")],
-        "two systems": [predicted("nccl"), predicted("nccl", system="HGX")],
-    }.items():
-        figure = drawn("latency", run(*sweep("nccl"), platform="cpu"), *expectations, apart=why == "asked for")
-        first, *others = (set(lines(axes)) for axes in figure.axes)
-        assert first == {"nccl"}, why
-        assert len(others) == len(expectations), why
-        assert all(other <= {"nccl", "nccl, predicted"} for other in others), why
 
 
 def test_the_legend_names_the_library_and_no_line_mixes_two() -> None:

@@ -9,16 +9,13 @@ from hypothesis import strategies as some
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from collbench.figures import curves, styles
+from collbench.figures import styles
 from collbench.figures.ends import spread
-from collbench.figures.kinds import Wanted
-from collbench.figures.styles import COLOURED, MUTED, STYLES
+from collbench.figures.styles import COLOURED, MUTED
 from collbench.measurement import Measurement
 from collbench.note import Note
-from collbench.runs.file import Run
 from tests.figures.made_up_sweeps import SIZES, drawn, labels, lines, predicted, run, sweep
 
-FEW = run(*sweep("nccl", "ring-ll"))
 CROWD = run(*sweep(*styles.LOOKS, "a", "b", "c"))
 
 
@@ -80,31 +77,6 @@ def test_auto_is_a_mark_on_the_line_of_what_it_picked() -> None:
     for others in (("nccl",), ("nccl", "two-shot")):
         figure = drawn("bandwidth", run(*sweep(*others), *rows))
         assert by_name(figure)["auto"].get_linestyle() != "None", "marks would hang in the air"
-
-
-def test_the_legend_is_in_the_order_of_the_right_ends() -> None:
-    rows = run(*times("nccl", 1.0, 3.0), *times("ring-ll", 2.0, 2.0), *times("two-shot", 3.0, 1.0))
-    order = ["two-shot", "ring-ll", "nccl"]
-    assert labels(drawn("bandwidth", rows))[:3] == order
-    assert labels(drawn("latency", rows))[:3] == order[::-1]
-    grey_last = ["two-shot", "nccl", "ring-ll"]
-    assert labels(drawn("bandwidth", rows, coloured=2))[:3] == grey_last
-
-
-def test_a_speed_up_stands_beside_the_bandwidth_of_one_topology_on_a_screen() -> None:
-    def axes(
-        *runs: Run, views: tuple[str, ...] = ("bandwidth",), style: str = "screen", overlay: bool = False
-    ) -> list[str]:
-        figures = dict(curves.figures(runs, Wanted(views=views, style=STYLES[style], overlay=overlay)))
-        return [panel.get_ylabel() for panel in figures[next(iter(figures))].axes]
-
-    other = run(*sweep("nccl", "ring-ll"), topology="PCIe")
-    assert axes(FEW) == ["bus bandwidth", "speed-up over nccl"]
-    assert axes(FEW, views=("bandwidth", "ratio")) == ["bus bandwidth"]
-    assert axes(run(*sweep("ring-ll"))) == ["bus bandwidth"]
-    assert axes(FEW, style="paper") == ["bus bandwidth"]
-    assert "speed-up over nccl" not in axes(FEW, other)
-    assert axes(FEW, other, overlay=True) == ["bus bandwidth"]
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)

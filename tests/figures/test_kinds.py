@@ -1,6 +1,5 @@
 """Every kind of figure: drawn of its results, of each run by itself, of what was asked for, in one table of colours."""
 
-import re
 from functools import cache
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -103,9 +102,3 @@ def test_every_phase_part_and_activity_has_a_colour_and_no_two_look_alike() -> N
     for table in (palette.PHASES, palette.STEP_PARTS, palette.MEMORY_PARTS):
         for one, other in combinations(table.values(), 2):
             assert sum((a - b) ** 2 for a, b in zip(to_rgb(one), to_rgb(other), strict=True)) > 0.02, (one, other)
-
-
-def test_the_rules_of_a_page_have_the_same_colours() -> None:
-    for prefix in (".", ".part."):
-        rules = dict(re.findall(r"(\S+) \{ background: (#\w+); \}", palette.css(prefix)))
-        assert rules == {f"{prefix}{name}": colour for name, colour in palette.PHASES.items()}

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.figures.bars import MOST_BARS
 from collbench.figures.kinds import PLAIN, kinds, lacking
 from collbench.planned import Pipeline, PlannedStep
 from collbench.training.stepping import PARTS as STEP_PARTS
@@ -60,28 +59,6 @@ def test_a_bar_is_as_long_as_its_step_with_its_band_and_its_time_behind_it() -> 
         assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "the first of the file is at the top"
     some = drawn("layouts", plan("layout", parts={"computing": 5.0, "loading": 0.0, "some_new_part": 1.0}))
     assert legend(some) == ["computing", "some new part"], "parts of no time are not in the legend"
-
-
-def test_a_system_is_held_against_the_fastest_by_the_time_of_a_token() -> None:
-    rows = [
-        plan("interconnect", system="a", seconds=4.0),
-        plan("interconnect", system="b", seconds=10.0, tokens=2.0**21),
-    ]
-    figure = drawn("interconnects", *rows)
-    assert labels(figure) == ["a", "b"]
-    assert [words.rpartition(", ")[2] for words in texts(figure)] == ["MFU 40%", "1.25x"]
-    twice = drawn("interconnects", *rows, plan("interconnect", "dp64", system="b", gpus=128))
-    assert labels(twice)[::2] == ["a, 64 GPUs", "b, dp64, 128 GPUs"]
-
-
-def test_layouts_say_what_tells_them_apart_and_no_more_than_can_be_read_are_drawn() -> None:
-    rows = [plan("layout"), plan("layout", gpus=128), plan("layout", system="dgx-a100")]
-    assert labels(drawn("layouts", *rows))[2].endswith("full, dgx-a100, 64 GPUs")
-    assert "64 GPUs, predicted" in drawn("layouts", rows[0]).get_suptitle()
-    assert "64 GPUs" not in drawn("layouts", *rows[:2]).get_suptitle()
-    crowd = drawn("layouts", *(plan("layout", f"dp{place}") for place in range(40)))
-    assert len(labels(crowd)) == MOST_BARS
-    assert f"the first {MOST_BARS} of 40" in crowd.get_suptitle()
 
 
 def test_memory_stands_against_what_a_gpu_has() -> None:
@@ -155,14 +132,3 @@ def test_a_pipeline_is_drawn_as_it_is_scheduled_or_with_fewer_micro_batches_and_
             assert axes.get_xlabel() == "time"
     short = drawn("pipeline", plan("layout", pipeline=Pipeline(4, 1, 40, 0.02, 0.04, 0.0)))
     assert {int(number) for number in texts(short)} == {*range(1, 9), *range(33, 41)}, "the last is still the last"
-
-
-def test_the_first_layout_whose_stages_can_be_run_and_seen_is_the_one_drawn() -> None:
-    assert "tp8 pp4 v2 dp2 mb1 zero1" in drawn("pipeline", *ranked()).get_suptitle()
-    for impossible in (
-        Pipeline(1, 1, 8, 0.02, 0.04, 0.0),
-        Pipeline(2**20, 1, 8, 0.02, 0.04, 0.0),
-        Pipeline(4, 2, 6, 0.02, 0.04, 0.0),
-        Pipeline(4, 1, 6, 0.0, 0.0, 0.0),
-    ):
-        assert not drawable("pipeline", plan("layout", pipeline=impossible)), impossible

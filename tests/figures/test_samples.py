@@ -1,6 +1,5 @@
 """`--view samples`: every sample of every row, with median and interval; and what has none says so in one line."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +8,9 @@ from matplotlib.figure import Figure
 
 from collbench.figures import curves
 from collbench.figures.kinds import Wanted
-from collbench.figures.samples import spaced
 from collbench.measurement import Reported
 from collbench.runs.file import Run
-from tests.figures.made_up_sweeps import SIZES, case, predicted, run, sweep, title
+from tests.figures.made_up_sweeps import case, predicted, run, sweep, title
 
 
 def drawn(*runs: Run, said: list[str] | None = None, **wanted: Any) -> dict[str, Figure]:
@@ -44,14 +42,6 @@ def test_every_sample_is_a_point_over_the_median_of_its_row() -> None:
             assert list(marked(axes, "median")[number].get_xdata()) == [1, 1]
 
 
-def test_samples_far_outside_are_counted_and_do_not_stretch_the_axis() -> None:
-    late = [replace(row, seconds=(*row.seconds, 50 * row.typical)) for row in sweep("nccl", sizes=(64,), samples=300)]
-    (figure,) = drawn(run(*late)).values()
-    (axes,) = figure.axes
-    assert axes.get_xlim()[1] < 2.1
-    assert [text.get_text().partition(", ")[2] for text in axes.texts] == ["1 outside"]
-
-
 def test_what_has_only_statistics_says_so_in_one_line() -> None:
     for results, why in (
         (run(reported(1e-6)), "the other tool printed no samples but mean of 20 operations"),
@@ -66,22 +56,3 @@ def test_what_has_only_statistics_says_so_in_one_line() -> None:
     (figure,) = drawn(run(reported(1e-6, tuple(1e-6 + number * 1e-8 for number in range(9))))).values()
     (points,) = marked(figure.axes[0], "samples")
     assert len(points.get_xdata()) == 9
-
-
-def test_of_many_sizes_some_are_drawn_and_the_others_counted() -> None:
-    said: list[str] = []
-    sizes = tuple(2**exponent for exponent in range(3, 28))
-    (figure,) = drawn(run(*sweep("nccl", sizes=sizes)), said=said).values()
-    assert len(figure.axes) == 9
-    titles = [title(axes).partition(",")[0] for axes in figure.axes]
-    assert (titles[0], titles[-1]) == ("8 B", "128 MiB")
-    assert said == ["samples of 16 of 25 sizes not drawn for 2 sockets, 4 ranks"]
-    assert spaced(SIZES, 99) == list(SIZES)
-
-
-def test_every_topology_and_combination_has_a_figure_of_its_own() -> None:
-    one, other = run(*sweep("nccl", sizes=(64,))), run(*sweep("nccl", sizes=(64,)), topology="PCIe")
-    assert list(drawn(one, other)) == ["samples", "samples-2"]
-    half = run(*(replace(row, case=case(64, dtype="half")) for row in sweep("nccl", sizes=(64,))))
-    assert set(drawn(one, half)) == {"float-samples", "half-samples"}
-    assert list(drawn(run(*sweep("nccl", "ring-ll")), implementations=["ring-ll"])) == ["samples"]

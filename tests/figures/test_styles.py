@@ -54,31 +54,6 @@ def test_no_text_lies_over_another_or_outside_and_the_legend_covers_no_panel(sty
             assert min(box.y0 - whole.y0, whole.y1 - box.y1) > -1, name
 
 
-def test_a_figure_of_a_paper_is_as_wide_as_one_or_two_columns() -> None:
-    paper = STYLES["paper"]
-    for count, width in ((1, 3.4), (4, 7.0)):
-        figure = crowded(paper, count)
-        assert figure.get_size_inches()[0] == width
-        assert min(axes.get_window_extent().height for axes in figure.axes) > 1.2 * figure.dpi
-        assert figure.get_suptitle() == "", "its caption says it"
-        assert {text.get_fontsize() for text in texts(figure, paper)} == {7, 8}
-
-
-def test_a_slide_is_wide_and_its_letters_and_lines_are_large() -> None:
-    slide = STYLES["slide"]
-    for count in (1, 4):
-        figure = crowded(slide, count)
-        width, height = figure.get_size_inches()
-        assert width / height == pytest.approx(16 / 9, rel=1e-3)
-        assert min(text.get_fontsize() for text in texts(figure, slide)) >= 18
-        assert figure.get_suptitle() == "Latency of allreduce (float, sum)"
-        with curves.style(slide):
-            assert all(len(ticks(axes, "x")) <= 5 for axes in figure.axes)
-        line, screen = figure.axes[0].lines[0], crowded(STYLES["screen"], 1).axes[0].lines[0]
-        assert line.get_linewidth() > 1.5 * screen.get_linewidth()
-        assert line.get_markersize() >= 2 * screen.get_markersize()
-
-
 def test_every_style_tells_lines_apart_without_colours_and_says_what_is_predicted() -> None:
     for style in STYLES.values():
         axes = crowded(style, 1).axes[0]

@@ -98,19 +98,3 @@ def test_shares_of_a_bin_are_what_the_track_spent_in_it() -> None:
     assert found.sum(0) == pytest.approx(np.diff(edges))
     (first,) = spent(one, np.array([0.0, 2e-6])).T
     assert dict(zip(PHASES, first, strict=True)) == pytest.approx({WAITED: 1e-6, MOVED: 1e-6, ADDED: 0, PUBLISHED: 0})
-
-
-def test_the_stretch_is_spent_like_the_whole_and_holds_no_pause() -> None:
-    before = track(0, 200)
-    pause = Span(WAITED, before.seconds, 100e-6)
-    late = tuple(Span(span.phase, span.start + before.seconds + 100e-6, span.seconds) for span in before.spans)
-    both = Track(0, 0, 0.0, 2 * before.seconds + 100e-6, before.spent, (*before.spans, pause, *late))
-    figure = drawn("timeline-", Explanation(case(), "ring-flags", "cpu", 1e-3, 1e-3, (both,)))
-    begin, end = figure.axes[1].get_xlim()
-    assert end <= pause.start or begin >= pause.start + pause.seconds
-
-
-def test_what_the_log_lost_is_said() -> None:
-    figure = drawn("timeline-", explained("ring-ll", 200, lost=5000))
-    assert "white: 10,000 of 11,600 pieces found no room in the log" in figure.axes[-1].get_xlabel()
-    assert "white" not in drawn("timeline-", explained("ring-ll", 200)).axes[-1].get_xlabel()

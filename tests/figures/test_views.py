@@ -15,8 +15,7 @@ from collbench.figures import curves, overlay, styles, views
 from collbench.figures.kinds import Wanted
 from collbench.figures.styles import STYLES
 from collbench.measure.predicted import topology_record
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.note import Note
+from collbench.measurement import Measurement, Prediction
 from collbench.runs.file import Run
 from collbench.runs.header import Header
 from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie
@@ -258,51 +257,3 @@ def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_impleme
     look = styles.LOOKS["mpi"]
     assert overlay.Layer(panel).look(look) == look
     assert overlay.Layer(panel, "a", "#123456").look(look) == look._replace(color="#123456")
-
-
-def test_colours_of_an_overlay_are_named_by_topology_ranks_or_run_whatever_differs() -> None:
-    before, after = run(*sweep("mpi"), name="before"), run(*sweep("mpi", note=Note(oversubscribed=True)), name="after")
-    figure = drawn("overlay-latency", before, after, overlay=True)
-    assert labels(figure)[:2] == ["before", "after"]
-    assert title(figure.axes[0]) == "2 sockets, 4 ranks\nafter: oversubscribed"
-    four, two = (
-        run(*sweep("nccl"), topology="A"),
-        run(*(measured("nccl", case(size, ranks=2)) for size in FEW), topology="A"),
-    )
-    assert labels(drawn("overlay-latency", four, two, overlay=True))[:2] == ["A, 4 ranks", "A, 2 ranks"]
-    twins = [run(*sweep("nccl")), run(*sweep("nccl"))]
-    assert labels(drawn("overlay-latency", *twins, overlay=True))[:2] == ["a (1)", "a (2)"]
-
-
-def test_an_overlay_of_predictions_is_dashed_and_hollow_each_against_its_own_bound() -> None:
-    (axes,) = drawn("overlay-bound", on("dgx-h100", 8), on("dgx-a100", 8), overlay=True).axes
-    for line, color in zip(axes.lines[:2], styles.COLORS, strict=False):
-        assert (line.get_color(), line.get_linestyle(), line.get_markerfacecolor()) == (color, "--", "white")
-    assert title(axes).splitlines() == [
-        "DGX H100, 8 GPUs: line: 450 GB/s, a GPU's NVLinks",
-        "DGX A100, 8 GPUs: line: 300 GB/s, a GPU's NVLinks",
-    ]
-
-
-def test_what_another_tool_reported_is_drawn_and_said() -> None:
-    rows = tuple(Reported(row.case, "nccl", "gpu", row.typical, "mean of 20 operations") for row in sweep("nccl"))
-    here = run(*sweep("ring-ll", platform="gpu"), topology="DGX", platform="gpu")
-    for part, remark in (
-        ({"imported": {"tool": "nccl-tests"}}, "reported by nccl-tests"),
-        ({}, "reported by another tool"),
-    ):
-        header = Header.from_json({"topology": {"name": "DGX", "platform": "gpu"}, **part})
-        imported = Run(Path("log.jsonl"), header, rows, True)
-        figure = drawn("latency", imported)
-        assert lines(figure.axes[0])["nccl"][1] == [row.seconds for row in rows]
-        assert title(figure.axes[0]) == f"DGX, 4 ranks\n{remark}"
-        assert labels(figure) == ["nccl"]
-        assert title(drawn("latency", imported, here).axes[0]) == f"DGX, 4 ranks\nnccl: {remark}"
-
-
-def test_no_colour_of_an_overlay_is_used_twice() -> None:
-    runs = [run(*sweep("mpi", sizes=FEW), topology=f"t{number}") for number in range(len(styles.COLORS) + 1)]
-    axes = drawn("overlay-latency", *runs[:-1], overlay=True).axes[0]
-    assert [line.get_color() for line in axes.lines] == [*styles.COLORS]
-    with pytest.raises(UsageError, match="give fewer runs"):
-        drawn("overlay-latency", *runs, overlay=True)

@@ -187,19 +187,6 @@ def test_views_change_the_axis(opened: Page) -> None:
     assert opened.title() == "time per operation"
 
 
-def test_curves_can_be_read_with_the_keyboard(opened: Page) -> None:
-    plot = opened.find("#plot")
-    plot.send_keys(Keys.ARROW_RIGHT)
-    first = opened.find("#said").text
-    assert first.startswith("mpi, measured; 8 B: ")
-    assert "95 % interval" in first
-    plot.send_keys(Keys.ARROW_RIGHT)
-    assert "; 32 B: " in opened.find("#said").text
-    plot.send_keys(Keys.ARROW_DOWN)
-    assert opened.find("#said").text.startswith("ring-flags, measured; 32 B: ")
-    assert len(opened.browser.find_elements(By.CSS_SELECTOR, "#plot .hoverlayer .hovertext")) == 1
-
-
 def test_the_search_filters_rows(opened: Page) -> None:
     search = opened.find("#search")
     shown = "return [...document.querySelectorAll('#rows tbody tr')].filter((row) => row.offsetParent).length"
@@ -216,22 +203,6 @@ def test_the_search_filters_rows(opened: Page) -> None:
     search.clear()
     search.send_keys(Keys.SPACE)
     assert opened.run(shown) == total
-
-
-def test_every_control_is_reached_with_tab(opened: Page) -> None:
-    seen = []
-    for _ in range(36):
-        ActionChains(opened.browser).send_keys(Keys.TAB).perform()
-        element = opened.run(
-            "const e = document.activeElement; return [e.id || e.name || e.dataset.line || e.textContent.trim(), "
-            "getComputedStyle(e.matches('fieldset input') ? e.nextElementSibling : e).outlineStyle]"
-        )
-        seen.append(element)
-    names = [name for name, _ in seen]
-    wanted = ["theme", "where", "view", "logx", "logy", "reset", "plot"]
-    wanted += ["0-0", "0-1", "0-2", "0-3", "0-4", "All", "None"]
-    assert [name for name in names if name in wanted] == wanted
-    assert {style for _, style in seen} == {"solid"}
 
 
 def test_text_of_the_run_file_is_shown_and_not_run(opened: Page) -> None:
@@ -282,35 +253,6 @@ def test_a_link_chooses_the_figure(page: Page) -> None:
     assert page.title() == "times as fast as the library"
     assert page.find("input[value=ratio]").is_selected()
     assert page.find("#here").get_attribute("href").endswith(f"#{places['ratio']}")
-
-
-def test_dark_and_light(page: Page) -> None:
-    seen = {}
-    for theme in ("light", "dark"):
-        page.open(theme=theme)
-        seen[theme] = colours(page)
-        page.find("#theme").click()
-        seen[f"not {theme}"] = colours(page)
-    assert seen["light"] == seen["not dark"]
-    assert seen["dark"] == seen["not light"]
-    (paper, ink, curve), (night, light, bright) = seen["light"], seen["dark"]
-    assert brightness(paper) > 200 > 60 > brightness(ink)
-    assert brightness(night) < 60 < 200 < brightness(light)
-    assert brightness(bright) > brightness(curve)
-
-
-def colours(page: Page) -> tuple[str, str, str]:
-    script = (
-        "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color, "
-        "getComputedStyle([...document.querySelectorAll('#plot .scatterlayer .trace')]"
-        ".find((each) => each.__data__[0].trace.uid === 'line-0-0').querySelector('path.js-line')).stroke]"
-    )
-    return tuple(page.run(script))
-
-
-def brightness(colour: str) -> float:
-    parts = [float(word) for word in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    return sum(parts) / 3
 
 
 def wait(look: Any, tries: int = 100) -> Any:

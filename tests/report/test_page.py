@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from collbench import report
-from collbench.figures.palette import PHASES
 from collbench.measurement import Measurement, Prediction, Reported, Result, Skipped
 from collbench.note import Note
 from collbench.report.anchors import SECTIONS, Anchors
 from collbench.report.data import VIEWS
 from collbench.report.sections import TextTable
 from collbench.runs.file import read
-from tests.conftest import ROOT, case, measurement
+from tests.conftest import ROOT, case
 from tests.report.pages import SIZES, Tables, Text, built, data_of, empty_columns, times, without_library, write
 
 RESULTS = ROOT / "results"
@@ -99,13 +98,6 @@ def test_curves_hold_medians_intervals_and_checks_of_all_right_rows_but_no_sampl
     assert "picked one-shot-ll" in told["auto", "8 B"]
 
 
-def test_phases_have_the_colours_of_figures(pages: dict[str, str]) -> None:
-    explained = pages["cpu-2-ranks-explained"]
-    for name, colour in PHASES.items():
-        assert f".part.{name} {{ background: {colour}; }}" in explained
-    assert len(re.findall(r"\.part\.\w+ \{ background", explained)) == len(PHASES)
-
-
 def test_each_run_says_how_its_numbers_are_known(tmp_path: Path) -> None:
     rows = {
         "one": (times(1e-6, 1e9, "mpi"), ["measured"]),
@@ -152,19 +144,6 @@ def test_there_are_no_empty_columns(tmp_path: Path) -> None:
     assert [empty_columns(one) for one in (page, mixed, straight)] == [[], [], []]
     dense = TextTable("caption", ("", "b", "c"), [("", "", "1"), ("", "", "")]).dense
     assert (dense.heading, dense.rows) == (["", "c"], [("", "1"), ("", "")])
-
-
-def test_the_verdict_of_one_curve_alone_is_what_it_takes(tmp_path: Path) -> None:
-    page = built(write(tmp_path / "one", *imported()))
-    assert 'id="crossovers"' not in page
-    assert "nccl takes 10 us at 8 B, 2.11 ms at 2 MiB, which is 0.995 GB/s of the array" in Text(page).text
-    for collective, rate in (("barrier", False), ("pingpong", True)):
-        (told,) = re.findall(
-            r"<li>([^<]*mpi takes[^<]*)",
-            built(write(tmp_path / collective, measurement("mpi", collective=collective, nbytes=4))),
-        )
-        assert "1 us at 4 B" in told
-        assert ("GB/s" in told) == rate, collective
 
 
 def test_several_machines_have_a_table_of_interconnects(tmp_path: Path) -> None:
