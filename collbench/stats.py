@@ -81,9 +81,10 @@ class Spread:
         return middle / reach, middle * reach
 
 
-PRIOR = Spread(0.015, 1)
-"""What starts differ by before any was seen, as a standard deviation of logarithms, and how many degrees of freedom
-that is worth: measured on two cores of two machines (docs/log.md)."""
+PRIOR = Spread(0.04, 2)
+"""What sweeps differ by before any start was seen, as a standard deviation of logarithms, and how many degrees of
+freedom that is worth: chosen by 28 sweeps and tried on 30 others (docs/log.md).  Sweeps minutes apart differ by a little
+more than the starts of one sweep, which take turns; this holds that too."""
 
 _FADING = 0.8  # weight of a size's own starts against those of the next smaller size
 

@@ -176,12 +176,12 @@ def curve(generator: np.random.Generator, deviation: float, implementation: str 
 
 
 def test_intervals_cover_what_other_starts_would_give() -> None:
-    """Between 93 and 99 of 100, whether starts differ little or much."""
-    for deviation in (0.015, 0.03, 0.08):
+    """At least 93 of 100, and not all where starts differ by more than is usual."""
+    for deviation, most in ((0.015, 1.0), (0.04, 0.99), (0.08, 0.98)):
         generator = np.random.default_rng(7)
         rows = [row for _ in range(60) for row in curve(generator, deviation)]
         covered = [row.interval[0] < 1e-6 < row.interval[1] for row in rows]
-        assert 0.93 < sum(covered) / len(covered) < 0.99, deviation
+        assert 0.93 < sum(covered) / len(covered) <= most, deviation
 
 
 def test_two_runs_of_one_thing_are_never_faster_or_slower() -> None:
@@ -197,12 +197,12 @@ def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
     generator = np.random.default_rng(9)
     base = [replace(row, barrier=1e-7) for row in curve(generator, 0.01)]
     slower = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.01)]
-    for barrier, verdicts in ((2e-7, {Verdict.INCONCLUSIVE}), (1.05e-7, {Verdict.SLOWER}), (None, {Verdict.SLOWER})):
+    for barrier, verdicts in ((2e-7, {Verdict.INCONCLUSIVE}), (1.04e-7, {Verdict.SLOWER}), (None, {Verdict.SLOWER})):
         moved = [replace(row, barrier=barrier) for row in slower]
         runs = [Run(Path(name), Header(started=name), tuple(rows), True) for name, rows in (("a", base), ("b", moved))]
         found = compare(*runs)
         assert {row.verdict for row in (*found.rows, *found.together)} == verdicts, barrier
-        assert any("another distance" in remark for remark in found.remarks) is (barrier == 2e-7), barrier
+        assert any("the machine is another" in remark for remark in found.remarks) is (barrier == 2e-7), barrier
 
 
 def test_a_change_that_starts_do_not_explain_is_seen() -> None:

@@ -24,7 +24,10 @@ MARGIN = 0.05
 CONFIDENCE = 0.95
 CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 """What a log's figure is compared with, of the other run's samples."""
-_SAME_PLACE = math.log(1.1)  # of a barrier's time, within which cores are at the same distance
+_SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
+_FELT = 3.0
+"""Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
+run, and barriers 9 % (docs/log.md)."""
 NOTABLE = 0.02  # scatter between runs from which on it is said
 
 
@@ -136,7 +139,7 @@ def _apart(one: Observed, new: Observed) -> Estimate:
     if not isinstance(one, Measurement) or not isinstance(new, Measurement):
         return separate(one.times, new.times)
     estimate = between_starts(one, new) or separate(one.times, new.times)
-    moved = max(0.0, abs(math.log(_barriers(one, new))) - _SAME_PLACE)
+    moved = _FELT * max(0.0, abs(math.log(_barriers(one, new))) - _SAME_PLACE)
     return replace(
         estimate,
         below=math.hypot(estimate.below, moved),
@@ -153,13 +156,13 @@ def _barriers(one: Observed, new: Observed) -> float:
 
 
 def _elsewhere(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
-    """Where the cores of the ranks are at other distances in one run than in the other."""
+    """Where a barrier of the ranks tells that the machine was another in one run than in the other."""
     ratios = [_barriers(one, new) for one, new in pairs]
     typical = median(ratios) if ratios else 1.0
     if abs(math.log(typical)) <= _SAME_PLACE:
         return []
     return [
-        f"a barrier of the ranks takes {typical:.2f}x as long in NEW: their cores are at another distance (a "
+        f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine is another (a "
         "hypervisor moves virtual cores), so intervals are wider; an interleaved run (sweep --ab) would cancel it"
     ]
 
