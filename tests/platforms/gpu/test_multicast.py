@@ -174,25 +174,6 @@ def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert library.empty
 
 
-def test_a_failure_of_cuda_itself_counts_as_one_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zeroing is the last step."""
-    machine = Machine(2)
-    library, cuda = with_switch(machine, monkeypatch), Cuda(machine.cupy())
-    memset, calls = cuda.runtime.memset, []
-
-    def failing_once(*arguments: int) -> None:
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise cuda.runtime.CUDARuntimeError(700)
-        memset(*arguments)
-
-    monkeypatch.setattr(cuda.runtime, "memset", failing_once)
-    memory, multicast = gpu_multicast.allocate(cuda, range(2), 2, NBYTES, ("nvls",))
-    assert multicast == "cudaErrorIllegalAddress: an illegal memory access was encountered"
-    assert library.empty
-    memory.free()
-
-
 def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that has failed for good does not keep the process from ending."""
     machine = Machine(2)

@@ -167,40 +167,26 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
         probe.refuse_too_large(1, 2)
 
 
-def test_a_cupy_that_cannot_use_the_gpus_is_told(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real CuPy finds no GPU behind a driver that has few functions; a made-up one cannot be imported."""
-    build(2)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert "no GPU found (" in probe.obstacle()
-    probe.broken.cache_clear()
-    (tmp_path / "cupy").mkdir()
-    (tmp_path / "cupy" / "__init__.py").write_text("raise ImportError('\\n  first\\nlibnvrtc is too old')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert "CuPy cannot be imported (libnvrtc is too old)" in probe.obstacle()
-    assert on_auto() == "cpu"
-
-
-def test_a_driver_that_is_too_old_is_told_to_be_updated(
+def test_a_cupy_that_cannot_use_the_gpus_is_told_and_one_that_works_is_no_obstacle(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It shows the GPUs, but to no CUDA as new as CuPy's: the fallback says what helps, in one line."""
+    """The real CuPy finds no GPU behind a driver of few functions; made-up ones are too new for it, or broken."""
     build(2)
+    with monkeypatch.context() as real:
+        real.setenv("LD_LIBRARY_PATH", str(tmp_path))
+        assert "no GPU found (" in probe.obstacle()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     words = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
-    put_cupy(tmp_path, f"SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: open('{words}'))")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    cure = "update the driver (`nvidia-smi` shows up to which CUDA it goes), or use --on cpu"
+    for count, chosen in ((f"open('{words}')", "cpu"), ("2", "gpu")):
+        probe.broken.cache_clear()
+        put_cupy(tmp_path, f"SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: {count})")
+        assert on_auto() == chosen, count
+        assert (f"{words}'): {cure}" in left_aside("auto", chosen)) == (chosen == "cpu"), count
+    probe.broken.cache_clear()
+    (tmp_path / "cupy" / "__init__.py").write_text("raise ImportError('\\n  first\\nlibnvrtc is too old')\n")
+    assert "CuPy cannot be imported (libnvrtc is too old)" in probe.obstacle()
     assert on_auto() == "cpu"
-    assert f"{words}'): update the driver (`nvidia-smi` shows up to which CUDA it goes), or use --on cpu" in left_aside(
-        "auto", "cpu"
-    )
-
-
-def test_a_cupy_that_works_is_no_obstacle(tmp_path: Path, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then auto takes the GPUs."""
-    put_cupy(tmp_path, "SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: 2)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    build(2)
-    assert probe.obstacle() == ""
-    assert on_auto() == "gpu"
 
 
 def test_every_command_that_takes_auto_is_tried() -> None:
