@@ -23,9 +23,9 @@ from collbench.platforms.processes import Alone
 from collbench.schedules import schedules
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from tests.platforms.gpu.test_driver import CALLS
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
+from tools.stand_in.header import CALLS
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000
@@ -93,13 +93,6 @@ def test_every_type_and_reduction_of_the_switch_is_carried_out(dtypes: Sequence[
     for dtype in dtypes:
         for redop in REDUCES[dtype]:
             expect_right(platform, a_case(3, 1001 * DATATYPES[dtype].itemsize, dtype, redop, in_place=True))
-
-
-def test_each_region_has_an_address_of_its_own(opened: Open) -> None:
-    platform = opened(2, 2)
-    distances = {platform.address(region, 0) - platform.multicast(region) for region in Region}
-    assert len(distances) == 1
-    assert len({platform.multicast(region) for region in Region}) == len(Region)
 
 
 def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) -> None:

@@ -24,6 +24,7 @@ from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
+from tools.stand_in.clocks import MadeUpClock, Skewed
 from tools.stand_in.cuda import Graph, Machine
 from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 
@@ -181,20 +182,6 @@ def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
             for rank in (0, 1):
                 got = platform.fetch(rank, buffers(platform, case, rank)[1], case.nbytes).view(np.uint32)
                 assert np.array_equal(got, case.expected(rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
-
-
-class MadeUpClock:
-    """A clock that goes on only where the host is slow, or when a test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(0.02 * bool(seconds))  # in which a stream that nothing holds back would go on
-        self.now += seconds
 
 
 def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,24 +508,6 @@ def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_proce
     ):
         places = (Place(("node", ""), "0000:00:00.0", "GPU", 64, 2**20),) * processes
         assert Placement(tuple(device), device, places, processes).one_device == alone, (device, processes)
-
-
-def test_packets_have_no_more_blocks_than_there_is_data(opened: Open) -> None:
-    platform, launched = opened(Machine(1, multiprocessors=200), sizes=(2**18,)), []
-    bind = platform.bind
-    platform.bind = lambda kernel, case, *rest: (launched.append(rest[:2]), bind(kernel, case, *rest))[1]
-    for nbytes in (8, 4096, 4104, 2**18):
-        prepare("one-shot-ll", a_case(nbytes=nbytes), platform)
-    assert launched == [(1, 32), (1, 512), (2, 512), (8, 512)]
-
-
-class Skewed:
-    """A device's clock that is ahead, or goes faster than the host's."""
-
-    ahead, rate = 0.0, 1.0
-
-    def perf_counter(self) -> float:
-        return self.ahead + self.rate * time.perf_counter()
 
 
 def beyond(platform: Any, rank: int) -> float:

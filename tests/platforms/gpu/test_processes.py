@@ -89,16 +89,6 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: i
     assert topology["name"] == ("4 ranks sharing 2" if ranks == 4 else "2") + " x Test GPU, network, 2 nodes"
 
 
-@pytest.mark.full
-def test_one_bad_pair_or_a_rank_that_waits_in_vain_among_four_is_enough(tmp_path: Path) -> None:
-    said = played(tmp_path, 4, "stores_of_one_are_lost", "one_waits_in_vain")
-    found = same(said("stores_of_one_are_lost"))
-    assert found.pop("nccl") == "right"
-    assert all("skipped: rank 0 cannot use the memory of rank " in what for what in found.values()), found
-    for words in same(said("one_waits_in_vain")):
-        assert words.startswith("CaseFailed: rank 0: a rank waited in vain for another's flag")
-
-
 UNTRUSTED = {  # scenario: why nothing but NCCL is measured
     "no_peer_access_for_one": "rank 1 cannot open the memory of rank 0: cudaErrorPeerAccessUnsupported: ",
     "stores_of_one_are_lost": "rank 0 cannot use the memory of rank 1: a kernel's stores gave wrong data",
