@@ -234,15 +234,6 @@ def test_the_probe_of_peers_reports_each_direction() -> None:
     assert not machine.blocks, "its buffers are given back"
 
 
-def test_a_kernel_that_waits_in_vain_fails_its_case(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "SPINS", 500)
-    platform = opened(Machine(2, dead={1}))
-    prepared = prepare("ring-flags", a_case(), platform)
-    for _ in range(2):
-        with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
-            platform.time(prepared, 1)
-
-
 def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) -> None:
     platform, case = opened(Machine(2)), a_case()
     assert flaw("nccl", case, platform) is None
@@ -328,7 +319,6 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
     assert platform.blocks(1000) == 64
     assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
     assert "NCCL_MAX_CTAS" not in os.environ
-    assert len(platform.comm.ranks) == 2
     assert [gpu["bus_id"] for gpu in platform.topology()["gpus"]] == ["0000:00:00.0"] * 2
 
 
