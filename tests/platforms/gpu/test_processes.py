@@ -271,10 +271,12 @@ def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> Non
 def test_processes_whose_nccl_hangs_end_with_a_whole_run_file(mpirun: Mpirun, tmp_path: Path) -> None:
     """Nothing waits for it as they exit, where CuPy would destroy its communicators and NCCL wait for its streams."""
     for hangs, doing in (("operation", "carry out its first operation"), ("start", "start")):
-        done = mpirun("sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", devices=2, nccl_hangs=hangs, patience=1)
+        done = mpirun(
+            "sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", "--out", hangs, devices=2, nccl_hangs=hangs, patience=1
+        )
         assert done.returncode == 1, done.stdout + done.stderr
         assert f"NCCL did not {doing} within 2 s" in done.stdout
         assert "Traceback" not in done.stderr
-        run = read(tmp_path / "out")
+        run = read(tmp_path / hangs)
         assert run.complete
         assert [type(result) for result in run.results] == [Failed]
