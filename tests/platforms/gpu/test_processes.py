@@ -260,7 +260,6 @@ def test_what_one_process_lacks_is_said_once_with_exit_status_2(mpirun: Mpirun) 
 
 
 def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> None:
-    """Nobody is left waiting for it, and what was measured can be read."""
     some = ("sweep", "--on", "gpu", "--impl", "nccl,ring-flags", *SWEEP)
     done = mpirun(*some, **{"devices": 1, "process 1": {"dies": True}})  # type: ignore[arg-type]
     assert done.returncode != 0
@@ -271,9 +270,8 @@ def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> Non
 def test_processes_whose_nccl_hangs_end_with_a_whole_run_file(mpirun: Mpirun, tmp_path: Path) -> None:
     """Nothing waits for it as they exit, where CuPy would destroy its communicators and NCCL wait for its streams."""
     for hangs, doing in (("operation", "carry out its first operation"), ("start", "start")):
-        done = mpirun(
-            "sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", "--out", hangs, devices=2, nccl_hangs=hangs, patience=1
-        )
+        words = ("sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", "--out", hangs)
+        done = mpirun(*words, devices=2, nccl_hangs=hangs, patience=1)
         assert done.returncode == 1, done.stdout + done.stderr
         assert f"NCCL did not {doing} within 2 s" in done.stdout
         assert "Traceback" not in done.stderr
