@@ -3,7 +3,17 @@
 import ast
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
+
+from collbench.platforms.kernels import source
+from tools.stand_in.cuda import Graph, Machine
+
+OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides
+ON_INSTANCES = ("ptr", "device_id")  # and what the real ones have once there is a driver
+MODULES = ("runtime", "driver", "nvrtc", "compiler")  # of cupy.cuda; nccl and cublas are compared on their own
 
 Parameters = list[tuple[str, str]]
 """Names, with a star before those that must be named, and defaults as text, which is empty if there is none."""
@@ -51,3 +61,25 @@ def expect_the_same(name: str, mine: Parameters, theirs: Parameters, constants: 
         if default:
             value = getattr(constants, real[parameter], None) or ast.literal_eval(real[parameter])
             assert ast.literal_eval(default) == value, (name, parameter)
+
+
+def offered(machine: Machine, real: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, made-up and real for everything that the made-up CuPy has, but for NCCL."""
+    fake = machine.cupy()
+    stream, module = (
+        fake.cuda.Stream(non_blocking=True),
+        fake.RawModule(code=source("gate.cu"), options=("-std=c++17",)),
+    )
+    kernel = module.get_function("gate")
+    pairs = [
+        (getattr(fake.cuda, name), getattr(real.cuda, name)) for name in ("runtime", "driver", "nvrtc", "compiler")
+    ]
+    pairs += [(fake, real), (fake.cuda, real.cuda), (stream, real.cuda.Stream), (Graph(machine), real.cuda.Graph)]
+    pairs += [(fake.cuda.Event(), real.cuda.Event), (module, real.RawModule), (kernel, real.RawKernel)]
+    pairs += [(kernel.kernel, real.cuda.Function)]
+    with stream:
+        pairs += [(fake.asarray(np.zeros((2, 2), np.float32)), real.ndarray)]
+    for mine, theirs in pairs:
+        for name in dir(mine):
+            if not name.startswith("_") and name not in (*OWN, *ON_INSTANCES, *MODULES, "nccl", "cublas"):
+                yield f"{getattr(theirs, '__name__', theirs)}.{name}", getattr(mine, name), getattr(theirs, name)

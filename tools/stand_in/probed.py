@@ -55,7 +55,7 @@ def _build(library: Path, text: str, *defines: str) -> Path:
 
 def put_cupy(folder: Path, runtime: str) -> None:
     """A package of that name with as much as is asked first."""
-    (folder / "cupy" / "cuda").mkdir(parents=True)
+    (folder / "cupy" / "cuda").mkdir(parents=True, exist_ok=True)
     (folder / "cupy" / "__init__.py").write_text("from cupy import cuda\n")
     (folder / "cupy" / "cuda" / "__init__.py").write_text(
         "from types import SimpleNamespace\nfrom cupy.cuda import nccl\n"

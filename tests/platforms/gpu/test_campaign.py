@@ -69,22 +69,3 @@ def test_what_hangs_fails_or_is_killed_stands_on_the_page_and_can_be_done_again(
     status, output = machine.run("campaign", STAGE="memcheck,racecheck")
     assert status == 0, output
     assert "3 passed, 0 left" in machine.page()
-
-
-def test_what_cannot_begin_is_said_before_the_first_stage(
-    machine: MadeUp, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    gone = str(machine.folder / "gone.so")
-    for variables, words in (
-        (
-            {"STAGE": "facts,fancy"},
-            "collbench: error: unknown stage 'fancy'; choose from: tests, sweeps, bench, facts, ",
-        ),
-        ({"COLLBENCH_NCCL": gone}, f"collbench: error: COLLBENCH_NCCL={gone} cannot be loaded"),
-    ):
-        status, output = machine.run("campaign", **variables)
-        assert (status, words in output) == (2, True), output
-    without = MadeUp(tmp_path_factory.mktemp("without"), devices=0)
-    status, output = without.run("campaign")
-    assert (status, "no GPU here, so nothing was run" in output) == (2, True), output
-    assert not (without.folder / "out").exists()

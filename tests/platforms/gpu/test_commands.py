@@ -34,7 +34,6 @@ def joined(folder: Path) -> Topology:
 
 
 def test_the_header_of_a_sweep_says_what_joins_the_gpus(tmp_path: Path) -> None:
-    """Each is known by NVML's facts: its bus, what it can compute, and the slot that it is in."""
     done = on_gpus(tmp_path, *SWEEP, devices=2)
     assert done.returncode == 0, done.stderr
     topology = joined(tmp_path / "out")
@@ -43,7 +42,6 @@ def test_the_header_of_a_sweep_says_what_joins_the_gpus(tmp_path: Path) -> None:
 
 
 def test_a_switch_adds_in_a_whole_command(tmp_path: Path) -> None:
-    """`nvls` has memory that the switch knows, and is right."""
     words = [word.replace("nccl", "nvls") for word in SWEEP]
     done = on_gpus(tmp_path, *words, devices=2, switch=True)
     assert done.returncode == 0, done.stderr
@@ -60,22 +58,15 @@ def test_slices_of_a_gpu_are_no_gpus_on_a_bus(tmp_path: Path) -> None:
     assert "slot," not in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("nvml", "reason"),
-    [
-        ("missing", "pip install nvidia-ml-py"),
-        pytest.param(12, "a container needs NVIDIA_DRIVER_CAPABILITIES", marks=pytest.mark.full),
-    ],
-)
-def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(nvml: object, reason: str, tmp_path: Path) -> None:
+def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Path) -> None:
     """The sweep says it, too, and `diagnose` takes nothing for granted."""
-    done = on_gpus(tmp_path, *SWEEP, devices=2, nvml=nvml)
+    done = on_gpus(tmp_path, *SWEEP, devices=2, nvml="missing")
     assert done.returncode == 0, done.stderr
     topology = joined(tmp_path / "out")
     assert not topology.links
     assert [gpu.uuid for gpu in topology.gpus] == ["01" * 16, "02" * 16]
     assert topology.unseen.startswith("links and slots of the GPUs are not known: NVML cannot be used (")
-    assert reason in topology.unseen
+    assert "pip install nvidia-ml-py" in topology.unseen
     assert f"note: {topology.unseen}" in done.stderr.splitlines()
 
 

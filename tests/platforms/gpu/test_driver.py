@@ -3,7 +3,6 @@
 import ctypes
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,62 +10,9 @@ import pytest
 from collbench.errors import PlatformError
 from collbench.platforms.gpu import driver
 from collbench.platforms.kernels import compiler
+from tools.stand_in.header import CALLS, expected
 from tools.stand_in.ipc import build_driver
 from tools.stand_in.real_names import header
-
-STRUCTURES = {
-    "CUmemLocation": driver.Location,
-    "CUmemAllocationProp": driver.AllocationProp,
-    "CUmemAccessDesc": driver.AccessDesc,
-    "CUmulticastObjectProp": driver.MulticastProp,
-}
-NESTED = dict.fromkeys(("compressionType", "gpuDirectRDMACapable", "usage", "reserved"), "allocFlags.")
-NUMBERS = {
-    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": driver.COMPUTE_CAPABILITY_MAJOR,
-    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": driver.COMPUTE_CAPABILITY_MINOR,
-    "CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED": driver.MULTICAST_SUPPORTED,
-    "CU_MEM_ALLOCATION_TYPE_PINNED": driver._PINNED,
-    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR": driver._FILE_DESCRIPTOR,
-    "CU_MEM_LOCATION_TYPE_DEVICE": driver._ON_DEVICE,
-    "CU_MEM_ACCESS_FLAGS_PROT_READWRITE": driver._READ_AND_WRITE,
-    "CU_MEM_ALLOC_GRANULARITY_RECOMMENDED": driver._RECOMMENDED,
-    "CU_MULTICAST_GRANULARITY_RECOMMENDED": driver._RECOMMENDED,
-    "sizeof(CUdeviceptr)": ctypes.sizeof(driver._Address),
-    "sizeof(CUmemGenericAllocationHandle)": ctypes.sizeof(driver._Handle),
-    "sizeof(CUdevice)": ctypes.sizeof(ctypes.c_int),
-    "sizeof(CUresult)": ctypes.sizeof(ctypes.c_int),
-}
-CALLS = {  # as Driver makes them
-    "cuDeviceGet": "CUdevice *, int",
-    "cuDeviceGetAttribute": "int *, CUdevice_attribute, CUdevice",
-    "cuMemGetAllocationGranularity": "size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags",
-    "cuMemCreate": "CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long",
-    "cuMemRelease": "CUmemGenericAllocationHandle",
-    "cuMemAddressReserve": "CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long",
-    "cuMemAddressFree": "CUdeviceptr, size_t",
-    "cuMemMap": "CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long",
-    "cuMemUnmap": "CUdeviceptr, size_t",
-    "cuMemSetAccess": "CUdeviceptr, size_t, const CUmemAccessDesc *, size_t",
-    "cuMulticastGetGranularity": "size_t *, const CUmulticastObjectProp *, CUmulticastGranularity_flags",
-    "cuMulticastCreate": "CUmemGenericAllocationHandle *, const CUmulticastObjectProp *",
-    "cuMulticastAddDevice": "CUmemGenericAllocationHandle, CUdevice",
-    "cuMulticastBindMem": "CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t,"
-    " unsigned long long",
-    "cuMulticastUnbind": "CUmemGenericAllocationHandle, CUdevice, size_t, size_t",
-    "cuMemGetAddressRange_v2": "CUdeviceptr *, size_t *, CUdeviceptr",
-    "cuGetErrorString": "CUresult, const char **",
-}
-
-
-def expected() -> Iterator[tuple[str, int]]:
-    """C expressions, and their values in Python."""
-    yield from NUMBERS.items()
-    for name, structure in STRUCTURES.items():
-        yield f"sizeof({name})", ctypes.sizeof(structure)
-        for field, *_ in structure._fields_:
-            place = f"{name}, {NESTED.get(field, '')}{field}"
-            yield f"offsetof({place})", getattr(structure, field).offset
-            yield f"sizeof((({name} *)0)->{NESTED.get(field, '')}{field})", getattr(structure, field).size
 
 
 def test_structures_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:

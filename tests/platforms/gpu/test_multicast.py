@@ -23,9 +23,9 @@ from collbench.platforms.processes import Alone
 from collbench.schedules import schedules
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from tests.platforms.gpu.test_driver import CALLS
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
+from tools.stand_in.header import CALLS
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000
@@ -93,13 +93,6 @@ def test_every_type_and_reduction_of_the_switch_is_carried_out(dtypes: Sequence[
     for dtype in dtypes:
         for redop in REDUCES[dtype]:
             expect_right(platform, a_case(3, 1001 * DATATYPES[dtype].itemsize, dtype, redop, in_place=True))
-
-
-def test_each_region_has_an_address_of_its_own(opened: Open) -> None:
-    platform = opened(2, 2)
-    distances = {platform.address(region, 0) - platform.multicast(region) for region in Region}
-    assert len(distances) == 1
-    assert len({platform.multicast(region) for region in Region}) == len(Region)
 
 
 def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) -> None:
@@ -172,25 +165,6 @@ def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> Non
     memory.free()
     memory.free()
     assert library.empty
-
-
-def test_a_failure_of_cuda_itself_counts_as_one_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zeroing is the last step."""
-    machine = Machine(2)
-    library, cuda = with_switch(machine, monkeypatch), Cuda(machine.cupy())
-    memset, calls = cuda.runtime.memset, []
-
-    def failing_once(*arguments: int) -> None:
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise cuda.runtime.CUDARuntimeError(700)
-        memset(*arguments)
-
-    monkeypatch.setattr(cuda.runtime, "memset", failing_once)
-    memory, multicast = gpu_multicast.allocate(cuda, range(2), 2, NBYTES, ("nvls",))
-    assert multicast == "cudaErrorIllegalAddress: an illegal memory access was encountered"
-    assert library.empty
-    memory.free()
 
 
 def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,20 +23,8 @@ def test_every_name_that_gpu_code_uses_exists() -> None:
 
 
 WRONG = (  # file or "", code, what is said of it
-    ("", "def f(self): self._runtime.memcpyAsink(1)", "cupy_backends.cuda.api.runtime has no memcpyAsink"),
-    ("", "def f(cuda): return cuda.runtime.memcpyDefualt", "runtime has no memcpyDefualt"),
-    ("", "def f(runtime): return lambda: runtime.sleep()", "runtime has no sleep"),
-    ("", "def f(self): self._cuda.cupy.cuda.nvrct.getVersion()", "cupy.cuda has no nvrct"),
-    ("", "def f(cuda): cuda.cupy.cuda.Strem()", "cupy.cuda has no Strem"),
     ("", "def f(queue): queue.enter().synchronise()", "Stream has no synchronise"),
-    ("", "def f(queue): queue.enter().launch()", "Stream has no launch"),
-    ("", "def f(cuda): cuda.cupy.RawModule().get_function(1).kernal", "RawKernel has no kernal"),
     ("", "def f(cuda):\n  r, n = cuda.runtime, 1\n  r.setDevise(0)", "3: nothing has setDevise"),
-    ("", "def f(graph, a): [graph.lunch(s) for s in a]", "Graph has no lunch"),
-    ("", "def f(nccl):\n  with suppress(nccl.NCCLError): g()", "has no NCCLError"),
-    ("", "def f(self): self._cupy.matmull(1, 2)", "cupy has no matmull"),
-    ("", "def f(self): self._cuda.nccl.groupBegin()", "has no groupBegin"),
-    ("", "def f(nccl): nccl.NcclCommunicator.initAny([0])", "NcclCommunicator has no initAny"),
     ("", "def f(end): end.whole('allSum')", "NcclCommunicator has no allSum"),
     ("", "def f(self): self._call('cuMemGetAddressRange', 1)", "has no cuMemGetAddressRange"),
     ("", "def f(runtime): getattr(runtime, 'nothing')", "runtime has no nothing"),
@@ -45,7 +33,6 @@ WRONG = (  # file or "", code, what is said of it
         "def f(platform): platform.comm.estimates(1)",
         "Communicators has no estimates",
     ),
-    ("collbench/topology/nvml.py", "def f(nvml): nvml.NVML_P2P_OK", "pynvml has no NVML_P2P_OK"),
     (
         "collbench/topology/nvml.py",
         "def f(nvml, g): ask(nvml, 'nvmlDeviceGetNumaNod', g)",

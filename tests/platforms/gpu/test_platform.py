@@ -24,6 +24,7 @@ from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
+from tools.stand_in.clocks import MadeUpClock, Skewed
 from tools.stand_in.cuda import Graph, Machine
 from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 
@@ -183,20 +184,6 @@ def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
                 assert np.array_equal(got, case.expected(rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
 
 
-class MadeUpClock:
-    """A clock that goes on only where the host is slow, or when a test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(0.02 * bool(seconds))  # in which a stream that nothing holds back would go on
-        self.now += seconds
-
-
 def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks are held back until the last is enqueued, and until every process has enqueued its own."""
     machine = Machine(3)
@@ -226,16 +213,6 @@ def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pyte
     assert platform.time(prepared, 1) > 0, "the next one is as good as ever"
 
 
-def test_old_graphs_are_dropped(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(1)
-    platform = opened(machine)
-    monkeypatch.setattr(timing, "_KEPT", 2)
-    prepared = prepare("nccl", a_case(), platform)
-    for launches in (1, 2, 3, 4):
-        platform.time(prepared, launches)
-    assert len(machine.graphs) == 2 * 2, "two graphs on each of two streams"
-
-
 def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(opened: Open) -> None:
     for fault in ("without_peers", "losing_stores", "losing_copies"):
         platform = opened(Machine(2, **{fault: {(1, 0)}}))
@@ -255,15 +232,6 @@ def test_the_probe_of_peers_reports_each_direction() -> None:
     assert found[2, 0] == (False, "a copy gave wrong data")
     assert found[1, 2] == (True, "stores, loads and a copy verified")
     assert not machine.blocks, "its buffers are given back"
-
-
-def test_a_kernel_that_waits_in_vain_fails_its_case(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "SPINS", 500)
-    platform = opened(Machine(2, dead={1}))
-    prepared = prepare("ring-flags", a_case(), platform)
-    for _ in range(2):
-        with pytest.raises(CaseFailed, match="a rank waited in vain for another's flag"):
-            platform.time(prepared, 1)
 
 
 def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) -> None:
@@ -351,7 +319,6 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
     assert platform.blocks(1000) == 64
     assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
     assert "NCCL_MAX_CTAS" not in os.environ
-    assert len(platform.comm.ranks) == 2
     assert [gpu["bus_id"] for gpu in platform.topology()["gpus"]] == ["0000:00:00.0"] * 2
 
 
@@ -533,24 +500,6 @@ def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_proce
         assert Placement(tuple(device), device, places, processes).one_device == alone, (device, processes)
 
 
-def test_packets_have_no_more_blocks_than_there_is_data(opened: Open) -> None:
-    platform, launched = opened(Machine(1, multiprocessors=200), sizes=(2**18,)), []
-    bind = platform.bind
-    platform.bind = lambda kernel, case, *rest: (launched.append(rest[:2]), bind(kernel, case, *rest))[1]
-    for nbytes in (8, 4096, 4104, 2**18):
-        prepare("one-shot-ll", a_case(nbytes=nbytes), platform)
-    assert launched == [(1, 32), (1, 512), (2, 512), (8, 512)]
-
-
-class Skewed:
-    """A device's clock that is ahead, or goes faster than the host's."""
-
-    ahead, rate = 0.0, 1.0
-
-    def perf_counter(self) -> float:
-        return self.ahead + self.rate * time.perf_counter()
-
-
 def beyond(platform: Any, rank: int) -> float:
     """By how much a moment is outside of the time in which it was noted."""
     before = time.perf_counter()
@@ -572,22 +521,3 @@ def test_moments_are_off_by_no_more_than_is_said_also_after_a_clock_ran_away(ope
     assert beyond(platform, 1) > 9
     error = platform.set_clocks()
     assert all(beyond(platform, rank) <= error for rank in (0, 1))
-
-
-def test_what_a_clock_gains_during_a_series_is_taken_off_its_moments(opened: Open) -> None:
-    """It is held against the host's before and after; in the middle it has gained half of that."""
-    machine = Machine(1)
-    platform = opened(machine)
-    machine.clock = Skewed()
-    machine.clock.rate = 1.2
-    error, noted = platform.set_clocks(), []
-    for _ in range(3):
-        time.sleep(0.1)
-        before = time.perf_counter()
-        moment = platform.moment(1)
-        platform.synchronize()
-        noted.append((before, moment, time.perf_counter()))
-    assert noted[-1][1]() > noted[-1][0] + 0.05, "as long as nobody knows what it gains"
-    error = max(error, platform.set_clocks())
-    for before, moment, after in noted:
-        assert before - 1.2 * error - 1e-4 <= moment() <= after + 1.2 * error + 1e-4

@@ -89,16 +89,6 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: i
     assert topology["name"] == ("4 ranks sharing 2" if ranks == 4 else "2") + " x Test GPU, network, 2 nodes"
 
 
-@pytest.mark.full
-def test_one_bad_pair_or_a_rank_that_waits_in_vain_among_four_is_enough(tmp_path: Path) -> None:
-    said = played(tmp_path, 4, "stores_of_one_are_lost", "one_waits_in_vain")
-    found = same(said("stores_of_one_are_lost"))
-    assert found.pop("nccl") == "right"
-    assert all("skipped: rank 0 cannot use the memory of rank " in what for what in found.values()), found
-    for words in same(said("one_waits_in_vain")):
-        assert words.startswith("CaseFailed: rank 0: a rank waited in vain for another's flag")
-
-
 UNTRUSTED = {  # scenario: why nothing but NCCL is measured
     "no_peer_access_for_one": "rank 1 cannot open the memory of rank 0: cudaErrorPeerAccessUnsupported: ",
     "stores_of_one_are_lost": "rank 0 cannot use the memory of rank 1: a kernel's stores gave wrong data",
@@ -231,18 +221,13 @@ SWEEP = ("-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 
 @pytest.mark.full
 def test_mpirun_collbench_sweep_takes_the_gpus(mpirun: Mpirun, tmp_path: Path) -> None:
-    """Without --on: one table and one run file, of ranks that are the launcher's processes; what NCCL expects too.
-
-    There is a column for the collectives of which there may be estimates, and one more line below the table.
-    """
+    """Without --on: one table and one run file, of ranks that are the launcher's processes; what NCCL expects too."""
     simulation = {"extension": str(build_extension(tmp_path / "nccl")), "expects": 35.5}
     some = ("--impl", "nccl,ring-flags", "--op", "allreduce,alltoall", *SWEEP)
     done = mpirun("sweep", *some, devices=1, simulation=simulation)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(re.findall(r"^ .* ok, 2 processes share 1 GPU", done.stdout, re.MULTILINE)) == 3
     assert done.stderr.count(SHARED) == 1
-    headings = [line for line in done.stdout.splitlines() if line.endswith("check")]
-    assert [" estimate " in line for line in headings] == [True, False]
     rows = [line for line in done.stdout.splitlines() if " ok" in line]
     shown = [("35.5 us" in line, "ring-flags" in line) for line in rows]
     assert shown == [(True, False), (False, True), (False, False)]
@@ -275,7 +260,6 @@ def test_what_one_process_lacks_is_said_once_with_exit_status_2(mpirun: Mpirun) 
 
 
 def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> None:
-    """Nobody is left waiting for it, and what was measured can be read."""
     some = ("sweep", "--on", "gpu", "--impl", "nccl,ring-flags", *SWEEP)
     done = mpirun(*some, **{"devices": 1, "process 1": {"dies": True}})  # type: ignore[arg-type]
     assert done.returncode != 0
@@ -286,10 +270,11 @@ def test_a_process_that_dies_ends_the_run(mpirun: Mpirun, tmp_path: Path) -> Non
 def test_processes_whose_nccl_hangs_end_with_a_whole_run_file(mpirun: Mpirun, tmp_path: Path) -> None:
     """Nothing waits for it as they exit, where CuPy would destroy its communicators and NCCL wait for its streams."""
     for hangs, doing in (("operation", "carry out its first operation"), ("start", "start")):
-        done = mpirun("sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", devices=2, nccl_hangs=hangs, patience=1)
+        words = ("sweep", *SWEEP, "--impl", "nccl", "--timeout", "2", "--out", hangs)
+        done = mpirun(*words, devices=2, nccl_hangs=hangs, patience=1)
         assert done.returncode == 1, done.stdout + done.stderr
         assert f"NCCL did not {doing} within 2 s" in done.stdout
         assert "Traceback" not in done.stderr
-        run = read(tmp_path / "out")
+        run = read(tmp_path / hangs)
         assert run.complete
         assert [type(result) for result in run.results] == [Failed]

@@ -3,10 +3,8 @@
 import ctypes
 import importlib.util
 import subprocess
-import sys
 from math import inf, nan
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,15 +95,6 @@ def test_an_old_nccl_and_another_copy_than_cupys_are_not_asked(tmp_path: Path, o
     for simulation in (old, copy):
         assert estimated(opened(simulation)) is None
         assert not simulation.groups
-
-
-def test_what_is_not_loaded_is_not_loaded_for_this(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    communicator = type("NcclCommunicator", (), {"__module__": "made_up_extension"})
-    for file in (None, __file__, str(build_extension(tmp_path))):
-        if file:
-            monkeypatch.setitem(sys.modules, "made_up_extension", SimpleNamespace(__file__=file))
-        assert simulate.find(SimpleNamespace(NcclCommunicator=communicator)) is None
-        assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -> None:

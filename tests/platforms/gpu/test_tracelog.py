@@ -18,18 +18,9 @@ from tests.conftest import case
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import EXACT
 from tools.stand_in.cuda import Machine
+from tools.stand_in.logs import log_of, skew
 
 TRACED = Sampling(traced=True, region=1e-6)
-
-
-def log_of(*stamps: tuple[str, int], start: int = 1000, nanoseconds: tuple[int, int] = (0, 100)) -> Any:
-    """A log whose fine clock makes ten ticks in a nanosecond, as a kernel would have left it."""
-    log = np.zeros(1, tracelog.LOG)
-    log["nanoseconds"], log["stamps"] = nanoseconds, len(stamps)
-    log["ticks"] = start, start + 10 * (nanoseconds[1] - nanoseconds[0])
-    for place, (phase, ticks) in enumerate(stamps[: log["stamp"].shape[1]]):
-        log["stamp"][0, place] = ticks, tracelog._PHASES.index(phase)
-    return log
 
 
 def test_the_log_has_the_layout_of_the_kernels() -> None:
@@ -137,25 +128,6 @@ def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> 
     assert isinstance(single, Explanation)
     assert len(many.tracks) > 2
     assert len(single.tracks) == 2
-
-
-def skew(queue: Any, nanoseconds: int, faster: int = 1) -> None:
-    """From now on this device's clock for logs is ahead by so much, and its fine clock ticks so many times as fast."""
-    fetch = queue.fetch
-
-    def skewed(address: int, into: Any) -> Any:
-        got = fetch(address, into)
-        if got.dtype == tracelog.LOG:
-            used = got["stamps"] > 0
-            got["nanoseconds"][used] += np.uint64(nanoseconds)
-            for name in ("ticks", "spent"):
-                got[name][used] *= np.uint64(faster)
-            got["stamp"]["ticks"][used] *= np.uint64(faster)
-        elif got.dtype == np.uint64:
-            got += np.uint64(nanoseconds)
-        return got
-
-    queue.fetch = skewed
 
 
 def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) -> None:
