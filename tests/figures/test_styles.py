@@ -38,9 +38,10 @@ def texts(figure: Figure, style: Style) -> list[Text]:
     return [text for text in found if text.get_text() and text.get_visible()]
 
 
-@pytest.mark.parametrize(
-    "chosen", ["screen", *(pytest.param(name, marks=pytest.mark.full) for name in STYLES if name != "screen")]
-)
+OTHERS = [pytest.param(name, marks=pytest.mark.full) for name in STYLES if name != "screen"]
+
+
+@pytest.mark.parametrize("chosen", ["screen", *OTHERS])
 def test_no_text_lies_over_another_or_outside_and_the_legend_covers_no_panel(chosen: str) -> None:
     style = STYLES[chosen]
     overlay = laid_out("overlay-ratio", *topologies(4, "nccl", "ring-ll", "two-shot"), style=style, overlay=True)
