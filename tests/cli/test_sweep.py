@@ -218,6 +218,7 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     assert len(run.results) == 2 * 2
 
 
+@pytest.mark.full
 def test_a_rank_that_hangs_costs_one_row(start: Start, tmp_path: Path) -> None:
     """A stopped process makes no progress; after the timeout it is replaced."""
     process = start(*LONG[:-1], "mpi", "-e", "24", "-T", "5", **held(tmp_path, "out", rows=1))

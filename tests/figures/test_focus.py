@@ -14,7 +14,7 @@ from collbench.figures.ends import spread
 from collbench.figures.styles import COLOURED, MUTED
 from collbench.measurement import Measurement
 from collbench.note import Note
-from tests.figures.made_up_sweeps import SIZES, drawn, labels, lines, predicted, run, sweep
+from tests.figures.made_up_sweeps import SIZES, drawn, labels, lines, run, sweep
 
 CROWD = run(*sweep(*styles.LOOKS, "a", "b", "c"))
 
@@ -54,13 +54,6 @@ def test_libraries_have_a_colour_then_whoever_wins_somewhere_then_the_nearest() 
     order = ["mpi", "wins-twice", "wins-once", "near", "far"]
     for most in range(len(order) + 1):
         assert coloured(drawn("bandwidth", run(*rows), coloured=most)) == set(order[:most])
-
-
-def test_what_is_predicted_has_the_colour_of_what_was_measured() -> None:
-    runs = run(*sweep("nccl", "ring-ll"), platform="cpu"), predicted("nccl", "ring-ll")
-    found = by_name(drawn("bandwidth", *runs, coloured=1))
-    assert found["nccl, predicted"].get_color() == found["nccl"].get_color() != MUTED
-    assert found["ring-ll, predicted"].get_color() == found["ring-ll"].get_color() == MUTED
 
 
 def test_auto_is_a_mark_on_the_line_of_what_it_picked() -> None:

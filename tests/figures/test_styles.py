@@ -38,8 +38,12 @@ def texts(figure: Figure, style: Style) -> list[Text]:
     return [text for text in found if text.get_text() and text.get_visible()]
 
 
-@pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
-def test_no_text_lies_over_another_or_outside_and_the_legend_covers_no_panel(style: Style) -> None:
+OTHERS = [pytest.param(name, marks=pytest.mark.full) for name in STYLES if name != "screen"]
+
+
+@pytest.mark.parametrize("chosen", ["screen", *OTHERS])
+def test_no_text_lies_over_another_or_outside_and_the_legend_covers_no_panel(chosen: str) -> None:
+    style = STYLES[chosen]
     overlay = laid_out("overlay-ratio", *topologies(4, "nccl", "ring-ll", "two-shot"), style=style, overlay=True)
     for figure, least in ((crowded(style, 1), 0.15), (crowded(style, 4), 0.15), (overlay, 0.3)):
         boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts(figure, style)]
@@ -56,7 +60,7 @@ def test_no_text_lies_over_another_or_outside_and_the_legend_covers_no_panel(sty
 
 def test_every_style_tells_lines_apart_without_colours_and_says_what_is_predicted() -> None:
     for style in STYLES.values():
-        axes = crowded(style, 1).axes[0]
+        axes = drawn("latency", *topologies(1, *EVERY), style=style).axes[0]
         assert set(lines(axes)) == set(EVERY)
         assert len({(line.get_marker(), line.get_linestyle()) for line in axes.lines}) == len(EVERY), style.name
         figure = drawn("ratio", predicted("nccl", "ring-ll"), style=style)

@@ -18,7 +18,7 @@ from tests.report.pages import SIZES, Tables, Text, built, data_of, empty_column
 
 RESULTS = ROOT / "results"
 RUNS = sorted(path.parent for path in RESULTS.rglob("run.jsonl"))
-QUICK = ("cpu-2-ranks", "cpu-2-ranks-explained", "cpu-2-ranks-overlap", "dgx-a100-train", "dgx-h100-narrow")
+QUICK = ("cpu-2-ranks", "cpu-2-ranks-explained", "dgx-h100-narrow")
 USUAL = 1_000_000
 """Bytes of the report of a committed run."""
 

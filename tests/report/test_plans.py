@@ -66,6 +66,7 @@ def test_every_picture_is_in_the_page(page: str) -> None:
     assert sum(len(str(image["src"])) for image in images) <= report.PICTURES
 
 
+@pytest.mark.full
 def test_pictures_that_have_no_room_are_left_out_and_runs_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_every_part_is_there(measured: str) -> None:
     assert len(re.findall(r"<tr>", measured[measured.index('id="rows"') :])) == len(read(COMMITTED).results) + 1
 
 
+@pytest.mark.full
 def test_the_same_runs_give_the_same_text_whatever_the_order_of_sets(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
     script = "import pathlib, sys; from collbench import report; from collbench.runs import file; "
