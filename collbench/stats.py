@@ -83,8 +83,8 @@ class Spread:
 
 PRIOR = Spread(0.04, 2)
 """What sweeps differ by before any start was seen, as a standard deviation of logarithms, and how many degrees of
-freedom that is worth: chosen by 28 sweeps and tried on 30 others (docs/log.md).  Sweeps minutes apart differ by a little
-more than the starts of one sweep, which take turns; this holds that too."""
+freedom that is worth: chosen by 28 sweeps and tried on 28 others (docs/log.md).  Sweeps minutes apart differ by a
+little more than the starts of one sweep, which take turns; this holds that too."""
 
 _FADING = 0.8  # weight of a size's own starts against those of the next smaller size
 

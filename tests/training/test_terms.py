@@ -464,6 +464,8 @@ def test_the_output_is_the_last_stages_unless_it_has_fewer_layers() -> None:
         assert plan["computing"] == pytest.approx(64 * (plan["micro_computing"] + plan["head_excess"]))
     fewer = books(Layout(1, 4), replace(GPT, layers=14)).values
     assert fewer["own_layers"] == 4
+    interleaved = books(Layout(1, 4, chunks=2), replace(GPT, layers=12)).values
+    assert interleaved["own_layers"] == 4, "two chunks of two layers, not three layers"
     spare = fewer["micro_seconds"] / 4 * 2
     assert fewer["head_excess"] == pytest.approx(max(0, fewer["head_seconds"] - spare))
     assert books(Layout(1, 4), replace(GPT, layers=14, vocabulary=1000)).values["head_excess"] == 0

@@ -126,8 +126,8 @@ RUNNER = (
         "measure/launches.py",
         (
             "the slower of two looks counts",
-            "elapsed = min(platform.time(prepared, launches) for _ in range(2)) * launches",
-            "elapsed = max(platform.time(prepared, launches) for _ in range(2)) * launches",
+            "elapsed = min(steady(prepared, platform, launches) for _ in range(2)) * launches",
+            "elapsed = max(steady(prepared, platform, launches) for _ in range(2)) * launches",
         ),
         ("no limit on launches", "min(_MORE * launches, _MOST)", "_MORE * launches"),
         ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
