@@ -15,7 +15,7 @@ from collbench.flaws import Flaw
 from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
-from collbench.measure.launches import calibrate, disturbed
+from collbench.measure.launches import calibrate, disturbed, repeatable
 from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.roles import Platform, Prepared, Timing
@@ -51,7 +51,7 @@ class _Contestant:
     def sample(self, platform: Timing, most_lost: float, refill: Callable[[], None] = lambda: None) -> float:
         """*Collective*: take a sample, and again while a rank is off its core; the seconds that all of it lasted.
 
-        No sample is repeated once repeating has cost `most_lost` seconds.  `refill` is called before each try.
+        Repeating costs at most `most_lost` seconds in all.  `refill` is called before each try.
         """
         lasted = 0.0
         platform.scheduled.take()  # what was timed before is not this implementation's
@@ -59,7 +59,7 @@ class _Contestant:
             refill()
             seconds = platform.time(self.prepared, self.launches)
             lasted += seconds * self.launches
-            if not platform.scheduled.spoiled or self.lost + seconds * self.launches > most_lost:
+            if not repeatable(platform, seconds * self.launches) or self.lost + seconds * self.launches > most_lost:
                 break
             self.repeated += 1
             self.lost += seconds * self.launches

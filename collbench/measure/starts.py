@@ -76,6 +76,8 @@ class Starts:
                 except RanksLost as error:
                     self._starts.remove(ranks)
                     lost = error
+                if tally.disturbed:
+                    break  # the other starts would meet the same program on the same cores
             yield from map(self._with_spread, tally.merged())
             if lost and not self._starts:
                 yield Failed(case, lost.implementation, self._platform, f"{lost}; the run ends here")

@@ -74,6 +74,12 @@ class Tally:
         """The implementations that can still be measured."""
         return [name for name, results in self.rounds.items() if not results or _right(results[-1])]
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether all that was measured in the last round is disturbed."""
+        last = [results[-1] for results in self.rounds.values() if results and _right(results[-1])]
+        return bool(last) and all(result.disturbed for result in last)
+
     def measure(self, ranks: Measures, sampling: Sampling) -> None:
         """One more round of all that can still be measured; RanksLost if no ranks can be had any more."""
         names = self.waiting

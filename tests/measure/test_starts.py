@@ -20,6 +20,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measurement import Failed, Measurement, Result
 from collbench.runs.file import Run
 from collbench.runs.header import Header, Interleaved, SweepPart
+from collbench.scheduling import Scheduling
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
 from tests.conftest import measurement
 from tests.test_cases import sweep
@@ -36,6 +37,7 @@ class MadeUpRanks:
     factor: float = 1.0
     lost: Sequence[int] = ()
     refused: bool = False
+    off_core: float = 0.0
     measured: list[tuple[int, int]] = field(default_factory=list)
     greeting: Greeting = field(default_factory=Greeting)
 
@@ -54,7 +56,8 @@ class MadeUpRanks:
             raise RanksLost("the ranks are gone", names[0])
         self.measured.append((case.nbytes, sampling.minimum))
         for name in names:
-            yield Measurement(case, name, self.platform, 4, (self.factor * 1e-6,) * sampling.minimum)
+            seconds = (self.factor * 1e-6,) * sampling.minimum
+            yield Measurement(case, name, self.platform, 4, seconds, scheduling=Scheduling(self.off_core))
 
     def run(self) -> Iterator[Result]:
         for case in self.sweep.cases():
@@ -116,6 +119,14 @@ def test_a_start_that_is_lost_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
         results = list(ranks.run())
     assert [len(result.rounds) for result in results if isinstance(result, Measurement)] == [2, 2]
     assert made[1].measured == []
+
+
+def test_other_starts_do_without_a_case_whose_rows_are_all_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, made = started(monkeypatch, 3, {"off_core": 0.9})
+    with ranks:
+        results = list(ranks.run())
+    assert [len(one.measured) for one in made] == [2, 0, 0]
+    assert all(result.disturbed for result in results)
 
 
 def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None:
