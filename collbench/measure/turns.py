@@ -1,7 +1,7 @@
 """Several sets of ranks that measure the same cases in turn, so that drift cancels in the ratios of their times.
 
-Ranks that are not measured sleep (Processes.broadcast).  On a CPU all sets are kept on the same cores: left to the
-scheduler, each would find its own place whenever it wakes, and what that changes is more than most settings do.
+Ranks that are not measured sleep (Processes.broadcast).  On a CPU all sets are bound to the same cores: left to the
+scheduler, each would find another place whenever it wakes, and what that changes is more than most settings do.
 """
 
 import math
