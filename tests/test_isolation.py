@@ -54,7 +54,7 @@ def test_a_sweep_runs_nothing_from_the_working_folder(tmp_path: Path, environmen
     own = {"PATH": path, "COLLBENCH_CACHE": str(tmp_path / "cache"), "XDG_CONFIG_HOME": "."}
     done = carried_out(tmp_path, environment | own, sys.executable, "-P", "-m", "collbench", *SWEEP)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"\bok$", done.stdout, re.MULTILINE)) == 2
+    assert len(re.findall(r"\bok$| disturbed: ", done.stdout, re.MULTILINE)) == 2
     assert "plot: out" in done.stdout
     assert "nonsense" not in done.stderr
     assert not ran(tmp_path)
