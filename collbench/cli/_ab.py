@@ -24,6 +24,7 @@ from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
+from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import exit_status
 from collbench.measurement import Measurement, Result
 from collbench.platforms import find_platform, platforms
@@ -67,6 +68,8 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         )
         return interrupts.answered(cause)
     _close([path for path in paths if path], options["plot"])
+    if advice := disturbed_in_words([result for one in session.sessions for result in one.results]):
+        click.echo(advice, err=True)
     return max(exit_status(one.results) for one in session.sessions)
 
 
