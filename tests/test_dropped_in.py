@@ -193,4 +193,4 @@ def test_a_collective_is_checked_on_real_ranks_of_a_platform(collbench: Collbenc
     )
     assert "rotate, float, 2 ranks" in printed
     assert " 64 KiB  copies " in printed
-    assert printed.count("  ok") == 1
+    assert len(re.findall("  (ok|disturbed)", printed)) == 1

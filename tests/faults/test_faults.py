@@ -27,6 +27,7 @@ def test_the_commonest_faults_are_survived(place: Ground, name: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.machine
 @pytest.mark.timeout(900)
 def test_a_share_of_all_faults_is_survived() -> None:
     said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout

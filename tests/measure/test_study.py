@@ -28,7 +28,6 @@ def test_fewer_bits_are_worse_and_feedback_takes_the_bias_away_but_not_the_error
     options = ("--impl", "narrow,two-shot", "-b", "4004", "-e", "4004", "-n", "3", "--no-plot", "--out", "out")
     done = here("sweep", "--on", "cpu", "--ranks", "2", *options)
     assert done.returncode == 0, done.stderr
-    assert "wires, allreduce, float, sum, 2 ranks, at 3.91 KiB" in done.stdout
     rows = {
         row.implementation: row for row in read(tmp_path / "out" / "run.jsonl").results if isinstance(row, Measurement)
     }
