@@ -16,6 +16,7 @@ from typing import Any
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.interrupts import waiting
+from collbench.lifetimes import life
 from collbench.measure import cleanup, link, start, worker
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
@@ -52,6 +53,7 @@ class Workers:
         self._patience = find_platform(platform).startup
         self._channel: link.Channel | None = None
         self._files: list[str] = []
+        self._pids: tuple[int, ...] = ()
         command = start.command(platform, sweep.ranks, library)  # asks launchers: nothing is there to be left yet
         with ExitStack() as undo:
             try:
@@ -106,7 +108,8 @@ class Workers:
             raise PlatformError(message["refused"])
         refuse_other("a rank", Installation(*message.get("installation", UNKNOWN)), "this command", installation())
         facts = {name: message[name] for name in ("topology", "versions", "variables")}
-        return Greeting(**facts, pids=tuple(message["pids"]), cores=tuple(cores))
+        self._pids = tuple(message["pids"])
+        return Greeting(**facts, pids=self._pids, cores=tuple(cores))
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
@@ -157,15 +160,17 @@ class Workers:
         return f": {lines[-1]}" if lines else ""
 
     def stop(self) -> None:
-        """Let the ranks go home; they may leave nothing behind, so wait for them, unless a signal is waiting."""
+        """Let the ranks go home; they may leave nothing behind, so wait for them, unless a signal is waiting.
+
+        Not for their launcher: MPICH's gforker spins for a second or more where two ranks end at once.
+        """
         assert self._channel
         with contextlib.suppress(link.Closed):
             self._channel.send({"stop": True})
             deadline = time.monotonic() + _HOMEWARD
-            while self._process.poll() is None and time.monotonic() < deadline and not waiting():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(0.05)
-        if self._process.poll() is not None:
+            while any(map(life, self._pids)) and time.monotonic() < deadline and not waiting():
+                time.sleep(0.02)
+        if not any(map(life, self._pids)):
             self._files = []  # gone in good order; the names may soon be others'
 
     def kill(self) -> int | None:
