@@ -98,7 +98,7 @@ def carried_out(folder: Path, environment: dict[str, str], *arguments: str) -> s
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
 

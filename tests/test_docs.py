@@ -25,6 +25,7 @@ QUICK = {  # what makes commands that measure short
     "all_reduce_perf": "-e 1K -n 3",
     "explain": "--impl mpi,one-shot",
     "jitter": "--steps 40 --budget 0.2 --compute 50us",
+    "osu_bw": "-m 8:64 -i 3",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
     "verify": "--impl mpi --op broadcast",
 }
@@ -102,7 +103,7 @@ def run(words: str, folder: Path) -> CompletedProcess[str]:
     own = command[1:] if command[0] == "collbench" else command
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [*program, *own], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=100
+        [*program, *own], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=250
     )
 
 

@@ -43,7 +43,7 @@ def ran(folder: Path) -> str:
 def carried_out(folder: Path, environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
     """That command in the folder, to its end."""
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False
     )
 
 

@@ -21,7 +21,7 @@ OF_AN_OUTER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "EXTRA"
 def build(folder: Path, into: Path) -> Path:
     """Wheel and sdist of the sources in a folder, of which the wheel; fetches nothing."""
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(into)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
     return into / f"{BUILT}-py3-none-any.whl"
 
@@ -77,7 +77,7 @@ def test_the_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path, envir
     variables = {name: value for name, value in environment.items() if name in outside.surroundings()}
     new = tmp_path / "new"
     for words in (["-m", "venv", "--without-pip", str(new)], [str(ROOT / "tools" / "lent.py"), str(new)]):
-        subprocess.run([sys.executable, *words], env=variables, check=True, timeout=100)
+        subprocess.run([sys.executable, *words], env=variables, check=True, timeout=250)
     outside.installed(wheel, new, variables | lent.OFFLINE)
     printed = outside.tried(new, variables)
     assert printed[1].split()[-1] == collbench.__version__
@@ -95,7 +95,7 @@ def variables(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
 def make(variables: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     """To its end, in the checkout, with this Python and without a GPU's packages."""
     command = ["make", f"PYTHON={sys.executable}", "EXTRA=", *words]
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=250, check=False)
 
 
 def left(folder: Path) -> set[str]:

@@ -62,7 +62,7 @@ def test_messages_between_a_pair_of_real_ranks_are_measured(here: Command, tmp_p
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_non_blocking_program_prints_the_overlap(here: Command, tmp_path: Path) -> None:
     """Overall, computing, communicating and what is hidden, as OSU reckons it; the run file has all its steps."""
     done = here("osu_ialltoall", *QUICK, "-m", "1K:2K", "--out", "own")

@@ -157,7 +157,7 @@ def test_nothing_is_started_and_nothing_heavy_imported(tmp_path: Path, environme
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=True,
     )
     assert done.stderr.splitlines()[-1] == ""

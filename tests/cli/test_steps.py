@@ -59,7 +59,7 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
     """With a trace that has a track for either part of every rank."""
     words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)

@@ -18,7 +18,7 @@ FEW = ("mpi", "ring-flags")
 
 
 @pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
-@pytest.mark.timeout(300)  # every type or collective, compiled first where the cache is empty
+@pytest.mark.timeout(600)  # every type or collective, compiled first where the cache is empty
 def test_every_combination_is_in_the_table(here: Command, everything: bool) -> None:
     """Each implementation with each collective, passed or skipped with a reason, out of place and in place."""
     dtypes = ("-d", "float,half") if everything else ("--impl", ",".join(FEW))

@@ -90,7 +90,7 @@ def test_ranks_of_a_launcher_with_different_copies_are_refused(
     ranks = [("-n", "1", "env", f"PYTHONPATH={root}", sys.executable, *sweep) for root in (ROOT, other)]
     command = [mpiexec(), *ranks[0], ":", *ranks[1]]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 2, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("collbench: error")]
@@ -112,7 +112,7 @@ def started_here(system: str, folder: Path) -> None:
     brief = "echo here; sleep 0.3"  # of programs that end at once Hydra itself may die by SIGPIPE
     command = [hydra, *KINDS["mpich"].options, "-n", "2", "sh", "-c", brief]
     done = subprocess.run(
-        command, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
+        command, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250, check=False
     )
     assert (done.returncode, done.stdout) == (0, "here\nhere\n"), (system, done.stderr)
     assert not (folder / "called").exists(), system

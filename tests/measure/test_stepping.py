@@ -49,7 +49,7 @@ def test_every_schedule_is_right_and_what_ranks_did_is_kept_bucket_by_bucket() -
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_step_is_right_whoever_communicates_and_however() -> None:
     names = choose("all,narrow", "cpu")
     for schedule in (name for name, one in schedules().items() if "cpu" in one.platforms):
