@@ -160,9 +160,9 @@ class Workers:
         return f": {lines[-1]}" if lines else ""
 
     def stop(self) -> None:
-        """Let the ranks go home; they may leave nothing behind, so wait for them, unless a signal is waiting.
+        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting.
 
-        Not for their launcher: MPICH's gforker spins for a second or more where two ranks end at once.
+        The launcher is not waited for: MPICH's gforker spins for a second or more where two ranks end at once.
         """
         assert self._channel
         with contextlib.suppress(link.Closed):

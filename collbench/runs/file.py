@@ -69,7 +69,7 @@ def why_none(runs: Sequence[Run]) -> str:
         return f"{names}: no results"
     if kinds & _EXPECTED and kinds <= {*_EXPECTED, Skipped}:
         return f"{names}: predictions only; give a run that was measured, or imported"
-    return f"no measurement in {names} was right; its other rows say why"
+    return f"no measurement in {names} was right and undisturbed; its other rows say why"
 
 
 class BadRow(Notice):

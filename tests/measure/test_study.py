@@ -31,6 +31,8 @@ def test_fewer_bits_are_worse_and_feedback_takes_the_bias_away_but_not_the_error
     rows = {
         row.implementation: row for row in read(tmp_path / "out" / "run.jsonl").results if isinstance(row, Measurement)
     }
+    undisturbed = [row for name, row in rows.items() if name.startswith("narrow-") and not row.disturbed]
+    assert ("wires, allreduce, float, sum, 2 ranks, at 3.91 KiB" in done.stdout) is bool(undisturbed)
     rms = {}
     for wire in WIRES:
         study = rows[f"narrow-{wire}"].errors

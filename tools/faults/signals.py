@@ -49,10 +49,10 @@ def sampling(scene: Scene) -> None:
 
 
 def replacing(scene: Scene) -> None:
-    """A rank has died, and others are being started."""
+    """A rank of the first start, which measures every case, has died, and others are being started."""
     sampling(scene)
     before = scene.ranks()
-    scene.send(signal.SIGKILL, before[-1])
+    scene.send(signal.SIGKILL, before[0])
     scene.until(lambda: set(scene.ranks()) - set(before))
 
 

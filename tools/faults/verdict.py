@@ -14,7 +14,7 @@ from tools.faults.trial import Done, Scene, Trial
 HOSTILE = "bad"  # the folder of files that are broken on purpose
 _GONE = 4.0  # seconds for the last process to be gone
 _GONE_KILLED = 12.0  # where ranks have to notice that nobody is there any more
-_LOOKS = 3  # in a row that must find nobody
+_LOOKS = 3  # in a row that must find no process
 _RAW = re.compile(r"Traceback \(most recent|Fatal Python error|Exception ignored|Abort\(\d+\)|core dumped")
 _LINE = re.compile(r"collbench: error: ")
 _CACHED = re.compile(r".*\.(so|lock|db|sqlite|sqlite-wal|sqlite-shm|json)$|(kernels|matplotlib|runs|index)$")
@@ -57,10 +57,10 @@ def _tail(done: Done) -> str:
 def _left(scene: Scene, seconds: float) -> Iterator[str]:
     deadline = time.monotonic() + seconds
     members: dict[int, str] = {}
-    alone = 0  # looks that found nobody: a process that is just starting another program shows no environment
-    while alone < _LOOKS and time.monotonic() < deadline:
+    empty = 0  # looks in a row that found none: a process that is just starting another program shows no environment
+    while empty < _LOOKS and time.monotonic() < deadline:
         members = scene.members()
-        alone = 0 if members else alone + 1
+        empty = 0 if members else empty + 1
         time.sleep(0.02)
     for pid, line in members.items():
         yield f"process {pid} is left: {line[:100]}"
