@@ -23,7 +23,7 @@
 // are the same bits everywhere.  An average rounds the sum first, then the quotient.
 //
 // Launch: as kernels/ring.cu, on sm_90 or newer, a GPU for each rank; types and reductions as in the table below.
-// Launched by collbench/implementations/nvls.py.
+// Launched by collbench/algorithms/nvls.py.
 //
 // Source: PTX ISA, "multimem.ld_reduce, multimem.st, multimem.red"; NCCL's NVLS algorithm.
 #include "flags.cuh"

@@ -22,7 +22,7 @@
 //
 // What may be wrong with a result is proved in kernels/bound.cuh, which is its check.
 //
-// Launch: as kernels/ring.cu.  Launched by collbench/implementations/narrow.py.
+// Launch: as kernels/ring.cu.  Launched by collbench/algorithms/narrow.py.
 #include "flags.cuh"
 #include "wires.cuh"
 

@@ -8,7 +8,7 @@
 // Who waits for whom: each thread for the packets that it reads.  In place too: a thread sends an element before it
 // stores the result there.
 //
-// Launch: as kernels/ring.cu.  Launched by collbench/implementations/one_shot_ll.py.
+// Launch: as kernels/ring.cu.  Launched by collbench/algorithms/one_shot_ll.py.
 #include "packets.cuh"
 
 // Ranks at whose packets a thread of a GPU looks before it waits for the first: all of them if their number is known.

@@ -7,7 +7,7 @@
 // free: with slots >= ranks, the piece that I have just taken went round the ring after the next rank had taken the one
 // whose slot I am about to fill.
 //
-// Launch: as kernels/ring.cu.  Launched by collbench/implementations/ring_ll.py.
+// Launch: as kernels/ring.cu.  Launched by collbench/algorithms/ring_ll.py.
 #include "packets.cuh"
 
 enum Verb { TAKE = 1, ADD = 2, KEEP = 4, SEND = 8 };

@@ -10,7 +10,7 @@ import pytest
 from collbench import cache
 from collbench.errors import PlatformError
 from collbench.platforms import kernels
-from collbench.runs.index import Index
+from collbench.runfile.index import Index
 
 STEM, SUFFIX = "ring-0123456789abcdef", ".so"
 

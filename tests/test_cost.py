@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collbench.algorithms import auto, implementations, needs
 from collbench.collectives import COLLECTIVES
 from collbench.cost import Cost, Hardware, Wait
 from collbench.datatypes import NONE
 from collbench.errors import Unsupported
-from collbench.implementations import auto, implementations, needs
 from collbench.note import Note
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.gpu.hardware import gpus

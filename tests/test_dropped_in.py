@@ -36,7 +36,7 @@ COLLECTIVE = """        Collective(
 """
 IMPLEMENTATION = '''"""`copies`: every rank copies what it is to have from where it lies."""
 
-from collbench.implementations import Implementation
+from collbench.algorithms import Implementation
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Prepared
 
@@ -136,7 +136,7 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
         shutil.copytree(ROOT / folder, home / folder)
     package = home / "collbench"
     put(package / "cli" / "count.py", COMMAND)
-    put(package / "implementations" / "copies.py", IMPLEMENTATION)
+    put(package / "algorithms" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "formats" / "stopwatch.py", FORMAT)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)

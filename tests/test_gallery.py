@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
-from collbench.figures.kinds import kinds
-from collbench.figures.views import QUANTITIES, SAMPLES
+from collbench.plots.kinds import kinds
+from collbench.plots.views import QUANTITIES, SAMPLES
 from tools import gallery
 from tools.gallery import FOLDER, PICTURES, SOURCE
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collbench.isolation import isolated, outside
-from collbench.runs.environment import UNCHANGED
+from collbench.runfile.environment import UNCHANGED
 
 MODULES = ("mpi4py", "random", "socket", "numpy", "json", "click", "sitecustomize", "matplotlib", "runpy", "warnings")
 PROGRAMS = ("mpiexec", "mpiexec.gforker", "c++", "g++", "clang++", "nvidia-smi", "as", "ld", "sh", "python")

@@ -13,9 +13,9 @@ from collbench.cli._table import row
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measurement import Explanation, Measurement, timed
 from collbench.outcome import Outcome
-from collbench.runs.file import Run
-from collbench.runs.header import Header
-from collbench.runs.records import to_line, to_result
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
+from collbench.runfile.records import to_line, to_result
 from collbench.scheduling import RULE, RunQueue, Scheduling, Watch
 from tests.conftest import case, measurement
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from collbench.measurement import Measurement
 from collbench.platforms.cpu.installed import own
 from collbench.platforms.kernels import compiler
-from collbench.runs.file import read
+from collbench.runfile.file import read
 
 C_LOOP = Path(__file__).with_name("c_loop.cpp")
 BESIDE = """
@@ -20,7 +20,7 @@ import ctypes, statistics, sys
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.implementations import implementations
+from collbench.algorithms import implementations
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs, buffers
 from collbench.platforms.processes import Processes
@@ -48,7 +48,7 @@ import numpy as np
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.implementations import implementations
+from collbench.algorithms import implementations
 from collbench.measure.clocks import Clocks
 from collbench.measure.series import take
 from collbench.platforms import open_platform

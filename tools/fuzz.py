@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from collbench.cli._table import row
 from collbench.errors import CollbenchError
-from collbench.figures.panels import panels
 from collbench.formats import read_tests, written
 from collbench.formats.exported import select
 from collbench.formats.imported import Hints, grouped, remarks
 from collbench.formats.source import decode
-from collbench.runs.file import Run
-from collbench.runs.header import Header
-from collbench.runs.records import to_line, to_result
+from collbench.plots.panels import panels
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
+from collbench.runfile.records import to_line, to_result
 from tools import ROOT
 
 LONGEST = 2.0  # seconds for one input

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from collbench.implementations import is_library
+from collbench.algorithms import is_library
 from collbench.labels import family
 from collbench.measurement import Explanation, Measurement, Prediction
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from collbench.tracks import PARTS
 from collbench.units import format_rate, format_seconds, format_size, parse_size
 from tools import ROOT, lesson_scaling

@@ -28,7 +28,7 @@ from collbench.analysis.race import Entry, Estimate, Race, race
 from collbench.analysis.scaling.points import Curve, Point, curves, share_of
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.measurement import Result
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from collbench.step_times import StepTimes
 from collbench.units import format_seconds, format_size
 from tools import ROOT

@@ -27,7 +27,7 @@ TWIN = '''"""`two-shot-b`: the same code under another name."""
 
 from dataclasses import replace
 
-from collbench.implementations.two_shot import IMPLEMENTATION as TWO_SHOT
+from collbench.algorithms.two_shot import IMPLEMENTATION as TWO_SHOT
 
 IMPLEMENTATION = replace(TWO_SHOT, name="two-shot-b", rung=0)
 '''

@@ -10,11 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
 from collbench.cli._table import heading, row
-from collbench.implementations import libraries
 from collbench.labels import family
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from tools import ROOT
 
 README = ROOT / "README.md"

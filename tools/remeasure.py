@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from collbench.algorithms import implementations
 from collbench.cost import Cost, Hardware, Wait
-from collbench.implementations import implementations
 from collbench.measurement import Measurement
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from tools import ROOT
 
 RESULTS = ROOT / "results"

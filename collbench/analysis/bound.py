@@ -15,7 +15,7 @@ from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.measurement import Measurement, Result
 from collbench.observed import Timed
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 from collbench.topology.system import System
 from collbench.topology.topology import from_record
 from collbench.units import format_seconds, format_size

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from collbench.algorithms import find
 from collbench.analysis.advantage import Advantage
 from collbench.cases import Case
-from collbench.implementations import find
 from collbench.labels import family
 from collbench.measurement import Prediction, Result, timed
 from collbench.observed import Timed

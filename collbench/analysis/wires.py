@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from collbench.algorithms import find, is_library
 from collbench.cases import Case
-from collbench.implementations import find, is_library
 from collbench.measurement import Measurement, Result, timed
 from collbench.observed import Timed
 from collbench.wires import Study, Wire

@@ -10,7 +10,7 @@ from collbench.errors import Notice
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.measurement import Result
-from collbench.runs.file import NAME, Run
+from collbench.runfile.file import NAME, Run
 
 SIZES = ("minbytes", "maxbytes", "stepbytes")
 Size = int | str

@@ -9,8 +9,8 @@ from collbench.analysis.machine import machine, remarks, sized
 from collbench.api.reading import RunOrPath, as_run
 from collbench.errors import UsageError
 from collbench.observed import Observed
-from collbench.runs.cut_off import cut_off
-from collbench.runs.file import Run, why_none
+from collbench.runfile.cut_off import cut_off
+from collbench.runfile.file import Run, why_none
 from collbench.topology.system import System
 
 

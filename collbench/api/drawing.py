@@ -4,14 +4,14 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from collbench.algorithms import find
 from collbench.api.reading import RunOrPath, as_run
 from collbench.errors import UsageError, unknown
-from collbench.figures.kinds import Wanted, draw, lacking
-from collbench.figures.styles import STYLES
-from collbench.figures.views import named
-from collbench.implementations import find
-from collbench.runs.cut_off import notes
-from collbench.runs.file import Run
+from collbench.plots.kinds import Wanted, draw, lacking
+from collbench.plots.styles import STYLES
+from collbench.plots.views import named
+from collbench.runfile.cut_off import notes
+from collbench.runfile.file import Run
 from collbench.topology.files import load
 
 

@@ -6,16 +6,16 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from collbench.algorithms import choose
 from collbench.api.carrying import Size, as_options, carried_out
 from collbench.api.wanted import make_cases
 from collbench.cases import Sweep
 from collbench.errors import UsageError, unknown
-from collbench.implementations import choose
 from collbench.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
 from collbench.platforms import platforms
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_size

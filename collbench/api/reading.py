@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from collbench.runs import file
-from collbench.runs.file import Run
+from collbench.runfile import file
+from collbench.runfile.file import Run
 
 RunOrPath = Run | Path | str
 """A run, or where its file or the folder of it is."""

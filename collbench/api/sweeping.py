@@ -13,7 +13,7 @@ from collbench.launcher import launched
 from collbench.measure.session import Session
 from collbench.measurement import Result
 from collbench.platforms import platforms
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 
 
 class Prepared(NamedTuple):

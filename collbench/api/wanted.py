@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from collbench.algorithms import choose, needs
 from collbench.api.patience import DRIVER, leads, said_if_long, say
 from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, find_datatype, find_reduction
 from collbench.errors import PlatformError, UsageError, unknown
-from collbench.implementations import choose, needs
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import Layout
 from collbench.units import format_size, parse_size

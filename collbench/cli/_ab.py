@@ -28,9 +28,9 @@ from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import exit_status
 from collbench.measurement import Measurement, Result
 from collbench.platforms import find_platform, platforms
-from collbench.runs import file
-from collbench.runs.environment import Setting
-from collbench.runs.file import Run
+from collbench.runfile import file
+from collbench.runfile.environment import Setting
+from collbench.runfile.file import Run
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")

@@ -10,7 +10,7 @@ from collbench.cli._progress import begun
 from collbench.errors import RunFileError, StorageError
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
-from collbench.runs.file import read
+from collbench.runfile.file import read
 
 
 def carried_out(
@@ -73,7 +73,7 @@ def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
 
     They are drawn of what is in the file, as `collbench plot` draws them.
     """
-    from collbench.figures.kinds import draw  # here: a run without pictures needs none of it
+    from collbench.plots.kinds import draw  # here: a run without pictures needs none of it
 
     try:
         pictures = draw([read(path)], path.parent, formats)

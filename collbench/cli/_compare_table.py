@@ -17,8 +17,8 @@ from collbench.analysis.interconnects.table import Table
 from collbench.clean import cell
 from collbench.cli._columns import Table as Wide
 from collbench.cli._interconnects_table import as_json, show
-from collbench.runs.cut_off import cut_off
-from collbench.runs.records import case_fields
+from collbench.runfile.cut_off import cut_off
+from collbench.runfile.records import case_fields
 from collbench.units import digits, format_seconds, printable, significant
 
 LEGEND = (

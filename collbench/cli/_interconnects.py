@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from collbench.algorithms import choose
 from collbench.analysis.interconnects.interconnect import Interconnect, of_run, short_names
 from collbench.analysis.interconnects.ranks import common_ranks
 from collbench.analysis.interconnects.table import Wanted, left_out, tables
@@ -19,12 +20,11 @@ from collbench.cli._interconnects_table import FORMATS
 from collbench.cli._json import STANDARD, into
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
-from collbench.implementations import choose
 from collbench.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measurement import Untimed, timed
 from collbench.observed import Timed
-from collbench.runs.file import Run, read, why_none
+from collbench.runfile.file import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
 

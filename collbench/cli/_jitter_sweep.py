@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from collbench.algorithms import implementations
 from collbench.api.patience import RANKS, said_if_long
 from collbench.api.wanted import make_sweep
 from collbench.cases import Sampling, Sweep
 from collbench.cli._step_options import parse_slow, parse_work
 from collbench.errors import UsageError
-from collbench.implementations import implementations
 from collbench.measure.calibrated_together import calibrated
 from collbench.measure.calibration import Work
 from collbench.measure.stepping import LONGEST

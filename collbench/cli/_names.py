@@ -28,7 +28,7 @@ def collectives() -> Iterable[str]:
 
 def implementations() -> Iterable[str]:
     """And their groups."""
-    from collbench.implementations import implementations
+    from collbench.algorithms import implementations
 
     return ["all", "library", "ladder", "narrow", *implementations()]
 

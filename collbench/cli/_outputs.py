@@ -47,7 +47,7 @@ class Outputs:
         if not session.leader:
             return
         if self.json:
-            from collbench.runs.flat import document
+            from collbench.runfile.flat import document
 
             text = document(session.header, session.results)
             if self.json == STANDARD:
@@ -60,9 +60,9 @@ class Outputs:
 
 def write_foreign(session: Session, path: Path) -> None:
     """The JSON of nccl-tests into that file; of several implementations the library's rows."""
+    from collbench.algorithms import is_library
     from collbench.formats.exported import ExportSelection
     from collbench.formats.nccl_tests.write_json import write
-    from collbench.implementations import is_library
 
     results = [result for result in session.results if isinstance(result, Measurement)]
     names = list(dict.fromkeys(result.implementation for result in results))

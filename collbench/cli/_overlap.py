@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from collbench.algorithms import choose
 from collbench.api.wanted import default_folder, make_cases, make_sweep
 from collbench.cli._step_options import (
     check_matrix,
@@ -16,7 +17,6 @@ from collbench.cli._step_options import (
 )
 from collbench.cli._step_session import described, of_sweep, place_name, platform_of, refuse_launcher, usual
 from collbench.errors import UsageError
-from collbench.implementations import choose
 from collbench.measure.overlapped import Overlapped, ways
 from collbench.measure.predicted_steps import ModelledSteps
 from collbench.measure.session import Session

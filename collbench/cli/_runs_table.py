@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from collbench.runs.cut_off import WORD
-from collbench.runs.listing import Entry
-from collbench.runs.scan_folder import shown
+from collbench.runfile.cut_off import WORD
+from collbench.runfile.listing import Entry
+from collbench.runfile.scan_folder import shown
 
 GAP = "  "
 _MANY = 3  # names up to which all are told, and not only how many they are

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from collbench.algorithms import choose, needs
 from collbench.api.wanted import default_folder, make_cases, make_sweep
 from collbench.cases import Sweep
 from collbench.cli._step_options import check_matrix, one_step, parse_ranks, parse_slow, parse_work, predicted_work
 from collbench.cli._step_session import described, of_sweep, place_name, platform_of, refuse_launcher, usual
 from collbench.errors import UsageError
-from collbench.implementations import choose, needs
 from collbench.measure.predicted_steps import ModelledScaling
 from collbench.measure.scaled import MODES, Scaled, Scaling
 from collbench.measure.session import Session

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from collbench.algorithms import choose, libraries
 from collbench.api.predicting import find_system
 from collbench.api.wanted import left_aside
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import UsageError
-from collbench.implementations import choose, libraries
 from collbench.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.topology.system import System

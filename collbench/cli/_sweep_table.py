@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import click
 
+from collbench.algorithms import implementations, is_library, libraries
 from collbench.analysis.bound import in_words, measured_bound
 from collbench.analysis.crossover import contests, fastest_in_words, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
@@ -16,7 +17,6 @@ from collbench.cli._outputs import Outputs
 from collbench.cli._progress import awaited
 from collbench.cli._table import EXPECTED_LEGEND, LEGEND, NAME, expected_heading, explained, heading, left_out, row
 from collbench.cli._wires_table import WIRES_LEGEND, lines
-from collbench.implementations import implementations, is_library, libraries
 from collbench.labels import family
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session

@@ -24,15 +24,15 @@ from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure.session import Session
 from collbench.planned import PlannedStep
-from collbench.training.advice import largest_batch, sensitivities, why
-from collbench.training.curves import Modelled
-from collbench.training.explaining import explained
-from collbench.training.layout import parse_layout
-from collbench.training.length import parse_duration, usual_tokens
-from collbench.training.planner import Planned
-from collbench.training.planning import Plan, best_of, plan_on
-from collbench.training.recorded import Plans, row, sweep_of
-from collbench.training.sizes import Elsewhere, interconnects, same_cost, sizes
+from collbench.planner.advice import largest_batch, sensitivities, why
+from collbench.planner.curves import Modelled
+from collbench.planner.explaining import explained
+from collbench.planner.layout import parse_layout
+from collbench.planner.length import parse_duration, usual_tokens
+from collbench.planner.planner import Planned
+from collbench.planner.planning import Plan, best_of, plan_on
+from collbench.planner.recorded import Plans, row, sweep_of
+from collbench.planner.sizes import Elsewhere, interconnects, same_cost, sizes
 
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where --scale does not say which."""

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 from collbench.api.predicting import find_system
 from collbench.errors import UsageError
-from collbench.runs.file import NAME, Run, read
+from collbench.planner.anchor import anchored, parse_anchor
+from collbench.planner.curves import Modelled
+from collbench.planner.job import MOST_GPUS, Job
+from collbench.planner.layout import Said, parse_layout
+from collbench.planner.machine import machine_of
+from collbench.planner.machine import said as with_said
+from collbench.planner.model_files import load_model, parse_count
+from collbench.planner.models import with_sequence
+from collbench.planner.planner import Planned
+from collbench.planner.setting import Setting
+from collbench.runfile.file import NAME, Run, read
 from collbench.topology.system import System
-from collbench.training.anchor import anchored, parse_anchor
-from collbench.training.curves import Modelled
-from collbench.training.job import MOST_GPUS, Job
-from collbench.training.layout import Said, parse_layout
-from collbench.training.machine import machine_of
-from collbench.training.machine import said as with_said
-from collbench.training.model_files import load_model, parse_count
-from collbench.training.models import with_sequence
-from collbench.training.planner import Planned
-from collbench.training.setting import Setting
 
 GPUS = 64  # of a described system, by default
 MOST_COUNTS = 64  # of numbers of GPUs
@@ -79,7 +79,7 @@ def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any])
 
 
 def _of_run(run: Run, job: Callable[[str], Job], options: Mapping[str, Any]) -> Setting:
-    from collbench.training.of_run import setting_of
+    from collbench.planner.of_run import setting_of
 
     return setting_of(run, job, options, _loader(options))
 

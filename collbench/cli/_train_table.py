@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
 from collbench.planned import PlannedStep, words
+from collbench.planner.advice import Gain
+from collbench.planner.footprint import PARTS as MEMORY_PARTS
+from collbench.planner.planner import Planned
+from collbench.planner.planning import Plan
+from collbench.planner.setting import Setting
+from collbench.planner.sizes import Elsewhere, Size
 from collbench.topology.products import GIB
-from collbench.training.advice import Gain
-from collbench.training.footprint import PARTS as MEMORY_PARTS
-from collbench.training.planner import Planned
-from collbench.training.planning import Plan
-from collbench.training.setting import Setting
-from collbench.training.sizes import Elsewhere, Size
 from collbench.units import format_count, format_duration, format_seconds
 
 _RANK = (

@@ -18,7 +18,7 @@ from collbench.errors import UsageError
 if TYPE_CHECKING:
     from collbench.analysis.compare.compare import Comparison
     from collbench.analysis.interconnects.table import Table
-    from collbench.runs.file import Run
+    from collbench.runfile.file import Run
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -79,8 +79,8 @@ def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, 
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
-    from collbench.figures import ratios
-    from collbench.runs import file
+    from collbench.plots import ratios
+    from collbench.runfile import file
 
     if options["as_json"] == STANDARD:
         options["form"] = "json"
@@ -96,8 +96,8 @@ def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, 
 
 
 def _picked(baseline: str, new: "Run", history: Path | None) -> "Run":
-    from collbench.runs import DEFAULT, file
-    from collbench.runs.baseline import pick
+    from collbench.runfile import DEFAULT, file
+    from collbench.runfile.baseline import pick
 
     return file.read(pick(baseline, new, history or DEFAULT))
 
@@ -108,7 +108,7 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
     from collbench.analysis.compare.compare import compare
     from collbench.api.comparing import chosen
     from collbench.cli._compare_table import FORMATS
-    from collbench.figures import ratios
+    from collbench.plots import ratios
 
     selected = chosen(options["only"], [run for pair in pairs for run in pair])
     comparisons = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]

@@ -27,7 +27,7 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     from collbench.errors import StorageError, UsageError, writing
     from collbench.formats import find_format, written
     from collbench.formats.exported import select
-    from collbench.runs import file
+    from collbench.runfile import file
 
     format_, left_out = find_format(name, written()), Counter[str]()
 

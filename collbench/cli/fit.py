@@ -19,7 +19,7 @@ from collbench.errors import UsageError
 if TYPE_CHECKING:
     from collbench.analysis.fit.runs import Change, Curve
     from collbench.cases import Case
-    from collbench.runs.file import Run
+    from collbench.runfile.file import Run
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s that algbw tends to, 1/b; half at: size with half of it;\n"
@@ -52,10 +52,10 @@ def command(
     RUN is a run file or the folder that holds it.  With -o, the model of the machine is fitted to all curves together,
     and the file works as `--on FILE.toml` and `--as FILE.toml`.
     """
+    from collbench.algorithms import libraries
     from collbench.analysis.fit.runs import all_crossings, curves, fields
-    from collbench.implementations import libraries
-    from collbench.runs.cut_off import notes
-    from collbench.runs.file import read
+    from collbench.runfile.cut_off import notes
+    from collbench.runfile.file import read
 
     fitted = [read(path) for path in runs]
     calibration = _calibrate(out, fitted, system, nodes)
@@ -91,7 +91,7 @@ def _sizes(text: str | None) -> list[int]:
 
 
 def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
-    from collbench.runs.file import why_none
+    from collbench.runfile.file import why_none
 
     if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")

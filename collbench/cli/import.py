@@ -84,7 +84,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
     from collbench.cli._table import REPORTED_LEGEND
-    from collbench.runs.file import Writer
+    from collbench.runfile.file import Writer
 
     results = imported.results
     with Writer(folder) as writer:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 def command() -> None:
     """List collectives, implementations, platforms and systems, and which implementation does what where."""
+    from collbench.algorithms import implementations
     from collbench.collectives import COLLECTIVES
     from collbench.datatypes import DATATYPES, REDUCTIONS
-    from collbench.implementations import implementations
 
     ways = implementations()
     _table(

@@ -65,7 +65,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     from collbench.analysis.overlap import verdicts
     from collbench.cli._carried_out import say_where
     from collbench.cli._overlap_table import LEGEND, PREDICTED
-    from collbench.figures import perfetto
+    from collbench.plots import perfetto
     from collbench.step_times import StepTimes
 
     click.echo()

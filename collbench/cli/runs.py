@@ -20,7 +20,7 @@ from collbench.errors import UsageError
 from collbench.platforms import platforms
 
 if TYPE_CHECKING:
-    from collbench.runs.listing import Entry, Filter, History
+    from collbench.runfile.listing import Entry, Filter, History
 
 SLOW = 500  # files to be read that are worth a word
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
@@ -50,7 +50,7 @@ def command(folder: Path | None, **options: Any) -> int:
     RUN is a run file, the folder that holds it, or its name within FOLDER.  `--baseline last RUN`: the last complete
     run before it on the same topology with a case in common; `best`: the fastest of these.
     """
-    from collbench.runs import DEFAULT
+    from collbench.runfile import DEFAULT
 
     jobs = [name for name in ("tag", "untag", "baseline") if options[name]]
     if len(jobs) > 1:
@@ -73,8 +73,8 @@ def _place(run: str, folder: Path) -> Path:
 
 
 def _tag(job: str, name: str, run: Path, folder: Path) -> None:
-    from collbench.runs import tags
-    from collbench.runs.scan_folder import shown
+    from collbench.runfile import tags
+    from collbench.runfile.scan_folder import shown
 
     place = run.parent if run.is_file() else run
     left = (tags.add if job == "tag" else tags.remove)(name, place)
@@ -82,14 +82,14 @@ def _tag(job: str, name: str, run: Path, folder: Path) -> None:
 
 
 def _baseline(job: str, word: str, run: Path, folder: Path) -> None:
-    from collbench.runs import file
-    from collbench.runs.baseline import pick
+    from collbench.runfile import file
+    from collbench.runfile.baseline import pick
 
     click.echo(os.fsencode(pick(word, file.read(run), folder, _Reading())))
 
 
 def _list(folder: Path, options: dict[str, Any]) -> None:
-    from collbench.runs.listing import History
+    from collbench.runfile.listing import History
 
     chosen, reading = _filter(options), _Reading()
     history = History(folder, reading)
@@ -107,7 +107,7 @@ def _list(folder: Path, options: dict[str, Any]) -> None:
 def _filter(options: dict[str, Any]) -> "Filter":
     from collbench.collectives import find_collective
     from collbench.errors import unknown
-    from collbench.runs.listing import Filter, first_second, last_second
+    from collbench.runfile.listing import Filter, first_second, last_second
 
     if options["on"] not in ("", *platforms(), PREDICTED):
         raise unknown("--on", options["on"], (*platforms(), PREDICTED))
@@ -136,7 +136,7 @@ def _print(entries: "list[Entry]") -> None:
 
 def _remark(history: "History", matching: "list[Entry]", shown: "list[Entry]", as_json: bool) -> None:
     """On stderr: what the list does not say."""
-    from collbench.runs.scan_folder import shown as text
+    from collbench.runfile.scan_folder import shown as text
 
     folder, count = text(history.folder), len(history.entries)
     if not count:

@@ -109,7 +109,7 @@ def _columns() -> int:
 
 
 def _draw(system: "System", output: Path) -> None:
-    from collbench.figures.system import draw
+    from collbench.plots.system import draw
 
     click.echo(f"picture: {draw(system, output)}", err=True)
 

@@ -11,8 +11,8 @@ from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.measurement import Measurement, Prediction, Reported, Result
 from collbench.observed import Observed
-from collbench.runs.file import Run
-from collbench.runs.header import ForeignTest, Header
+from collbench.runfile.file import Run
+from collbench.runfile.header import ForeignTest, Header
 
 Leave = Callable[[str], None]
 """Told the reason for every result that a format cannot hold."""

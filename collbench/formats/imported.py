@@ -12,8 +12,8 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, clean
 from collbench.measurement import Reported, Result
-from collbench.runs.environment import variables
-from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.runfile.environment import variables
+from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
 MOST_RANKS = 2**20
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile

@@ -13,8 +13,8 @@ from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
 from collbench.measurement import Measurement, Prediction, Reported
-from collbench.runs.format_1 import note_of
-from collbench.runs.header import ForeignTest
+from collbench.runfile.format_1 import note_of
+from collbench.runfile.header import ForeignTest
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from collbench.algorithms import implementations
 from collbench.cases import Case
-from collbench.implementations import implementations
 from collbench.jobs import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient

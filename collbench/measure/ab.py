@@ -15,8 +15,8 @@ from collbench.measure.starts import Rotation
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
 from collbench.measurement import Measurement, Result
-from collbench.runs.environment import Setting
-from collbench.runs.header import Interleaved
+from collbench.runfile.environment import Setting
+from collbench.runfile.header import Interleaved
 
 COPIES = 2  # sets of ranks, which hold memory at the same time
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from collbench.algorithms import is_library
 from collbench.cases import Sampling, Sweep
 from collbench.errors import PlatformError
-from collbench.implementations import is_library
 from collbench.measure.calibration import Work
 from collbench.measure.session import Session
 from collbench.measurement import Failed

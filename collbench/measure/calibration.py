@@ -5,11 +5,11 @@ The number is then the same on any number of ranks, so that what neighbours cost
 
 from dataclasses import dataclass
 
+from collbench.algorithms import implementations
 from collbench.cases import Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
-from collbench.implementations import implementations
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Untimed
 from collbench.step_times import StepTimes

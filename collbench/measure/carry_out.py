@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from collbench import implementations, styles
+from collbench import algorithms, styles
 from collbench.cases import Case, Sampling, Sweep
 from collbench.measure.runner import Progress, measure
 from collbench.measure.schooling import train
@@ -17,7 +17,7 @@ def needs(sweep: Sweep, platform: str) -> Needs:
     """What the implementations of a sweep want of memory; where there are jobs, the styles of training."""
     if jobs := list(filter(None, sweep.jobs)):
         return styles.needs(sweep.implementations, jobs, sweep.ranks, platform)
-    return implementations.needs(sweep.implementations, sweep.ranks, platform)
+    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 
 def carry_out(
@@ -31,7 +31,7 @@ def carry_out(
     """*Collective*: yield a result of each implementation; CaseFailed when the platform must be opened anew."""
     if case.job:
         return train(case, names, platform, sampling, progress)
-    chosen = [implementations.implementations()[name] for name in names]
+    chosen = [algorithms.implementations()[name] for name in names]
     if sampling.traced:
         return explain(case, chosen, platform, sampling, progress)
     way = measure_steps if case.step else measure

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from collbench.runs.header import Interleaved
+from collbench.runfile.header import Interleaved
 
 
 @dataclass(frozen=True)

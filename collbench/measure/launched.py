@@ -26,8 +26,8 @@ from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.cpu import installed
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Platform
-from collbench.runs.environment import variables
-from collbench.runs.records import sweep_fields, to_sweep
+from collbench.runfile.environment import variables
+from collbench.runfile.records import sweep_fields, to_sweep
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
 
+from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import UsageError
-from collbench.implementations import implementations
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Measures, Side, Turns

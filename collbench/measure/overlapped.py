@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from collbench.algorithms import is_library
 from collbench.cases import Sweep
-from collbench.implementations import is_library
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
 from collbench.measurement import Result
 from collbench.platforms.gpu.nccl import LIMIT
-from collbench.runs.environment import UNCHANGED, Setting
+from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.schedules import overlapping
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
-from collbench.implementations import implementations
 from collbench.measure.greeting import Greeting
 from collbench.measurement import Prediction, Result, Skipped
 from collbench.model.network.on_network import network_curve

@@ -5,9 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
-from collbench.implementations import implementations
 from collbench.measure.greeting import Greeting
 from collbench.measure.predicted import NAME, topology_record
 from collbench.measure.scaled import Scaling

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import CaseFailed, Unsupported
 from collbench.flaws import Flaw
-from collbench.implementations import Implementation
 from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
 from collbench.measure.launches import calibrate, disturbed, repeatable

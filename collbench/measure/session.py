@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from collbench import __version__
+from collbench.algorithms import find
 from collbench.cases import Sweep
-from collbench.implementations import find
 from collbench.interrupts import behind, held, status
 from collbench.labels import labelled
 from collbench.measure.greeting import Opened
@@ -20,10 +20,10 @@ from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.measurement import Result
 from collbench.platforms.cpu.libraries import short_name
-from collbench.runs.environment import describe
-from collbench.runs.file import Writer
-from collbench.runs.header import Header, SweepPart, TopologyPart
-from collbench.runs.records import sweep_fields
+from collbench.runfile.environment import describe
+from collbench.runfile.file import Writer
+from collbench.runfile.header import Header, SweepPart, TopologyPart
+from collbench.runfile.records import sweep_fields
 
 
 class Ranks(Opened, Protocol):

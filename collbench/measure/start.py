@@ -11,7 +11,7 @@ from collbench.launcher import unlaunched
 from collbench.measure import worker
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import Library, own
-from collbench.runs.environment import Setting
+from collbench.runfile.environment import Setting
 
 SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
 UNHEARD = {

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.flaws import Flaw
-from collbench.implementations import Implementation
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
 from collbench.measure.runner import SEEDS, Progress, enough

@@ -9,10 +9,10 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
+from collbench.algorithms import narrow
 from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.implementations import narrow
 from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
 from collbench.platforms.roles import Platform, Prepared
 from collbench.wires import KEPT, LEARNT, Lost, Study, Wire

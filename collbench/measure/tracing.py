@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.implementations import Implementation
 from collbench.measure.launches import calibrate
 from collbench.measure.runner import SEEDS, Progress, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped

@@ -24,8 +24,8 @@ from collbench.measure.installation import UNKNOWN, Installation, installation, 
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.processes import Alone, Processes, Team
 from collbench.platforms.roles import Platform
-from collbench.runs.environment import variables
-from collbench.runs.records import to_case, to_line, to_sweep
+from collbench.runfile.environment import variables
+from collbench.runfile.records import to_case, to_line, to_sweep
 
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and page
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # and the one that gives the supervisor's process id

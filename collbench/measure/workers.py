@@ -23,8 +23,8 @@ from collbench.measure.installation import UNKNOWN, Installation, installation, 
 from collbench.measurement import Result
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import Library
-from collbench.runs.environment import Setting
-from collbench.runs.records import case_fields, sweep_fields, to_result
+from collbench.runfile.environment import Setting
+from collbench.runfile.records import case_fields, sweep_fields, to_result
 
 _HOMEWARD = 5.0  # seconds for ranks to end by themselves
 _DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver

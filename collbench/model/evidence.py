@@ -7,7 +7,7 @@ long waits take elsewhere.  That is a bound, and no expectation: such a row is m
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from collbench.implementations import find
+from collbench.algorithms import find
 from collbench.topology.system import System
 
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case
 from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
-from collbench.implementations import Implementation, implementations
 from collbench.model.evidence import reached
 from collbench.platforms.gpu.hardware import gpus
 from collbench.topology.architectures import ARCHITECTURES

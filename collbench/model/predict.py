@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
-from collbench.implementations import implementations
 from collbench.measurement import Prediction
 from collbench.model import calibrate, choice, ladder
 from collbench.model.bands import band

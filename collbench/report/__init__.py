@@ -17,8 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from collbench import __version__
-from collbench.figures import palette
 from collbench.planned import PlannedStep
+from collbench.plots import palette
 from collbench.report import sections
 from collbench.report.anchors import SECTIONS, Anchors
 from collbench.report.data import chart_of, data_block
@@ -33,7 +33,7 @@ from collbench.report.sections import AnalysedRun
 from collbench.report.steps import STEPPED, steps
 from collbench.report.verdicts import fitted, judge
 from collbench.report.which import which
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 
 LARGEST = 1_500_000
 """Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""

@@ -7,19 +7,19 @@ from typing import Any
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
-from collbench.figures.panels import share_a_device
-from collbench.figures.styles import Look, looks
-from collbench.figures.views import RATE
-from collbench.implementations import is_library, libraries
 from collbench.measurement import Measurement, Prediction, Reported, timed
 from collbench.observed import Timed
+from collbench.plots.panels import share_a_device
+from collbench.plots.styles import Look, looks
+from collbench.plots.views import RATE
 from collbench.report.anchors import Anchors
 from collbench.report.head import statuses
 from collbench.report.rows import check
 from collbench.report.sanitize import Sound
 from collbench.report.sections import distinct
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 
 ROOM = 200_000
 """Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""

@@ -7,7 +7,7 @@ from collbench.measurement import Explanation, Measurement, Prediction, Reported
 from collbench.planned import PlannedStep
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import distinct, listed
-from collbench.runs.file import INTERRUPTED
+from collbench.runfile.file import INTERRUPTED
 from collbench.step_times import StepPrediction, StepTimes
 from collbench.trained import Trained
 

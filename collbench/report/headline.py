@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, winners
 from collbench.analysis.diagnose.verdict import Health
-from collbench.implementations import libraries
 from collbench.measurement import Explanation
 from collbench.outcome import Outcome
 from collbench.report.sanitize import plain

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from collbench.algorithms import is_library
 from collbench.analysis.fit.runs import Curve
-from collbench.implementations import is_library
 from collbench.observed import Timed
 from collbench.report.sanitize import Sound
 from collbench.report.subject import Subject, subject_of

@@ -68,9 +68,9 @@ def picture(system: System, prefix: str) -> str:
 
     The text stays text; nothing in it refers to anything outside.
     """
-    from collbench.figures.library import matplotlib
-    from collbench.figures.styles import UNDATED, style
-    from collbench.figures.system import figure
+    from collbench.plots.library import matplotlib
+    from collbench.plots.styles import UNDATED, style
+    from collbench.plots.system import figure
 
     file = io.StringIO()
     with style(), matplotlib().rc_context({"svg.fonttype": "none"}):

@@ -4,9 +4,9 @@ import base64
 from typing import NamedTuple
 
 from collbench.errors import CollbenchError
-from collbench.figures.kinds import PLAIN, Named, kinds
+from collbench.plots.kinds import PLAIN, Named, kinds
 from collbench.report.anchors import Anchors
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 
 
 class Picture(NamedTuple):
@@ -19,7 +19,7 @@ class Picture(NamedTuple):
 
 def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
     """Figures that are drawn of such rows alone: as many as have room, in bytes, and how many are left out."""
-    from collbench.figures.embedded import small_png
+    from collbench.plots.embedded import small_png
 
     drawn: list[Picture] = []
     left_out = 0

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 from markupsafe import escape
 
+from collbench.algorithms import is_library
 from collbench.analysis.bound import in_words
 from collbench.cases import Case
-from collbench.figures.panels import share_a_device
-from collbench.implementations import is_library
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
 from collbench.observed import Observed, Timed
 from collbench.planned import PlannedStep
+from collbench.plots.panels import share_a_device
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import distinct
 from collbench.step_times import StepPrediction, StepRow

@@ -10,9 +10,9 @@ from typing import Any
 from collbench.measurement import Explanation, Result
 from collbench.note import Note
 from collbench.observed import Timed
-from collbench.runs.bounds import oddity
-from collbench.runs.file import NAME, Run
-from collbench.runs.header import Header
+from collbench.runfile.bounds import oddity
+from collbench.runfile.file import NAME, Run
+from collbench.runfile.header import Header
 from collbench.trained import Trained
 from collbench.units import visible
 

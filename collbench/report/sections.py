@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
 from collbench.analysis.fit.runs import HEADING, Curve, columns
 from collbench.cases import Case
-from collbench.implementations import libraries
 from collbench.measurement import Explanation
 from collbench.report.anchors import Anchors
 from collbench.report.sanitize import Sound

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
-from collbench.implementations import Implementation
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.roles import Platform, Prepared
 from collbench.step_times import COMMUNICATED, COMPUTED

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from collbench import implementations
+from collbench import algorithms
 from collbench.errors import Unsupported, UsageError, unknown
 from collbench.jobs import Job
 from collbench.learning.seat import Seat
@@ -69,5 +69,5 @@ def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) 
     chosen = [styles()[name] for name in names if platform in styles()[name].platforms]
     used = sorted({name for style in chosen for name in style.uses})
     own = {style.name: max(map(style.fifo, jobs)) for style in chosen}
-    wanted = implementations.needs(used, ranks, platform)
+    wanted = algorithms.needs(used, ranks, platform)
     return Needs({**wanted.fifos, **{name: nbytes for name, nbytes in own.items() if nbytes}}, wanted.multicast)

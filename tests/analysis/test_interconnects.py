@@ -15,8 +15,8 @@ from collbench.analysis.interconnects.table import Table, tables
 from collbench.measurement import Measurement, Prediction, Reported, Skipped
 from collbench.note import Note
 from collbench.observed import Timed
-from collbench.runs.file import Run
-from collbench.runs.header import Header
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
 from collbench.topology.files import load
 from tests.conftest import case, measurement
 

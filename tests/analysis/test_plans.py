@@ -6,10 +6,10 @@ import pytest
 
 from collbench.analysis.plans import UNHIDDEN, communication, front, planned, rate, scaled, verdicts
 from collbench.planned import MEMORY_WORDS, STEP_WORDS, PlannedStep, words
-from collbench.training.footprint import PARTS as MEMORY_PARTS
-from collbench.training.stepping import PARTS as STEP_PARTS
+from collbench.planner.footprint import PARTS as MEMORY_PARTS
+from collbench.planner.stepping import PARTS as STEP_PARTS
 from tests.conftest import measurement
-from tests.figures.made_up_plans import compared, grown, paid, plan, ranked
+from tests.plots.made_up_plans import compared, grown, paid, plan, ranked
 
 
 def test_every_part_of_the_planner_has_words_and_plans_are_told_by_their_purpose() -> None:

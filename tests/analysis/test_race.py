@@ -9,9 +9,9 @@ import pytest
 from collbench.analysis.race import estimate, race, round_up
 from collbench.analysis.standings import verdict
 from collbench.cli._styles_table import overall
-from collbench.figures import losses
 from collbench.flaws import Unlearned
 from collbench.jobs import Job
+from collbench.plots import losses
 from collbench.trained import Point, Trained
 from tests.conftest import case
 

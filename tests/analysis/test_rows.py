@@ -11,9 +11,9 @@ from collbench.analysis.conformance import Conformance, table
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Measurement, Prediction, Skipped
-from collbench.runs.file import Run
-from collbench.runs.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
-from collbench.runs.records import to_line, to_result
+from collbench.runfile.file import Run
+from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.runfile.records import to_line, to_result
 from collbench.topology import files
 from tests.conftest import case, measurement
 

@@ -1,13 +1,13 @@
 """What a wire brings and takes, from rows whose times are made up."""
 
+from collbench.algorithms import choose, implementations
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.cases import Case
 from collbench.cli._wires_table import lines
 from collbench.collectives import find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.figures.wires import figure
-from collbench.implementations import choose, implementations
 from collbench.measurement import Measurement
+from collbench.plots.wires import figure
 from collbench.wires import LEARNT, WIRES, Lost, Study
 
 SIZES = (1024, 2048, 4096)

@@ -16,9 +16,9 @@ from collbench.cli._compare_table import COLUMNS
 from collbench.cli.compare import command
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Measurement, Reported, Result, Skipped
-from collbench.runs import file
-from collbench.runs.file import Writer
-from collbench.runs.header import Header
+from collbench.runfile import file
+from collbench.runfile.file import Writer
+from collbench.runfile.header import Header
 from collbench.units import format_size
 from tests.cli.conftest import refusal
 from tests.conftest import Command, case

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from collbench.cli.diagnose import command
 from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
-from collbench.runs.file import Writer
-from collbench.runs.header import Header
+from collbench.runfile.file import Writer
+from collbench.runfile.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal

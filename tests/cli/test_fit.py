@@ -12,9 +12,9 @@ from collbench import cli
 from collbench.cli.fit import command
 from collbench.measurement import Measurement
 from collbench.model.predict import curve
-from collbench.runs import file
-from collbench.runs.file import Writer
-from collbench.runs.header import Header
+from collbench.runfile import file
+from collbench.runfile.file import Writer
+from collbench.runfile.header import Header
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal

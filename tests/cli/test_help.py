@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from collbench import interrupts
+from collbench.algorithms import implementations
 from collbench.cli import TOGETHER, _names, group
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.implementations import implementations
 from tests.conftest import ROOT, Command
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]

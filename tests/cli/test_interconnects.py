@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from collbench.measurement import Failed, Prediction, Reported
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from tests.cli.test_compare import compare, sampled, write
 from tests.conftest import ROOT, Command, case
 from tools.readme import BLOCK, printed

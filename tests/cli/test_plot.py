@@ -8,14 +8,14 @@ from collbench.cases import Case
 from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
-from collbench.figures.styles import STYLES
-from collbench.figures.views import QUANTITIES
 from collbench.measurement import Failed, Measurement
 from collbench.measurement import Result as Row
-from collbench.runs.file import Writer
-from collbench.runs.header import Header
+from collbench.plots.styles import STYLES
+from collbench.plots.views import QUANTITIES
+from collbench.runfile.file import Writer
+from collbench.runfile.header import Header
 from tests.cli.conftest import refusal
-from tests.figures.made_up_runs import scaled
+from tests.plots.made_up_runs import scaled
 
 
 def write_run(

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from collbench.algorithms import choose
 from collbench.api.predicting import make_prediction
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
-from collbench.implementations import choose
 from collbench.measurement import Prediction, Skipped
-from collbench.runs.file import Run, read
+from collbench.runfile.file import Run, read
 from collbench.topology import files
 from tests.conftest import Command
 from tools.readme import BLOCK, README, printed

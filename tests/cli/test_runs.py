@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.runs.cut_off import cut_off
-from collbench.runs.file import NAME, Writer, read
-from collbench.runs.header import Header
+from collbench.runfile.cut_off import cut_off
+from collbench.runfile.file import NAME, Writer, read
+from collbench.runfile.header import Header
 from tests.conftest import ROOT, Command, measurement
-from tests.figures.made_up_plans import compared, grown, paid, ranked
+from tests.plots.made_up_plans import compared, grown, paid, ranked
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
 

@@ -13,14 +13,14 @@ from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling.points import curves
 from collbench.cli import _jitter_table
-from collbench.runs.file import Run, Writer, read
-from collbench.runs.header import Header
+from collbench.runfile.file import Run, Writer, read
+from collbench.runfile.header import Header
 from collbench.schedules import overlapping
 from collbench.step_times import COMMUNICATED, COMPUTED, StepPrediction, StepTimes
 from collbench.trained import Trained
 from tests.cli.conftest import RIGHT
 from tests.conftest import Command
-from tests.figures.made_up_runs import MADE_UP, late
+from tests.plots.made_up_runs import MADE_UP, late
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")

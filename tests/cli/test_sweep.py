@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
-from collbench.implementations import choose, implementations
 from collbench.measure.start import mpiexec
 from collbench.measurement import Failed, Measurement, Skipped
-from collbench.runs.file import TornLine, read
+from collbench.runfile.file import TornLine, read
 from tests.cli.conftest import RIGHT, Whole
 from tests.cli.held_ranks import go, held
 from tests.conftest import ROOT, Command

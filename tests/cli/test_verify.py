@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from collbench.algorithms import choose
 from collbench.collectives import COLLECTIVES
-from collbench.implementations import choose
 from collbench.measurement import Explanation
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from collbench.tracks import ADDED, WAITED
 from tests.conftest import ROOT, Command
 

@@ -20,8 +20,8 @@ from collbench.formats.osu_tests import MEASURED
 from collbench.formats.source import decode
 from collbench.measurement import Failed, Measurement, Prediction, Result
 from collbench.observed import Observed
-from collbench.runs.file import Run
-from collbench.runs.header import Header
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 

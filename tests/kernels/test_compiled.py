@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from collbench.implementations import narrow, ring_pipelined
+from collbench.algorithms import narrow, ring_pipelined
 from collbench.platforms import kernels
 from collbench.platforms.layout import WINDOW_HEAD
 from collbench.platforms.stress import HESITATES

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from collbench.algorithms.nvls import REDUCES
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.implementations.nvls import REDUCES
 from tests.conftest import case
 from tests.kernels.test_nvrtc import ERRORS, FLAGS, MEMORY, OWN_COUNTER, UNUSED, assert_no_spills, plain
 from tools.kernels import nvrtc, sass

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
+from collbench.algorithms import narrow
 from collbench.datatypes import REDUCTIONS
-from collbench.implementations import narrow
 from collbench.platforms import kernels
 from collbench.platforms.gpu import launch
 from collbench.platforms.layout import world_type

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collbench.implementations import narrow
+from collbench.algorithms import narrow
 from collbench.wires import GROUP, WIRES, Wire
 from tests.conftest import ROOT, case
 from tools.kernels.grid import GRID, Ranks

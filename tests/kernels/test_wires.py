@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from collbench.algorithms import narrow
 from collbench.datatypes import DATATYPES, REDUCTIONS, Recipe, inputs, recipe
-from collbench.implementations import narrow
 from collbench.platforms import checking, kernels
 from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
 from tests.conftest import case

@@ -70,14 +70,14 @@ def test_code_is_the_same_wherever_it_lies_and_another_after_an_edit_of_what_ran
 def test_ranks_import_nothing_that_is_left_out_of_what_tells_copies_apart() -> None:
     script = (
         "import sys, collbench.measure.worker\n"
-        "from collbench.implementations import implementations\n"
+        "from collbench.algorithms import implementations\n"
         "from collbench.platforms import platforms\n"
         "implementations(), platforms()\n"
         "print(*(name for name in sys.modules if name.startswith('collbench.')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     rooms = {name.split(".")[1] for name in done.stdout.split()}
-    assert {"measure", "platforms", "implementations"} <= rooms
+    assert {"measure", "platforms", "algorithms"} <= rooms
     assert not rooms & set(_LEFT_OUT)
 
 

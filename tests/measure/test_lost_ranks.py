@@ -19,7 +19,7 @@ from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Result, Skipped
 from collbench.platforms import find_platform, platforms
-from collbench.runs.records import sweep_fields
+from collbench.runfile.records import sweep_fields
 from tests.cli.test_sweep import alive
 from tests.conftest import case
 from tests.test_cases import sweep

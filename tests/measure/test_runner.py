@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
 from collbench.flaws import Mismatch, Overrun
-from collbench.implementations import Implementation
 from collbench.measure.floor import Floor
 from collbench.measure.plausible import left_out
 from collbench.measure.runner import measure

@@ -18,8 +18,8 @@ from collbench.errors import PlatformError, RanksLost
 from collbench.measure import starts
 from collbench.measure.greeting import Greeting
 from collbench.measurement import Failed, Measurement, Result
-from collbench.runs.file import Run
-from collbench.runs.header import Header, Interleaved, SweepPart
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header, Interleaved, SweepPart
 from collbench.scheduling import Scheduling
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
 from tests.conftest import measurement

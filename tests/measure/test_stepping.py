@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from collbench.algorithms import choose
 from collbench.cases import Sampling, Sweep
-from collbench.implementations import choose
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Failed, Result, Skipped
 from collbench.schedules import overlapping, schedules

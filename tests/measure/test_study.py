@@ -7,8 +7,8 @@ import pytest
 
 from collbench.measure.study import lost
 from collbench.measurement import Measurement
-from collbench.runs.file import read
-from collbench.runs.records import to_line, to_result
+from collbench.runfile.file import read
+from collbench.runfile.records import to_line, to_result
 from collbench.wires import WIRES
 from tests.conftest import Command
 

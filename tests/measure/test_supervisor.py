@@ -18,7 +18,7 @@ from collbench.measurement import Measurement
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.installed import own
 from collbench.platforms.processes import Alone
-from collbench.runs.environment import UNCHANGED, Setting, variables
+from collbench.runfile.environment import UNCHANGED, Setting, variables
 from tests.cli.test_sweep import alive
 from tests.conftest import ROOT, case
 from tests.test_cases import sweep

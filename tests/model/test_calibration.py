@@ -13,8 +13,8 @@ from collbench.model.calibrate import SPREAD, calibrate, calibration_of
 from collbench.model.choice import terms
 from collbench.model.equation import Calibration
 from collbench.model.predict import curve, predict
-from collbench.runs.file import Run
-from collbench.runs.header import Header
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
 from collbench.topology import files, schema
 from collbench.topology.files import to_toml
 from collbench.topology.system import System

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.cost import Wait
 from collbench.errors import Unsupported
-from collbench.implementations import implementations
 from collbench.model.evidence import EVIDENCE, Published, proven, reached
 from collbench.model.ladder import hardware, ladder
 from collbench.model.predict import RUNG, curve, predict

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.algorithms import needs
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.flaws import Overrun
-from collbench.implementations import needs
 from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, Layout, Region
 from tests.conftest import case
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from collbench import report
 from collbench.measurement import Measurement, Result
-from collbench.runs.file import NAME, Writer, read
-from collbench.runs.header import Header
+from collbench.runfile.file import NAME, Writer, read
+from collbench.runfile.header import Header
 from tests.conftest import measurement
 
 SIZES = [8 * 4**power for power in range(10)]

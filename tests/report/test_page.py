@@ -12,7 +12,7 @@ from collbench.note import Note
 from collbench.report.anchors import SECTIONS, Anchors
 from collbench.report.data import VIEWS
 from collbench.report.sections import TextTable
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from tests.conftest import ROOT, case
 from tests.report.pages import SIZES, Tables, Text, built, data_of, empty_columns, times, without_library, write
 

@@ -10,9 +10,9 @@ from PIL import Image
 
 from collbench import report
 from collbench.measurement import Prediction
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from tests.conftest import case
-from tests.figures.made_up_plans import compared, grown, paid, ranked
+from tests.plots.made_up_plans import compared, grown, paid, ranked
 from tests.report.pages import Text, built, without_library, write
 
 PICTURES = ["layouts", "memory", "efficiency", "pipeline", "pareto", "interconnects"]

@@ -16,7 +16,7 @@ from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient, loss
 from collbench.measure.session import Session
 from collbench.measurement import Result
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from collbench.styles import choose, styles
 from collbench.trained import Trained
 from tests.conftest import Command

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from collbench import cli
 from collbench.errors import PlatformError, UsageError
-from collbench.figures.system import draw
 from collbench.platforms.gpu import discover as cuda_gpus
 from collbench.platforms.gpu import probe
+from collbench.plots.system import draw
 from collbench.topology import files, system_text, topology_text
 from collbench.topology.caveats import caveats
 from collbench.topology.devices import Host, Socket

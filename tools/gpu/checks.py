@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, Unsupported
-from collbench.implementations import Implementation
 from collbench.measure.tracing import explain
 from collbench.measurement import Explanation, Skipped
 from collbench.platforms.gpu import cuda as gpu_cuda

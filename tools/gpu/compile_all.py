@@ -18,11 +18,11 @@ from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from pathlib import Path
 
+from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.implementations import implementations
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
 from tools.gpu import refusals, said, scale

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from collbench.algorithms import implementations, needs
 from collbench.cases import Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError, Unsupported
-from collbench.implementations import implementations, needs
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import nccl
 from collbench.platforms.gpu import platform as gpu

@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from collbench.algorithms import Implementation, choose
 from collbench.errors import CollbenchError, PlatformError, Unsupported
-from collbench.implementations import Implementation, choose
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
 from tools.gpu import refusals, said

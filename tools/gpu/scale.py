@@ -14,7 +14,7 @@ VARIABLE = "COLLBENCH_GPU_SCALE"
 
 
 def _on_gpus() -> tuple[str, ...]:
-    from collbench.implementations import implementations
+    from collbench.algorithms import implementations
 
     return tuple(name for name, way in implementations().items() if "gpu" in way.platforms)
 

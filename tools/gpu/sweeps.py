@@ -14,8 +14,8 @@ from typing import IO
 from collbench.errors import CaseFailed
 from collbench.measurement import Explanation, Failed, Measurement
 from collbench.platforms.gpu import probe
-from collbench.runs.file import INTERRUPTED, Run, read
-from collbench.runs.records import to_sweep
+from collbench.runfile.file import INTERRUPTED, Run, read
+from collbench.runfile.records import to_sweep
 from collbench.step_times import StepTimes
 from tools.gpu import bounded, refusals
 from tools.gpu.places import ON_GPU

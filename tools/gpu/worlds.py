@@ -8,9 +8,9 @@ import statistics
 import sys
 from unittest import mock
 
+from collbench.algorithms import implementations
 from collbench.cases import Sampling
 from collbench.errors import CollbenchError
-from collbench.implementations import implementations
 from collbench.measure.launches import calibrate
 from collbench.platforms.gpu import launch, probe
 from collbench.platforms.gpu import platform as gpu

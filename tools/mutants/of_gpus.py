@@ -3,7 +3,7 @@
 from tools.mutants.trial import Mutant, Trial
 
 _DIRECT, _FLAGS, _RING, _PACKETS = (f"kernels/{name}" for name in ("direct.cu", "flags.cuh", "ring.cu", "packets.cuh"))
-_EVENTS = "collbench/implementations/ring_events.py"
+_EVENTS = "collbench/algorithms/ring_events.py"
 _LOOK = "      look_until(met(rank, i), value, world, &mine->error.word[0]);\n"
 _WAIT = "  for (Patience patience(world, error); load_acquire(flag) - number >= LEAD && patience.again();) {}\n"
 
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "on GPUs: the root of another",
-        "collbench/implementations/nccl.py",
+        "collbench/algorithms/nccl.py",
         (('end.whole("broadcast", end.case.root)', 'end.whole("broadcast", (end.case.root + 1) % end.case.ranks)'),),
         on_gpu("nccl", op="broadcast"),
     ),

@@ -2,7 +2,7 @@
 
 from tools.mutants.trial import Mutant, Trial
 
-_AT = "collbench/implementations/"
+_AT = "collbench/algorithms/"
 _PASSED = "source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)\n"
 _ON = "            target, _ = self.chunk(rank, rank - step)\n            actions"
 

@@ -296,7 +296,7 @@ PLACES = (
     ),
     Mutant(
         "a broadcast of the next rank's root",
-        "collbench/implementations/ring_flags.py",
+        "collbench/algorithms/ring_flags.py",
         (("np.uint32(case.root)", "np.uint32((case.root + 1) % case.ranks)"),),
         Trial("ring-flags", op="broadcast"),
     ),
@@ -384,7 +384,7 @@ PACKETS = (
     ),
     Mutant(
         "half the slots of the packet ring",
-        "collbench/implementations/ring_ll.py",
+        "collbench/algorithms/ring_ll.py",
         (("return 1 << (ranks - 1).bit_length()", "return 1"),),
         Trial("ring-ll", ranks=4),
     ),

@@ -299,8 +299,8 @@ DIAGNOSE = (
 PLANNER = (
     *of(
         "planner",
-        "tests/training",
-        "training/planner.py",
+        "tests/planner",
+        "planner/planner.py",
         ("a likely value that counts once", "(low + 4 * likely + high) / 6", "(low + likely + high) / 3"),
         ("utilisation of all GPUs as of one", " / self.step / self.layout.gpus / ", " / self.step / "),
         (
@@ -311,15 +311,15 @@ PLANNER = (
     ),
     *of(
         "planner",
-        "tests/training",
-        "training/stepping.py",
+        "tests/planner",
+        "planner/stepping.py",
         ("a bubble of p micro-batches", "return (pipeline - 1) * where(", "return pipeline * where("),
         ("filled in one direction", "return 2 * (pipeline - 1) * stage_once", "return (pipeline - 1) * stage_once"),
     ),
     *of(
         "planner",
-        "tests/training",
-        "training/traffic.py",
+        "tests/planner",
+        "planner/traffic.py",
         (
             "keys of one GPU instead of all",
             "return 4 * tokens * context * keys / tensor",
@@ -339,8 +339,8 @@ PLANNER = (
     ),
     *of(
         "planner",
-        "tests/training",
-        "training/footprint.py",
+        "tests/planner",
+        "planner/footprint.py",
         (
             "more micro-batches in flight than there are",
             "return minimum(micro_batches, pipeline",
@@ -359,8 +359,8 @@ PLANNER = (
     ),
     *of(
         "planner",
-        "tests/training",
-        "training/work.py",
+        "tests/planner",
+        "planner/work.py",
         (
             "the fullest stage without its chunks",
             "ceil(layers / (pipeline * chunks)) * chunks",
@@ -370,8 +370,8 @@ PLANNER = (
     ),
     *of(
         "planner",
-        "tests/training",
-        "training/timeline.py",
+        "tests/planner",
+        "planner/timeline.py",
         (
             "gradients of weights lag one less",
             "if kind == BACKWARD and place >= stage:",

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.implementations import Implementation, implementations
 
 ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
     implementation

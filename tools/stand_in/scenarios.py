@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from collbench.algorithms import implementations, needs
 from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.implementations import implementations, needs
 from collbench.measure.launched import Joined
 from collbench.measure.runner import measure
 from collbench.measure.tracing import explain

@@ -33,7 +33,7 @@ HELD_IN = {  # by file
     "collbench/platforms/gpu/nccl.py": {"nccl.NcclCommunicator": ("comm", "join()"), "": ("graph",)},
     "collbench/topology/discover_gpu.py": {"pynvml": ("nvml", "library", "session()")},
     "collbench/topology/nvml.py": {"pynvml": ("nvml", "session()", "_load()")},
-    "collbench/implementations/nccl.py": {"gpu_nccl.Communicators": ("comm",), "nccl.NcclCommunicator": ("self.comm",)},
+    "collbench/algorithms/nccl.py": {"gpu_nccl.Communicators": ("comm",), "nccl.NcclCommunicator": ("self.comm",)},
 }
 OTHERS = (
     "cupy.RawModule",

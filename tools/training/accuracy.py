@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from collbench.planner.candidates import layouts
+from collbench.planner.constants import Constants
+from collbench.planner.curves import Modelled
+from collbench.planner.job import Job
+from collbench.planner.layout import Layout
+from collbench.planner.machine import machine_of
+from collbench.planner.planner import Planned, reckon_one, search
+from collbench.planner.setting import Setting
 from collbench.topology.files import load
-from collbench.training.candidates import layouts
-from collbench.training.constants import Constants
-from collbench.training.curves import Modelled
-from collbench.training.job import Job
-from collbench.training.layout import Layout
-from collbench.training.machine import machine_of
-from collbench.training.planner import Planned, reckon_one, search
-from collbench.training.setting import Setting
 from tools.training.tables import Row, Table
 
 

@@ -8,14 +8,14 @@ slowest GPU, so the anchor (the first row) sets how much GPUs' speeds differ, wh
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from collbench.planner.curves import Modelled
+from collbench.planner.job import Job
+from collbench.planner.layout import Layout
+from collbench.planner.machine import machine_of
+from collbench.planner.models import Model
+from collbench.planner.planner import Planned, reckon_one
+from collbench.planner.setting import Setting
 from collbench.topology.files import load
-from collbench.training.curves import Modelled
-from collbench.training.job import Job
-from collbench.training.layout import Layout
-from collbench.training.machine import machine_of
-from collbench.training.models import Model
-from collbench.training.planner import Planned, reckon_one
-from collbench.training.setting import Setting
 
 REPLICAS = 128
 

@@ -1,6 +1,6 @@
 """`make train-report`: fits the planner's constants, leaves tables out, and writes what is left into docs/training.md.
 
-It prints the constants that belong into collbench/training/constants.py, and errors of three kinds side by side: with
+It prints the constants that belong into collbench/planner/constants.py, and errors of three kinds side by side: with
 the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as anchor.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from collbench.planner import planner, setting
+from collbench.planner.constants import FITTED, Constants
+from collbench.planner.layout import Layout
+from collbench.planner.machine import machine_of
+from collbench.planner.planner import SECTIONS
 from collbench.topology.files import load
-from collbench.training import planner, setting
-from collbench.training.constants import FITTED, Constants
-from collbench.training.layout import Layout
-from collbench.training.machine import machine_of
-from collbench.training.planner import SECTIONS
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
 from tools.training.exposed import exposed_rows
 from tools.training.published import FITTED_TO, TABLES

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collbench.training.layout import Said
-from collbench.training.models import Model
+from collbench.planner.layout import Said
+from collbench.planner.models import Model
 
 
 class Row(NamedTuple):

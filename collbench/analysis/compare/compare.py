@@ -18,7 +18,7 @@ from collbench.analysis.compare.unmatched import Selected, Unmatched, latest, un
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.observed import Observed
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 
 MARGIN = 0.05
 CONFIDENCE = 0.95

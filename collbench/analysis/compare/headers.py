@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from collbench.runs.header import Header
+from collbench.runfile.header import Header
 from collbench.units import printable
 
 _TOLD = (  # parts of a header, outermost first; what changes from run to run of itself is in none

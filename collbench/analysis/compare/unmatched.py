@@ -7,7 +7,7 @@ from collbench.cases import Case
 from collbench.measurement import Explanation, Measurement, Prediction, Result, Untimed
 from collbench.observed import Observed
 from collbench.outcome import Outcome
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 
 Key = tuple[Case, str]
 Selected = Callable[[Case, str], bool] | None

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from collbench import stats
+from collbench.algorithms import implementations
 from collbench.analysis.fit.curve import CurveFit, Unfit, fit
 from collbench.errors import Unsupported
-from collbench.implementations import implementations
 from collbench.observed import Observed
 from collbench.platforms import platforms
 from collbench.units import format_seconds, format_size

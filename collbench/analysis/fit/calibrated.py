@@ -12,7 +12,7 @@ from collbench.model import choice
 from collbench.model.calibrate import calibrate
 from collbench.model.equation import Calibration, Terms
 from collbench.observed import Observed
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 

@@ -12,7 +12,7 @@ from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.measurement import observed
 from collbench.observed import Observed
-from collbench.runs.file import Run
+from collbench.runfile.file import Run
 from collbench.units import format_rate, format_seconds, format_size
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from collbench.cases import Case
 from collbench.measurement import Measurement, Prediction, timed
 from collbench.observed import Timed
-from collbench.runs.cut_off import cut_off
-from collbench.runs.file import NAME, Run
+from collbench.runfile.cut_off import cut_off
+from collbench.runfile.file import NAME, Run
 
 Selected = Callable[[Case, str], bool] | None
 

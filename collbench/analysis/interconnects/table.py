@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from collbench.algorithms import is_library
 from collbench.analysis.advantage import Advantage
 from collbench.analysis.crossover import Contest, in_words, rivals
 from collbench.analysis.interconnects.interconnect import Interconnect
 from collbench.analysis.interconnects.reigns import Change, Lead, Reign, changes, lead, reigns
 from collbench.cases import Case
-from collbench.implementations import is_library
 from collbench.measurement import Prediction
 from collbench.observed import Timed
 

@@ -31,7 +31,7 @@ from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
 from collbench.measurement import Reported
 from collbench.note import Note
-from collbench.runs.environment import variables
+from collbench.runfile.environment import variables
 
 PLACES = ("out_of_place", "in_place")
 TOP = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collbench.formats.source import number, whole
-from collbench.runs.header import ForeignTest, Header
+from collbench.runfile.header import ForeignTest, Header
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ import pytest
 from collbench.analysis.compare.compare import Comparison, compare
 from collbench.analysis.compare.verdicts import Together, Verdict
 from collbench.measurement import Measurement
-from collbench.runs.file import Run
-from collbench.runs.header import Header, Interleaved
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header, Interleaved
 from tests.conftest import case
 
 SIZES = tuple(8 * 4**step for step in range(13))

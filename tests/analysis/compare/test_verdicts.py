@@ -16,8 +16,8 @@ from collbench.analysis.compare.unmatched import unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
 from collbench.flaws import Mismatch
 from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
-from collbench.runs.file import Run
-from collbench.runs.header import Header
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
 from collbench.stats import student
 from tests.conftest import case, measurement
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from collbench.implementations import needs
+from collbench.algorithms import needs
 from collbench.platforms import open_platform
 from collbench.platforms.gpu import cuda, nccl
 from collbench.platforms.gpu import platform as gpu

@@ -13,8 +13,8 @@ from collbench.errors import UsageError
 from collbench.measure.overlapped import ways
 from collbench.measurement import Measurement
 from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.runs.file import read
-from collbench.runs.step_records import step_record, to_step
+from collbench.runfile.file import read
+from collbench.runfile.step_records import step_record, to_step
 from collbench.step_times import StepTimes
 from collbench.steps import Step
 from collbench.topology.devices import Kind

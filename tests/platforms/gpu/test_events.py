@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collbench.algorithms import implementations, ring_events
+from collbench.algorithms.ring_host import Action
 from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.implementations import implementations, ring_events
-from collbench.implementations.ring_host import Action
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Prepared
 from collbench.tracks import MOVED

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from collbench.algorithms import implementations, needs
+from collbench.algorithms.nvls import REDUCES
 from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.implementations import implementations, needs
-from collbench.implementations.nvls import REDUCES
 from collbench.measure.stepping import measure_steps
 from collbench.platforms.cpu.platform import CpuPlatform
 from collbench.platforms.gpu import driver

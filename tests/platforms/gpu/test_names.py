@@ -14,7 +14,7 @@ from tools.stand_in.used_names import ANSWERS, Reader, modules
 
 PATTERNS = ("collbench/platforms/gpu/*.py", "collbench/topology/discover_gpu.py", "collbench/topology/nvml.py")
 GPU_CODE = sorted(str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern))
-GPU_CODE.append("collbench/implementations/nccl.py")
+GPU_CODE.append("collbench/algorithms/nccl.py")
 
 
 def test_every_name_that_gpu_code_uses_exists() -> None:
@@ -29,7 +29,7 @@ WRONG = (  # file or "", code, what is said of it
     ("", "def f(self): self._call('cuMemGetAddressRange', 1)", "has no cuMemGetAddressRange"),
     ("", "def f(runtime): getattr(runtime, 'nothing')", "runtime has no nothing"),
     (
-        "collbench/implementations/nccl.py",
+        "collbench/algorithms/nccl.py",
         "def f(platform): platform.comm.estimates(1)",
         "Communicators has no estimates",
     ),

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collbench.algorithms import implementations
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, Unsupported
-from collbench.implementations import implementations
 from collbench.measure.launches import calibrate
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement

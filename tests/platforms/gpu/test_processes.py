@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.cli._table import ESTIMATE, SHARED
-from collbench.implementations import implementations
 from collbench.measure.start import mpiexec
 from collbench.measurement import Failed, Measurement
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
-from collbench.runs.file import read
+from collbench.runfile.file import read
 from tests.conftest import ROOT
 from tools.stand_in.cases import AMONG_PROCESSES
 from tools.stand_in.cuda import Machine
@@ -188,7 +188,7 @@ from collbench.platforms import open_platform
 from collbench.platforms.gpu import platform
 from collbench.platforms.processes import Alone
 from tools.stand_in.cuda import Machine
-from collbench.implementations import needs
+from collbench.algorithms import needs
 from tools.stand_in.cases import sweep
 
 platform.load_cupy = Machine(2).cupy

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
-from collbench.implementations import implementations
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import simulate

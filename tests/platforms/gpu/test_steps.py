@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, PlatformError
-from collbench.implementations import implementations
 from collbench.measure.stepping import measure_steps
 from collbench.measurement import Skipped
 from collbench.platforms.gpu import device_clocks, launch

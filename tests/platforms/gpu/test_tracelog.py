@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.cache import cache_folder
 from collbench.cases import Case, Sampling
-from collbench.implementations import implementations
 from collbench.measure.tracing import explain
 from collbench.measurement import Explanation
 from collbench.platforms import kernels, tracelog

@@ -1,0 +1,230 @@
+"""`mpi`: the MPI library's own collectives, called from the same compiled loop as the rungs beside it.
+
+Its functions are the ones that mpi4py calls; only the interpreter is left out (`mpi-python` has it).  What MPI lacks is
+made of what it has, as its users do: the average is the sum, divided afterwards by each rank that holds a result, and
+what the library cannot add is added by a user-defined operation.  A broadcast in MPI is always in place; out of place
+the root also copies, as NCCL's does.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from collbench.algorithms import Implementation
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.datatypes import REDUCTIONS, Datatype, Reduction
+from collbench.errors import Unsupported
+from collbench.note import Note
+from collbench.platforms.cpu import calls, libraries, mpi, pairs
+from collbench.platforms.cpu.mpi import Arguments
+from collbench.platforms.layout import buffers
+from collbench.platforms.roles import Launching, Pending, Prepared
+
+ELEMENTS = {
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "half": "FLOAT16_T",
+    "bfloat16": "UINT16_T",  # its bits; MPICH names a BFLOAT16_T but aborts when it is to be added
+    "int8": "INT8_T",
+    "uint8": "UINT8_T",
+    "int32": "INT32_T",
+    "uint32": "UINT32_T",
+    "int64": "INT64_T",
+    "uint64": "UINT64_T",
+}
+_BITS = "UINT16_T"  # of a type that a library does not know; all others are in every library
+_OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM"}
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """One rank's end of a collective in words for C: addresses, handles and counts; `own` is its input, or in place."""
+
+    case: Case
+    rank: int
+    send: int
+    receive: int
+    own: int
+    element: int
+    operation: int
+    comm: int
+
+    @property
+    def at_root(self) -> bool:
+        return self.rank == self.case.root
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Count and type of a block."""
+        return self.case.block, self.element
+
+    @property
+    def gathered(self) -> tuple[int, int, int]:
+        """The receive buffer of a root; others have none."""
+        return (self.receive, *self.block) if self.at_root else (0, 0, self.element)
+
+
+def _gather(end: _Ends) -> Arguments:
+    send = end.own if end.at_root else end.send
+    return send, *end.block, *end.gathered, end.case.root, end.comm
+
+
+def _reduce(end: _Ends) -> Arguments:
+    send, receive = (end.own, end.receive) if end.at_root else (end.send, 0)
+    return send, receive, *end.block, end.operation, end.case.root, end.comm
+
+
+def _scatter(end: _Ends) -> Arguments:
+    send = (end.send, *end.block) if end.at_root else (0, 0, end.element)
+    receive = end.own if end.at_root and end.case.in_place else end.receive
+    return *send, receive, *end.block, end.case.root, end.comm
+
+
+def _sendrecv(end: _Ends) -> Arguments:
+    right, left = (end.rank + 1) % end.case.ranks, (end.rank - 1) % end.case.ranks
+    return end.send, *end.block, right, 0, end.receive, *end.block, left, 0, end.comm, mpi.statuses()
+
+
+_CALLS: dict[str, tuple[str, Callable[[_Ends], Arguments]]] = {
+    "allreduce": ("MPI_Allreduce", lambda end: (end.own, end.receive, *end.block, end.operation, end.comm)),
+    "broadcast": ("MPI_Bcast", lambda end: (end.receive, *end.block, end.case.root, end.comm)),
+    "allgather": ("MPI_Allgather", lambda end: (end.own, *end.block, end.receive, *end.block, end.comm)),
+    "reducescatter": (
+        "MPI_Reduce_scatter_block",
+        lambda end: (end.own, end.receive, *end.block, end.operation, end.comm),
+    ),
+    "reduce": ("MPI_Reduce", _reduce),
+    "alltoall": ("MPI_Alltoall", lambda end: (end.own, *end.block, end.receive, *end.block, end.comm)),
+    "gather": ("MPI_Gather", _gather),
+    "scatter": ("MPI_Scatter", _scatter),
+    "sendrecv": ("MPI_Sendrecv", _sendrecv),
+}
+
+
+def supports(case: Case) -> None:
+    """Unsupported for what no MPI can do."""
+    if case.in_place and case.collective.name == "reducescatter":
+        raise Unsupported("MPI leaves an in-place result at the buffer's start, not in the rank's own block")
+
+
+def library() -> str:
+    """The library that mpi4py loaded, and its version."""
+    return libraries.short_name(_said())
+
+
+@cache
+def _said() -> str:
+    from mpi4py import MPI
+
+    return MPI.Get_library_version()
+
+
+def element(dtype: Datatype) -> Any:
+    """MPI's type, or bits of the same size where the library cannot add it."""
+    from mpi4py import MPI
+
+    known = dtype.name != "half" or libraries.adds_half(_said())
+    return getattr(MPI, ELEMENTS[dtype.name] if known else _BITS)
+
+
+def operation(case: Case) -> Any:
+    """MPI's operation; one of our own for elements that MPI does not add, such as bfloat16's bits."""
+    from mpi4py import MPI
+
+    redop = REDUCTIONS["sum"] if case.redop.name == "avg" else case.redop
+    if case.collective.reduces and case.dtype.itemsize == 2 and element(case.dtype) == getattr(MPI, _BITS):
+        return _own_operation(case.dtype, redop, case.block > mpi.LARGEST_COUNT)
+    return getattr(MPI, _OPERATIONS.get(redop.name, "SUM"))
+
+
+@cache
+def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
+    """The ladder's addition; made once, since MPI has room for a few user-defined operations."""
+    from mpi4py import MPI
+
+    handle = np.zeros(1, np.uint64)
+    arguments = calls.combining(dtype, redop, large), 1, handle.ctypes.data
+    mpi.succeed(calls.repeated([mpi.call("MPI_Op_create", arguments, large)])(1))
+    return MPI.Op.fromhandle(int(handle[0]))
+
+
+def _prepare(case: Case, platform: Launching) -> Prepared:
+    from mpi4py import MPI
+
+    (rank,) = platform.local
+    send, receive = buffers(platform, case, rank)
+    handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), platform.comm))
+    end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
+    sequence = list(_sequence(end, platform))
+    division = _division(case, platform, rank, receive)
+    repeated = calls.repeated([*sequence, *division])
+    pending = _pending(end, division) if len(sequence) == 1 and case.collective.name in _CALLS else None
+
+    def launch(launches: int) -> None:
+        mpi.succeed(repeated(launches))
+
+    def refuse() -> None:
+        mpi.succeed(repeated.error)
+
+    note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
+    return Prepared(launch, note=note, library=library(), loop=repeated.loop, pending=pending, refuse=refuse)
+
+
+def _sequence(end: _Ends, platform: Launching) -> Iterator[calls.Call]:
+    """One operation of a rank, call after call."""
+    case, rank = end.case, end.rank
+    if case.collective.flights:
+        yield from pairs.exchange(pairs.PairEnd(case, rank, end.send, end.receive, end.element, end.comm))
+    elif case.collective.name == "barrier":
+        neighbour = buffers(platform, case, (rank + 1) % case.ranks)[1]
+        yield from pairs.barriers(end.comm, calls.copy(neighbour, end.send, case.nbytes))
+    else:
+        if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
+            yield calls.copy(end.receive, end.send, case.nbytes)
+        name, arguments = _CALLS[case.collective.name]
+        yield mpi.call(name, arguments(end), case.block > mpi.LARGEST_COUNT)
+
+
+def _pending(end: _Ends, division: list[calls.Call]) -> Pending | None:
+    """The non-blocking form, MPI_Iallreduce and the like; None where the library has none, or C is not called so."""
+    case = end.case
+    name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
+    if len(arguments) >= calls.MOST_ARGUMENTS:
+        return None
+    request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
+    own = (*arguments, request.ctypes.data)
+    try:
+        begin = mpi.call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, case.block > mpi.LARGEST_COUNT)
+    except Unsupported:
+        return None
+    poll = mpi.call("MPI_Test", (request.ctypes.data, flag.ctypes.data, mpi.statuses()))
+    finish = mpi.call("MPI_Wait", (request.ctypes.data, mpi.statuses()))
+    begins, polls, finishes = (calls.repeated(parts) for parts in ([begin], [poll], [finish, *division]))
+    held = request, flag
+    return Pending(
+        lambda: mpi.succeed(begins(1) if held else 0),
+        lambda: mpi.succeed(polls(1)),
+        lambda: mpi.succeed(finishes(1)),
+    )
+
+
+def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:
+    """What turns the sum into the average on a rank that holds it."""
+    if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
+        return []
+    complete = platform.kernel("steps.cu", "complete", case.dtype, case.redop)
+    return [calls.kernel(complete, np.uint64(receive), np.uint64(case.receive_count), np.uint32(case.ranks))]
+
+
+IMPLEMENTATION = Implementation(
+    name="mpi",
+    summary="the MPI library's own collectives",
+    platforms=("cpu",),
+    collectives=tuple(COLLECTIVES),
+    prepare=_prepare,
+    supports=supports,
+)

@@ -1,0 +1,176 @@
+"""`mpi-python`: the same collectives of the MPI library called from Python, as a program with mpi4py does.
+
+What the interpreter adds to a call shows beside `mpi`, which is the library alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from collbench.algorithms import Implementation
+from collbench.algorithms.mpi import element, library, operation, supports
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.messages import Flight
+from collbench.note import Note
+from collbench.platforms.layout import buffers, view
+from collbench.platforms.roles import Launching, Prepared
+
+Action = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """One rank's end of a collective, in mpi4py's terms; `own` is its input, or MPI.IN_PLACE."""
+
+    comm: Any
+    case: Case
+    rank: int
+    send: list[Any]
+    receive: list[Any]
+    own: Any
+    operation: Any
+
+    @property
+    def at_root(self) -> bool:
+        return self.rank == self.case.root
+
+
+def _reduce(end: _Ends) -> Action:
+    send, receive = (end.own, end.receive) if end.at_root else (end.send, None)
+    return partial(end.comm.Reduce, send, receive, end.operation, end.case.root)
+
+
+def _gather(end: _Ends) -> Action:
+    send, receive = (end.own, end.receive) if end.at_root else (end.send, None)
+    return partial(end.comm.Gather, send, receive, end.case.root)
+
+
+def _scatter(end: _Ends) -> Action:
+    send = end.send if end.at_root else None
+    receive = end.own if end.at_root and end.case.in_place else end.receive
+    return partial(end.comm.Scatter, send, receive, end.case.root)
+
+
+def _sendrecv(end: _Ends) -> Action:
+    right, left = (end.rank + 1) % end.case.ranks, (end.rank - 1) % end.case.ranks
+    return partial(end.comm.Sendrecv, end.send, right, 0, end.receive, left, 0)
+
+
+def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
+    """A flight: of one message as Send or Recv, of more begun and then waited for."""
+    source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
+    received, sent = (_bare(buffer) if flight.bare else buffer for buffer in (end.receive, end.send))
+    if flight.count == 1:
+        if target is not None:
+            yield partial(end.comm.Send, sent, target)
+        if source is not None:
+            yield partial(end.comm.Recv, received, source)
+        return
+    begun = [partial(end.comm.Irecv, received, source)] * flight.count if source is not None else []
+    begun += [partial(end.comm.Isend, sent, target)] * flight.count if target is not None else []
+    if begun:
+        yield partial(_all_of, begun)
+
+
+def _bare(buffer: list[Any]) -> list[Any]:
+    return [buffer[0], 0, buffer[2]]
+
+
+def _all_of(begun: Sequence[Action]) -> None:
+    from mpi4py import MPI
+
+    MPI.Request.Waitall([begin() for begin in begun])
+
+
+def _barriers(end: _Ends, platform: Launching) -> Iterator[Action]:
+    """Two, and between them what must be seen after the second."""
+    neighbour = buffers(platform, end.case, (end.rank + 1) % end.case.ranks)[1]
+    own = buffers(platform, end.case, end.rank)[0]
+    yield end.comm.Barrier
+    yield partial(platform.copy, end.rank, neighbour, own, end.case.nbytes)
+    yield end.comm.Barrier
+
+
+def _actions(end: _Ends, platform: Launching) -> Iterator[Action]:
+    """One operation, call after call."""
+    case = end.case
+    for flight in case.collective.flights:
+        yield from _messages(end, flight)
+    if case.collective.name == "barrier":
+        yield from _barriers(end, platform)
+    elif not case.collective.flights:
+        if case.collective.name == "broadcast" and end.at_root and not case.in_place:
+            send, receive = buffers(platform, case, end.rank)
+            yield partial(platform.copy, end.rank, receive, send, case.nbytes)
+        yield _CALLS[case.collective.name](end)
+
+
+_CALLS: dict[str, Callable[[_Ends], Action]] = {
+    "allreduce": lambda end: partial(end.comm.Allreduce, end.own, end.receive, end.operation),
+    "broadcast": lambda end: partial(end.comm.Bcast, end.receive, end.case.root),
+    "allgather": lambda end: partial(end.comm.Allgather, end.own, end.receive),
+    "reducescatter": lambda end: partial(end.comm.Reduce_scatter_block, end.own, end.receive, end.operation),
+    "reduce": _reduce,
+    "alltoall": lambda end: partial(end.comm.Alltoall, end.own, end.receive),
+    "gather": _gather,
+    "scatter": _scatter,
+    "sendrecv": _sendrecv,
+}
+
+
+def _prepare(case: Case, platform: Launching) -> Prepared:
+    from mpi4py import MPI
+
+    (rank,) = platform.local
+    datatype = element(case.dtype)
+    size = case.dtype.itemsize
+    send_address, receive_address = buffers(platform, case, rank)
+    send = [view(send_address, case.send_count * size), case.block, datatype]
+    receive = [view(receive_address, case.receive_count * size), case.block, datatype]
+    own = MPI.IN_PLACE if case.in_place else send
+    end = _Ends(platform.comm, case, rank, send, receive, own, operation(case))
+    actions = [*_actions(end, platform), *_division(case, platform, rank)]
+    note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
+    return Prepared(_repeat(actions), note=note, library=library())
+
+
+def _division(case: Case, platform: Launching, rank: int) -> list[Action]:
+    """What turns the sum into the average on a rank that holds it."""
+    if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
+        return []
+    complete = platform.kernel("steps.cu", "complete", case.dtype, case.redop)
+    target, count = buffers(platform, case, rank)[1], case.receive_count
+    return [platform.bind_one(complete, rank, count, np.uint64(target), np.uint64(count), np.uint32(case.ranks))]
+
+
+def _repeat(actions: list[Action]) -> Callable[[int], None]:
+    """The loop that is timed: as lean as a hand-written one, since MPI takes a few microseconds a call."""
+    if len(actions) == 1:
+        (action,) = actions
+
+        def launch(launches: int) -> None:
+            for _ in range(launches):
+                action()
+    else:
+
+        def launch(launches: int) -> None:
+            for _ in range(launches):
+                for action in actions:
+                    action()
+
+    return launch
+
+
+IMPLEMENTATION = Implementation(
+    name="mpi-python",
+    summary="the same, called from Python: what the interpreter adds",
+    platforms=("cpu",),
+    collectives=tuple(COLLECTIVES),
+    calls="mpi",
+    prepare=_prepare,
+    supports=supports,
+)

@@ -1,0 +1,89 @@
+"""`narrow-bfloat16`, `narrow-half` and the like: a two-shot whose ranks exchange something narrower than their arrays.
+
+A rung for each format of collbench/wires.py.  None is exact: results are checked against a bound that is proved.
+"""
+
+import numpy as np
+
+from collbench.algorithms import Implementation
+from collbench.cases import Case
+from collbench.cost import Cost, Wait
+from collbench.errors import Unsupported
+from collbench.platforms.layout import grid
+from collbench.platforms.roles import Launching, Prepared
+from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
+
+BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
+BOXES = {
+    "gpu": 8 * 2**20,
+    "cpu": 2**18,
+}  # bytes that come to a rank in a round of a long message, of all ranks together
+TEAM = 8  # threads that share a group on a GPU (kernels/wires.cuh)
+KINDS = 4  # of boxes: for inputs and for sums, by turns of the round's parity
+FEEDBACK = "-DFEEDBACK"
+"""The compiler's option for kernels that keep what the wire loses of a call, and add it to the next."""
+
+
+def prefixed(wire: Wire) -> str:
+    """What the rung of a wire is called."""
+    return f"narrow-{wire.name}"
+
+
+def room(ranks: int, platform: str) -> int:
+    """Bytes of the box of one rank: whole lines."""
+    return max(1, BOXES[platform] // ranks // 128) * 128
+
+
+def rounds(case: Case, wire: Wire, platform: str) -> int:
+    """Of a message: in each every rank adds a piece that fits its boxes."""
+    groups = -(-case.block // GROUP)
+    return -(-groups // (room(case.ranks, platform) // wire.group * case.ranks))
+
+
+def private(wire: Wire, ranks: int, platform: Launching) -> int:
+    """Where in a window a rank's own memory starts, in bytes behind the flags: what its wire lost, then a study's."""
+    return platform.layout.fifos[prefixed(wire)] + KINDS * ranks * room(ranks, platform.name)
+
+
+def prepare(wire: Wire, case: Case, platform: Launching, *options: str) -> Prepared:
+    """A case by a wire, with more of the compiler's options."""
+    name, size = prefixed(wire), room(case.ranks, platform.name)
+    kernel = platform.kernel("narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options)
+    fifo, most = platform.layout.fifos[name], size // wire.group
+    groups = -(-case.block // GROUP)
+    threads, blocks = grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
+    numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
+    launch = platform.bind(kernel, case, platform.blocks(blocks), threads, *(np.uint64(number) for number in numbers))
+    return Prepared(launch, wire=wire)
+
+
+def _supports(case: Case) -> None:
+    if case.dtype.name != "float":
+        raise Unsupported(f"wires are narrower than float, and carry nothing else: not {case.dtype.name}")
+    if case.redop.name != "sum":
+        raise Unsupported(f"the bound on what wires lose is proved for sum only, not for {case.redop.name}")
+
+
+def _cost(wire: Wire, case: Case) -> Cost:
+    """As `two-shot` with the wire's bytes on the link; what is written and read narrow is besides."""
+    share, others = wire.nbytes / case.dtype.itemsize, (case.ranks - 1) / case.ranks
+    steps = 1 + rounds(case, wire, "gpu")
+    return Cost(Wait.BARRIER, steps, link=2 * others * share, memory=2 + 4 * others * share, blocks=BLOCKS)
+
+
+def _rung(wire: Wire) -> Implementation:
+    return Implementation(
+        name=prefixed(wire),
+        summary=f"a two-shot in {wire.summary}",
+        platforms=("gpu", "cpu"),
+        collectives=("allreduce",),
+        prepare=lambda case, platform: prepare(wire, case, platform),
+        supports=_supports,
+        rung=12,
+        cost=lambda case: _cost(wire, case),
+        fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + KEPT * LEARNT,
+        wire=wire,
+    )
+
+
+IMPLEMENTATIONS = tuple(map(_rung, WIRES.values()))

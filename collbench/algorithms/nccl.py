@@ -1,0 +1,164 @@
+"""`nccl`: NVIDIA's library, through CuPy; what the ladder is compared with on GPUs.
+
+One thread drives all ranks, so an operation is one group with every rank's calls, or one after another.  What NCCL has
+no call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from collbench.algorithms import Implementation
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.errors import Unsupported
+from collbench.messages import Flight
+from collbench.platforms.layout import buffers
+from collbench.platforms.roles import Launching, Prepared
+
+Call = Callable[[], Any]
+
+_TYPES = {  # ncclDataType_t
+    "int8": 0,
+    "uint8": 1,
+    "int32": 2,
+    "uint32": 3,
+    "int64": 4,
+    "uint64": 5,
+    "half": 6,
+    "float": 7,
+    "double": 8,
+    "bfloat16": 9,
+}
+
+
+@dataclass(frozen=True)
+class _End:
+    """One rank's end of an operation, in NCCL's terms."""
+
+    comm: Any  # cupy.cuda.nccl.NcclCommunicator
+    case: Case
+    rank: int
+    sent: int
+    received: int
+    stream: int
+
+    @property
+    def element(self) -> int:
+        return _TYPES[self.case.dtype.name]
+
+    @property
+    def at_root(self) -> bool:
+        return self.rank == self.case.root
+
+    def send(self, block: int, peer: int) -> Call:
+        address = self.sent + block * self.case.block * self.case.dtype.itemsize
+        return partial(self.comm.send, address, self.case.block, self.element, peer, self.stream)
+
+    def receive(self, block: int, peer: int) -> Call:
+        address = self.received + block * self.case.block * self.case.dtype.itemsize
+        return partial(self.comm.recv, address, self.case.block, self.element, peer, self.stream)
+
+    def whole(self, name: str, *rest: int) -> Iterator[Call]:
+        """A collective that NCCL has; `rest` is what its call takes between datatype and stream."""
+        call = getattr(self.comm, name)
+        yield partial(call, self.sent, self.received, self.case.block, self.element, *rest, self.stream)
+
+
+def _alltoall(end: _End) -> Iterator[Call]:
+    for peer in range(end.case.ranks):
+        yield end.send(peer, peer)
+        yield end.receive(peer, peer)
+
+
+def _gather(end: _End) -> Iterator[Call]:
+    yield end.send(0, end.case.root)
+    if end.at_root:
+        for peer in range(end.case.ranks):
+            yield end.receive(peer, peer)
+
+
+def _scatter(end: _End) -> Iterator[Call]:
+    if end.at_root:
+        for peer in range(end.case.ranks):
+            yield end.send(peer, peer)
+    yield end.receive(0, end.case.root)
+
+
+def _sendrecv(end: _End) -> Iterator[Call]:
+    yield end.send(0, (end.rank + 1) % end.case.ranks)
+    yield end.receive(0, (end.rank - 1) % end.case.ranks)
+
+
+_WHOLE: dict[str, Callable[[_End], Iterator[Call]]] = {
+    "allreduce": lambda end: end.whole("allReduce", end.case.redop.code),
+    "broadcast": lambda end: end.whole("broadcast", end.case.root),
+    "allgather": lambda end: end.whole("allGather"),
+    "reducescatter": lambda end: end.whole("reduceScatter", end.case.redop.code),
+    "reduce": lambda end: end.whole("reduce", end.case.redop.code, end.case.root),
+}
+_OF_PAIRS: dict[str, Callable[[_End], Iterator[Call]]] = {
+    "alltoall": _alltoall,
+    "gather": _gather,
+    "scatter": _scatter,
+    "sendrecv": _sendrecv,
+}
+_CALLS = _WHOLE | _OF_PAIRS
+
+
+def _flight(end: _End, flight: Flight) -> Iterator[Call]:
+    """A rank's part of a group: its messages are under way together."""
+    source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
+    for _ in range(flight.count):
+        if target is not None:
+            yield end.send(0, target)
+        if source is not None:
+            yield end.receive(0, source)
+
+
+def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
+    """The groups of an operation, in their order, each with the calls of all local ranks.
+
+    Messages without data are left out: a stream goes on with its next group when this one is done.
+    """
+    flights = [flight for flight in case.collective.flights if not flight.bare]
+    if flights:
+        groups = [[call for end in ends for call in _flight(end, flight)] for flight in flights]
+        return [group for group in groups if group]
+    return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
+
+
+def _busy(case: Case, ends: Sequence[_End]) -> list[int]:
+    """The ranks that have a part in it: a pair leaves the others alone."""
+    flights = case.collective.flights
+    return [end.rank for end in ends if not flights or any(any(_flight(end, flight)) for flight in flights)]
+
+
+def _supports(case: Case) -> None:
+    if case.in_place and case.collective.name == "alltoall":
+        raise Unsupported("NCCL's all-to-all is made of sends and receives, which cannot share a buffer")
+
+
+def _prepare(case: Case, platform: Launching) -> Prepared:
+    comm = platform.comm
+    ends = [
+        _End(comm.ranks[rank], case, rank, *buffers(platform, case, rank), comm.stream(rank)) for rank in platform.local
+    ]
+    groups = _groups(case, ends)
+    launch = partial(comm.launch, groups, _busy(case, ends))
+    # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
+    comm.first(launch)
+    estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
+    return Prepared(launch, note=comm.note, estimate=estimate, library=comm.library)
+
+
+IMPLEMENTATION = Implementation(
+    name="nccl",
+    summary="NVIDIA's library, its own choice of algorithm and protocol",
+    platforms=("gpu",),
+    collectives=tuple(name for name, collective in COLLECTIVES.items() if name in _CALLS or collective.flights),
+    prepare=_prepare,
+    supports=_supports,
+    estimates=tuple(_WHOLE),
+)

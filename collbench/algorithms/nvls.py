@@ -1,0 +1,67 @@
+"""`nvls`: the NVSwitch adds: every rank loads one shard of all inputs, already added, and stores it to all at once.
+
+As `two-shot` with the adding moved into the switch: a link carries each byte once, and one more of every n.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from collbench.algorithms import Implementation
+from collbench.cases import Case
+from collbench.collectives import chunk_elements
+from collbench.cost import Cost, Wait
+from collbench.errors import Unsupported
+from collbench.platforms.layout import Region
+from collbench.platforms.roles import Launching, Prepared
+
+_SUMS, _EXTREMES = ("sum", "avg"), ("max", "min")
+REDUCES: Mapping[str, tuple[str, ...]] = {
+    "float": _SUMS,
+    "double": _SUMS,
+    "half": _SUMS + _EXTREMES,
+    "bfloat16": _SUMS + _EXTREMES,
+    "int32": _SUMS + _EXTREMES,
+    "uint32": _SUMS + _EXTREMES,
+    "int64": _SUMS + _EXTREMES,
+    "uint64": _SUMS + _EXTREMES,
+}
+"""What the switch has instructions for (PTX ISA, multimem.ld_reduce); an average is a sum, then divided."""
+
+BLOCKS, THREADS = 16, 512  # of a rank
+
+
+def _supports(case: Case) -> None:
+    dtype, redop = case.dtype.name, case.redop.name
+    if dtype not in REDUCES:
+        raise Unsupported(f"the switch has no instruction for {dtype}; it has for: {', '.join(REDUCES)}")
+    if redop not in REDUCES[dtype]:
+        choices = ", ".join(REDUCES[dtype])
+        raise Unsupported(f"the switch has no instruction for {redop} of {dtype}; it has for: {choices}")
+
+
+def _prepare(case: Case, platform: Launching) -> Prepared:
+    results = platform.multicast(Region.RECEIVE)  # buffers of an all-reduce start where their region does
+    inputs = results if case.in_place else platform.multicast(Region.SEND)
+    kernel = platform.kernel("multimem.cu", "nvls", case.dtype, case.redop)
+    shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
+    arguments = (np.uint64(number) for number in (inputs, results, case.block, shard))
+    return Prepared(platform.bind(kernel, case, platform.blocks(BLOCKS), THREADS, *arguments))
+
+
+def _cost(case: Case) -> Cost:
+    """The switch loads each input once for its shard's owner, and writes each shard once to all."""
+    return Cost(Wait.BARRIER, 2, link=1 + 1 / case.ranks if case.ranks > 1 else 0, memory=2, blocks=BLOCKS)
+
+
+IMPLEMENTATION = Implementation(
+    name="nvls",
+    summary="the NVSwitch adds: every rank loads one shard reduced and stores it to all",
+    platforms=("gpu",),
+    collectives=("allreduce",),
+    prepare=_prepare,
+    supports=_supports,
+    rung=9,
+    multicast=True,
+    cost=_cost,
+)

@@ -1,0 +1,52 @@
+"""`one-shot-ll`: every rank sends its input to all as packets with the flag inside: no barrier at all."""
+
+import numpy as np
+
+from collbench.algorithms import Implementation
+from collbench.cases import Case
+from collbench.cost import Cost, Wait
+from collbench.errors import Unsupported
+from collbench.platforms.layout import grid
+from collbench.platforms.roles import Launching, Prepared
+from collbench.units import format_size
+
+MOST = 256 * 1024  # bytes of a message: beyond, every other rung is faster
+ROOM = 8 * 2**20  # bytes of all inboxes of a rank, so that many ranks get smaller ones
+PAYLOAD = 8  # bytes of data in 16 of packets
+BLOCKS, THREADS = 8, 512  # of a rank on a GPU with room for them
+
+
+def longest(ranks: int) -> int:
+    """Bytes of the longest message: in each of two halves an inbox for every rank, of twice the bytes in packets."""
+    return min(MOST, ROOM // (2 * ranks * 2) // 128 * 128)
+
+
+def _supports(case: Case) -> None:
+    if case.nbytes > longest(case.ranks):
+        raise Unsupported(f"inboxes hold messages up to {format_size(longest(case.ranks))}")
+
+
+def _prepare(case: Case, platform: Launching) -> Prepared:
+    kernel = platform.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
+    threads, blocks = grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
+    fifo, room = np.uint64(platform.layout.fifos["one-shot-ll"]), np.uint64(longest(case.ranks) // PAYLOAD)
+    return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, fifo, room, np.uint64(case.nbytes)))
+
+
+def _cost(case: Case) -> Cost:
+    """The input is read to be sent and to be added, and each packet is written and read, at twice its data."""
+    ranks = case.ranks
+    return Cost(Wait.PACKET, 1, link=2 * (ranks - 1), memory=4 * ranks - 1, packets=ranks - 1, blocks=BLOCKS)
+
+
+IMPLEMENTATION = Implementation(
+    name="one-shot-ll",
+    summary="every rank sends its input to all, the flag inside the data: no barrier",
+    platforms=("gpu", "cpu"),
+    collectives=("allreduce",),
+    prepare=_prepare,
+    supports=_supports,
+    rung=7,
+    cost=_cost,
+    fifo=lambda ranks, platform: 2 * ranks * 2 * longest(ranks),
+)

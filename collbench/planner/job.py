@@ -1,0 +1,116 @@
+"""What is wanted of a training run, and with what: everything that does not differ from layout to layout."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
+
+from collbench.errors import UsageError, unknown
+from collbench.planner.models import MOST, Model
+
+MOST_GPUS = 2**20
+MOST_BATCH = 2**30
+
+
+class Precision(NamedTuple):
+    """Of matrix products; weights, activations and messages are of 16 bits in any case."""
+
+    fp8: bool
+
+
+PRECISIONS = {"bf16": Precision(False), "fp8": Precision(True)}
+
+
+class Optimiser(NamedTuple):
+    """Bytes a parameter: what it keeps, and what it reads and writes in a step besides gradients and weights."""
+
+    states: int
+    traffic: int
+
+
+OPTIMISERS = {
+    "adam": Optimiser(12, 24),  # weights and both moments in 32 bits (Rajbhandari et al., 2020, section 3.1)
+    "adam8bit": Optimiser(6, 12),  # weights in 32 bits, both moments in 8 (Dettmers et al., 2022)
+    "adam-bf16": Optimiser(8, 16),  # weights in 32 bits, both moments in 16
+    "sgd": Optimiser(8, 16),  # weights and one moment in 32 bits
+}
+GRADIENTS = {"fp32": 4, "bf16": 2}
+"""Bytes of a gradient, as it is added up and as it is sent."""
+
+
+class Stack(NamedTuple):
+    """A generation of software: what it hides and fuses, and what it leaves to choose."""
+
+    fused_attention: bool  # FlashAttention and the like: the matrix of scores is never in memory
+    tensor: float = 0.0  # the share of tensor parallelism's collectives that computing hides
+    data: bool = False  # whether gradients are sent while the backward pass goes on
+    pipeline: float = 0.0  # the share of what stages send each other that computing hides
+    gather: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
+    options: Mapping[str, tuple[int | str | bool, ...]] = {}  # choices that it has, where these are not all
+
+
+_PLAIN: Mapping[str, tuple[int | str | bool, ...]] = {
+    "sharding": ("ddp",),
+    "sequential": (False,),
+    "context": (1,),
+    "schedule": ("1f1b",),
+    "offload": (False,),
+}
+STACKS = {
+    # Megatron-Core: overlaps gradients, tensor parallelism by halves, and stages where they are interleaved.
+    "modern": Stack(True, tensor=0.5, data=True, pipeline=0.9),
+    # Korthikanti et al. 2022: selective recomputation and sequence parallelism, nothing overlapped.
+    "megatron-2022": Stack(False, options={**_PLAIN, "sequential": (False, True)}),
+    # Narayanan et al. 2021: all of its published runs recompute everything; its example of GPT-3 does not interleave.
+    "megatron-2021": Stack(False, options={**_PLAIN, "recompute": ("full",)}),
+    # ZeRO-3 of the same year; `gather` is fitted to its runs of GPT-3 (docs/training.md).
+    "deepspeed-2021": Stack(False, data=True, gather=16e9, options={**_PLAIN, "sharding": ("zero1", "zero2", "zero3")}),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model, how it is trained, and what is known of the machine."""
+
+    model: Model
+    gpus: int
+    batch: int  # samples of a step, all GPUs together
+    sequence: int
+    precision: str = "bf16"
+    optimiser: str = "adam"
+    gradients: str = "fp32"
+    stack: str = "modern"
+    reserve: float = 0.06  # of the memory, for fragments that are too small to use
+    noise: float = 0.0022  # standard deviation of GPUs' speeds over their mean
+    efficiency: float = 1.0  # of computing against what is expected, by an anchor
+
+    def checked(self) -> "Job":
+        """Itself; UsageError for what cannot be trained."""
+        self.model.checked()
+        for what, value, most in (
+            ("--gpus", self.gpus, MOST_GPUS),
+            ("--batch", self.batch, MOST_BATCH),
+            ("--sequence", self.sequence, MOST),
+        ):
+            if not 1 <= value <= most:
+                raise UsageError(f"{what} {value} is impossible; give 1 to {most}")
+        for name, table in (("precision", PRECISIONS), ("optimiser", OPTIMISERS), ("gradients", GRADIENTS)):
+            if getattr(self, name) not in table:
+                raise unknown(f"--{name}", getattr(self, name), table)
+        if self.stack not in STACKS:
+            raise unknown("--stack", self.stack, STACKS)
+        return self
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.batch * self.sequence
+
+    @property
+    def flops(self) -> float:
+        """Of a step, as utilisation is counted."""
+        return self.model.flops(self.sequence) * self.tokens
+
+    def on(self, gpus: int) -> "Job":
+        """The same on another number of GPUs."""
+        return replace(self, gpus=gpus)

@@ -1,0 +1,133 @@
+"""The figure of a comparison: ratios NEW/BASE with their intervals against message size, a panel a kind of case."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collbench.analysis.compare.compare import Comparison
+from collbench.analysis.compare.verdicts import Row
+from collbench.errors import UsageError
+from collbench.plots.axes import size_axis
+from collbench.plots.pictures import save
+from collbench.plots.styles import FORMATS, SCREEN, TOLD_APART, Look, looks, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
+
+
+def check(paths: Sequence[Path]) -> None:
+    """UsageError for a file whose suffix is none of FORMATS."""
+    for path in paths:
+        if path.suffix[1:].lower() not in FORMATS:
+            choices = ", ".join(f".{suffix}" for suffix in FORMATS)
+            raise UsageError(f"cannot draw {path}: its suffix says no format; choose from: {choices}")
+
+
+def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]:
+    """Write the figure to each of the files, and say which; none if there is no ratio to draw."""
+    check(paths)
+    drawn = figure(comparisons) if paths else None
+    if drawn is None:
+        return []
+    try:
+        return [written for path in paths for written in save(drawn, path.parent, path.stem, [path.suffix[1:]])]
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}; choose another --out") from None
+
+
+def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
+    """A panel for each kind of case of each comparison; None if there is nothing to draw."""
+    every = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
+    if not every:
+        return None
+    panels = every[:TOLD_APART]
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    chosen = looks(row.base.implementation for _, rows in panels for row in rows)
+    with style():
+        from matplotlib.figure import Figure
+
+        drawn = Figure(figsize=(SCREEN.width(columns), 4.6 * lines), layout="constrained")
+        grid = drawn.subplots(lines, columns, squeeze=False)
+        for axes, (comparison, rows) in zip(grid.flat, panels, strict=False):
+            _panel(axes, comparison, rows, chosen)
+        for unused in grid.flat[len(panels) :]:
+            unused.remove()
+        drawn.suptitle(f"Time NEW/BASE: above 1 is slower{_cut(len(every))}", x=0.01, ha="left")
+        _legend(drawn, comparisons, chosen)
+    return drawn
+
+
+def _cut(kinds: int) -> str:
+    return f" (the first {TOLD_APART} of {kinds} kinds of cases)" if kinds > TOLD_APART else ""
+
+
+def _kinds(comparison: Comparison) -> list[list[Row]]:
+    kinds: dict[object, list[Row]] = {}
+    for row in comparison.rows:
+        kinds.setdefault(row.base.case.kind, []).append(row)
+    return [sorted(rows, key=lambda row: row.base.case.nbytes) for rows in kinds.values()]
+
+
+def _panel(axes: "Axes", comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
+    names = [name for name in chosen if any(row.base.implementation == name for row in rows)]
+    axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color="#808080", alpha=0.18, linewidth=0)
+    axes.axhline(1, color="#606060", linewidth=1)
+    for place, name in enumerate(names):
+        aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))  # so that intervals do not cover each other
+        _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
+    _axes(axes, rows, comparison.margin)
+    axes.set_title(f"{rows[0].base.case.title}\n{_origin(comparison.new.path)} against {_origin(comparison.base.path)}")
+
+
+def _origin(path: Path) -> str:
+    """A run as its folder is called, or its file."""
+    name = path.parent.name if path.stem == "run" and path.parent.name else path.name
+    return name if len(name) <= 24 else f"{name[:21]}..."
+
+
+def _line(axes: "Axes", rows: Sequence[Row], look: Look, aside: float) -> None:
+    """Ratios joined by a line, hollow where nothing can be concluded, and their intervals."""
+    sizes, ratios = [row.base.case.nbytes * aside for row in rows], [row.ratio for row in rows]
+    axes.plot(sizes, ratios, color=look.color, linestyle=look.linestyle, linewidth=1, alpha=0.7)
+    for size, row in zip(sizes, rows, strict=True):
+        axes.vlines(size, *row.interval, color=look.color, alpha=0.6, linewidth=1.6)
+        filled = look.color if math.isfinite(row.interval[0]) else "white"
+        axes.plot([size], [row.ratio], color=look.color, marker=look.marker, markerfacecolor=filled, linestyle="")
+
+
+def _axes(axes: "Axes", rows: Sequence[Row], margin: float) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    sizes = [row.base.case.nbytes for row in rows]
+    size_axis(axes, sizes, 6)
+    axes.set_xlim(min(sizes) / 1.8, max(sizes) * 1.8)
+    axes.set_xlabel("message size")
+    low, high = _limits(rows, margin)
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(MaxNLocator(7) if high < 4 * low else LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:.4g}x"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("time NEW / BASE")
+
+
+def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
+    """As far above 1 as below it; an interval of nearly everything does not make the rest invisible."""
+    ratios = [abs(math.log(row.ratio)) for row in rows]
+    ends = [abs(math.log(max(end, 1e-9))) for row in rows for end in row.interval if math.isfinite(end)]
+    most = max(*ratios, min(max(ends, default=0.0), max(*ratios, 0.0) + math.log(_FARTHEST)), 1.6 * math.log1p(margin))
+    return math.exp(-1.1 * most), math.exp(1.1 * most)
+
+
+def _legend(drawn: "Figure", comparisons: Sequence[Comparison], chosen: dict[str, Look]) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
+    handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
+    drawn.legend(handles=handles, loc="outside right upper", handlelength=3.5)

@@ -1,0 +1,70 @@
+"""The figure of narrower wires: time saved against the fastest that is exact, over the error that each introduces."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from collbench.analysis.wires import Tradeoff, tradeoffs
+from collbench.measurement import Measurement
+from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.styles import SCREEN, looks, style
+from collbench.runfile.file import Run
+from collbench.units import format_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def figures(run: Run, wanted: Wanted) -> Named:
+    """One for each kind of case with wires that were measured beside an exact implementation."""
+    found = [one for one in tradeoffs(run.results) if one.study and one.gain(one.exact) is not None]
+    found = [one for one in found if wanted.shows(one.name)]
+    for kind in dict.fromkeys(one.case.kind for one in found):
+        stem = f"wires-{kind.collective.name}-{kind.dtype.name}-{kind.redop.name}{'-in-place' * kind.in_place}"
+        yield stem, figure([one for one in found if one.case.kind == kind])
+
+
+def figure(found: Sequence[Tradeoff]) -> "Figure":
+    """A mark for the RMS error of single rounds, and a hollow one for the bias of many with feedback."""
+    chosen = looks(one.name for one in found)
+    with style():
+        from matplotlib.figure import Figure
+
+        drawn = Figure(figsize=(SCREEN.width(1), 4.6), layout="constrained")
+        axes = drawn.subplots()
+        for one in found:
+            look, gain = chosen[one.name], one.gain(one.exact)
+            assert one.study
+            assert gain
+            axes.plot([one.study.plain.rms], [gain], look.marker, color=look.color, label=one.name)
+            axes.plot([one.study.plain.bias], [gain], look.marker, color=look.color, alpha=0.4)
+            axes.plot([one.study.fed.bias], [gain], look.marker, color=look.color, fillstyle="none")
+        axes.axhline(1, color="0.6", linewidth=1)
+        _scale(axes)
+        axes.set_xlabel("error against exact sums: RMS (full), bias (pale), bias with feedback (hollow)")
+        axes.set_ylabel("time of the fastest exact one / the wire's")
+        axes.set_title(f"{found[0].case.title}, {format_size(found[0].case.nbytes)}: above 1 the wire pays")
+        drawn.legend(loc="outside lower left", ncols=3)
+    return drawn
+
+
+def _scale(axes: "Axes") -> None:
+    """Decades of error, and few ratios in plain figures: texts are not read as formulas."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(numticks=8))
+    axes.xaxis.set_major_formatter(lambda error, position: f"{error:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8), numticks=8))
+    axes.yaxis.set_major_formatter(lambda ratio, position: f"{ratio:.3g}x")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+KIND = Kind(
+    order=20,
+    rows=(Measurement,),
+    needs="narrow wires whose error was studied, beside an implementation that is exact",
+    figures=run_by_run(figures),
+)

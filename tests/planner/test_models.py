@@ -1,0 +1,109 @@
+"""Models: as many parameters and FLOPs as their authors publish, and refusals that say what works."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collbench.errors import UsageError
+from collbench.planner.models import MOST, MOST_COUNTED, Model, of_size, with_sequence
+from collbench.planner.presets import ALIASES, MODELS
+from tests.planner.closed_forms import PUBLISHED, gpt_flops, gpt_parameters
+
+
+def test_presets_have_as_many_parameters_as_published() -> None:
+    """All of them, and those that a token meets; GPT-3's paper rounds, Megatron's has one digit."""
+    assert set(PUBLISHED) == set(MODELS)
+    for name, (total, active) in PUBLISHED.items():
+        model = MODELS[name].checked()
+        rounded = 0.015 if name.startswith("gpt3") else 0.005
+        digit = 0.05 if name.startswith("megatron") else 0.0
+        assert model.parameters / 1e9 == pytest.approx(total, rel=0 if digit else rounded, abs=digit), name
+        assert not active or model.active / 1e9 == pytest.approx(active, rel=rounded), name
+    assert set(ALIASES.values()) <= set(MODELS)
+    assert not set(ALIASES) & set(MODELS)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(1, 200), st.integers(1, 300), st.integers(1, 100), st.integers(1, 10**6), st.integers(1, 10**5))
+def test_gpts_follow_the_closed_forms(layers: int, head: int, heads: int, words: int, length: int) -> None:
+    """Of parameters, exactly; of FLOPs; and of FLOPs with the layers' forward pass once more, the output's not."""
+    model = Model("any", layers, head * heads, heads, sequence=length, vocabulary=words).checked()
+    parameters = gpt_parameters(layers, model.hidden, words, length) + 2 * model.hidden
+    assert model.parameters == pytest.approx(parameters, rel=1e-12)
+    flops = model.flops(length) * length
+    assert flops == pytest.approx(gpt_flops(layers, model.hidden, words, length, 1, recomputed=False), rel=1e-12)
+    again = flops + length * layers * (2 * model.worked + 4 * model.queries * length)
+    assert again == pytest.approx(gpt_flops(layers, model.hidden, words, length, 1, recomputed=True), rel=1e-12)
+
+
+def test_a_token_meets_top_k_experts_of_all() -> None:
+    for model in (model for model in MODELS.values() if model.experts):
+        spared = model.parameters - model.active
+        assert spared == (model.experts - model.top_k) * model.expert_weights * model.moe_layers > 0, model.name
+        assert replace(model, top_k=model.experts).active == model.parameters, model.name
+        assert replace(model, experts=0).parameters < model.active, model.name
+        per_layer = model.layers * (model.worked - model.attention_weights)
+        met = model.moe_layers * (model.hidden * model.experts + (model.top_k + model.shared) * model.expert_weights)
+        dense = (model.layers - model.moe_layers) * model.dense_weights
+        assert per_layer == pytest.approx(met + dense), model.name
+
+
+IMPOSSIBLE: tuple[tuple[dict[str, float], str, dict[str, float]], ...] = (  # changes, message, and what it says to give
+    ({"hidden": 1000, "heads": 16}, "hidden 1000 is not divisible by 16 heads", {"hidden": 992}),
+    ({"hidden": 1000, "heads": 16}, "give hidden 992, 20 heads", {"heads": 20}),
+    ({"hidden": 8, "heads": 16}, "give hidden 16, 8 heads", {"heads": 8}),
+    ({"hidden": 1000, "heads": 16}, "or head for the size of one", {"head": 64}),
+    ({"kv_heads": 7}, "12 heads are not divisible by 7 kv_heads; give 6", {"kv_heads": 6}),
+    ({"kv_heads": 24}, "give 12", {"kv_heads": 12}),
+    ({"experts": 8, "top_k": 9}, "top_k 9 is more than its 8 experts; give 8", {"top_k": 8}),
+    ({"experts": 8, "moe_every": 13}, "moe_every 13 is more than its 12 layers; give 1", {"moe_every": 1}),
+    ({"stated": 1e9}, "come to 1.24e\\+08 parameters, not to 1e\\+09; leave parameters out", {"stated": 0.0}),
+    ({"layers": 0}, f"layers = 0 is impossible; give 1 to {MOST_COUNTED}", {"layers": 1}),
+    ({"experts": MOST_COUNTED + 1}, f"is impossible; give 0 to {MOST_COUNTED}", {"experts": MOST_COUNTED}),
+    ({"ffn": MOST + 1}, f"is impossible; give 0 to {MOST}", {"ffn": MOST}),
+    ({"ffn": -1}, f"ffn = -1 is impossible; give 0 to {MOST}", {"ffn": 0}),
+)
+
+
+def test_what_no_transformer_is_is_refused_with_what_would_be() -> None:
+    small = MODELS["gpt2-small"]
+    for changes, message, way_out in IMPOSSIBLE:
+        broken = replace(small, **changes)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=message) as refused:
+            broken.checked()
+        assert "\n" not in str(refused.value)
+        replace(broken, **way_out).checked()  # type: ignore[arg-type]
+    counts = [name for name, value in vars(small).items() if type(value) is int]
+    assert len(counts) > 10
+    for name in counts:
+        for value in (-1, MOST + 1):
+            with pytest.raises(UsageError, match=f"{name} = {value} is impossible"):
+                replace(small, **{name: value}).checked()
+
+
+def test_a_model_of_a_size_has_about_as_many_parameters_and_another_length_changes_positions_only() -> None:
+    for eighth in range(48, 105):
+        size = 10 ** (eighth / 8)
+        model = of_size("any", size)
+        assert model.parameters == pytest.approx(size, rel=0.25), size
+        if size > 1e10:
+            assert model.heads % 8 == 0, size
+            assert 0.5 < model.hidden / (128 * model.layers) < 2, size
+            assert model.head_size == 128, size
+    for known in ({"hidden": 1000}, {"layers": 10}, {"hidden": 2048, "heads": 32}, {"sequence": 512}):
+        model = of_size("any", 1e9, **known)
+        assert {name: getattr(model, name) for name in known} == known
+        assert "layers" in known or model.parameters == pytest.approx(1e9, rel=0.25), known
+    assert of_size("any", 1e5).layers >= 1
+    for impossible in (0, 9e4, 2e15, -1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="is impossible; give 1e5 to 1e15"):
+            of_size("any", impossible)
+    with pytest.raises(UsageError, match=r"hidden = .* is impossible"):
+        of_size("any", 1e9, hidden=-(10**30))
+    gpt, llama = MODELS["gpt2-small"], MODELS["llama2-7b"]
+    assert with_sequence(gpt, 2048).parameters - gpt.parameters == 1024 * 768
+    assert with_sequence(llama, 8192).parameters == llama.parameters
+    with pytest.raises(UsageError, match="sequence = 0"):
+        with_sequence(llama, 0)

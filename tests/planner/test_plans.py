@@ -1,0 +1,369 @@
+"""Plans: the search finds the best by formulas that are shown; what does not fit, sizes, money, anchors, advice."""
+
+import functools
+import math
+import re
+from dataclasses import replace
+from itertools import cycle, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collbench.analysis.plans import cheapest, leaving, scaled
+from collbench.errors import UsageError
+from collbench.model.steps import CONTENTION
+from collbench.planner import plan, planner
+from collbench.planner.advice import RESOURCES, largest_batch, sensitivities, why
+from collbench.planner.anchor import anchored, parse_anchor
+from collbench.planner.candidates import candidates, layouts
+from collbench.planner.constants import FITTED, constants_of
+from collbench.planner.curves import Group, Modelled, group_of, placed
+from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
+from collbench.planner.layout import RECOMPUTE, Layout, parse_layout
+from collbench.planner.ledger import Network, Read, reckon
+from collbench.planner.length import parse_duration, usual_tokens
+from collbench.planner.model_files import described, load_model
+from collbench.planner.planner import SECTIONS, reckon_one, search
+from collbench.planner.planning import EQUAL, GROUPED, Plan, best_of, plan_on, resized
+from collbench.planner.presets import MODELS
+from collbench.planner.recorded import row
+from collbench.planner.setting import Setting, choices, inputs, setting
+from collbench.planner.sizes import on_system, same_cost, sizes
+from collbench.topology.architectures import ARCHITECTURES
+from collbench.topology.files import load
+from tests.planner.books import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, asked, reckoned, with_constants
+
+SMALL = replace(GPT, layers=4, sequence=512)
+
+
+def tight(gpus: int) -> Setting:
+    """A job on GPUs so small that half of its layouts fits."""
+    given = asked(SMALL, gpus, 8, Lines(1e10), reserve=0.0)
+    arrays = candidates(given.job, SYSTEM, {})
+    needs = [reckoned(given, layout).needed for layout in layouts(arrays, range(0, len(arrays["data"]), 5))]
+    memory = float(np.quantile(needs, 0.5))
+    return replace(given, machine=replace(given.machine, product=replace(given.machine.product, memory=memory)))
+
+
+def does_less(one: Layout, other: Layout) -> bool:
+    """Whether it recomputes or offloads less than another one that is otherwise the same, and neither more."""
+    alike = replace(one, recompute=other.recompute, offload=other.offload) == other
+    costs = [(RECOMPUTE.index(layout.recompute), layout.offload) for layout in (one, other)]
+    return alike and costs[0] != costs[1] and all(less <= more for less, more in zip(*costs, strict=True))
+
+
+def mean(given: Setting, layout: Layout) -> float:
+    """By the edges of the bands that `Lines` has, computing as expected."""
+    sure = with_constants(given, replace(given.machine.constants, spread=0.0))
+    plan = reckon_one(sure, layout)
+    return (plan.low + 4 * plan.step + plan.high) / 6
+
+
+@pytest.mark.parametrize("gpus", [1, pytest.param(4, marks=pytest.mark.full), 6])
+def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tight(gpus)
+    arrays = candidates(given.job, given.curves.system, {})
+    plans = [reckoned(given, layout) for layout in layouts(arrays, range(len(arrays["data"])))]
+    fitting = [plan for plan in plans if plan.needed <= given.capacity]
+    assert 0 < len(fitting) < len(plans)
+    means = {plan.layout: mean(given, plan.layout) for plan in fitting}
+    for at_once in (planner.AT_ONCE, 7):
+        monkeypatch.setattr(planner, "AT_ONCE", at_once)
+        result = search(given, {})
+        timed = layouts(result.arrays, result.fitting)
+        assert (result.tried, result.fits) == (len(plans), len(fitting))
+        assert means[timed[0]] == pytest.approx(min(means.values()), rel=1e-12)
+        assert list(result.means) == pytest.approx([means[layout] for layout in timed], rel=1e-12)
+        assert list(result.means) == sorted(result.means)
+        assert list(result.steps) == pytest.approx([reckoned(given, layout).step for layout in timed], rel=1e-12)
+        for one in means:
+            assert (one in timed) != any(does_less(other, one) for other in means)
+        assert plans[result.smallest].needed == min(plan.needed for plan in plans) == result.needs.min()
+
+
+def test_a_band_is_of_what_is_unsure() -> None:
+    """A GPU alone is as unsure as computing; two whose computing is known as unsure as their curves."""
+    given = asked(gpus=1)
+    alone = reckon_one(given, Layout())
+    parts = alone.parts
+    assert alone.high == pytest.approx(alone.step + 0.1 * parts["computing"])
+    assert alone.low == pytest.approx(alone.step - parts["computing"] * (1 - 1 / 1.1))
+    sure = replace(given.machine.constants, spread=0.0)
+    one = reckon_one(with_constants(given, sure), Layout())
+    assert one.low == one.step == one.high
+    two = asked(gpus=2, stack="megatron-2022")
+    known = reckon_one(with_constants(two, sure), Layout(2))
+    sent = known.parts["tensor_parallel"]
+    assert known.high - known.step == pytest.approx(0.25 * sent)  # by the edges of the curves that were made up
+    assert known.step - known.low == pytest.approx(0.2 * sent)
+    both = reckon_one(two, Layout(2))
+    assert both.high - both.step == pytest.approx(np.hypot(0.25 * sent, 0.1 * both.parts["computing"]))
+    experts = reckon_one(asked(MIXED, gpus=1), Layout())
+    assert experts.high == pytest.approx(experts.step + CONSTANTS.spread_experts * experts.parts["computing"])
+    assert CONSTANTS.spread_experts > CONSTANTS.spread
+
+
+def test_constants_are_of_the_newest_generation_that_is_known() -> None:
+    assert all(fitted.generation == generation for generation, fitted in FITTED.items())
+    for arch in ARCHITECTURES:
+        older = [one for one in FITTED if one <= int(arch[2:])] or [min(FITTED)]
+        assert constants_of(arch) == FITTED[max(older)], arch
+        assert 0 < constants_of(arch).products < 1, arch
+    given = setting(Job(GPT, 8, 8, 1024), Modelled(load("dgx-a100")), loader=10.0)
+    fitted = FITTED[80]
+    assert (given.machine.constants, given.capacity, given.loader) == (fitted, 80 * 2**30, 10.0)
+    values = reckoned(given, Layout(data=8)).values
+    assert values["slowing"] == CONTENTION
+    for name, term in (("products", "product"), ("unfused", "unfused"), ("fused", "fused"), ("grouped", "grouped")):
+        assert values[f"{term}_efficiency"] == getattr(fitted, name), name
+
+
+def test_impossible_jobs_are_refused_with_the_choices() -> None:
+    for changes, message in (
+        ({"gpus": 0}, f"--gpus 0 is impossible; give 1 to {MOST_GPUS}"),
+        ({"gpus": MOST_GPUS + 1}, "--gpus .* is impossible"),
+        ({"batch": 0}, f"--batch 0 is impossible; give 1 to {MOST_BATCH}"),
+        ({"sequence": 0}, "--sequence 0 is impossible; give 1 to"),
+        ({"precision": "int8"}, f"unknown --precision 'int8'; choose from: {', '.join(PRECISIONS)}"),
+        ({"optimiser": "adagrad"}, f"unknown --optimiser 'adagrad'; choose from: {', '.join(OPTIMISERS)}"),
+        ({"gradients": "fp8"}, f"unknown --gradients 'fp8'; choose from: {', '.join(GRADIENTS)}"),
+        ({"stack": "jax"}, f"unknown --stack 'jax'; choose from: {', '.join(STACKS)}"),
+        ({"model": replace(GPT, heads=7)}, "not divisible by 7 heads"),
+    ):
+        with pytest.raises(UsageError, match=message) as refused:
+            replace(Job(GPT, 8, 8, 1024), **changes).checked()  # type: ignore[arg-type]
+        assert "\n" not in str(refused.value)
+    job = Job(MODELS["gpt3-175b"], 8, 4, 1024)
+    assert (job.tokens, job.flops) == (4096, 4096 * job.model.flops(1024))
+
+
+TERMS = [term for section in SECTIONS for term in section.terms]
+SAMPLE = 30
+NAMES: dict[str, Any] = {"maximum": np.maximum, "minimum": np.minimum, "where": np.where, "ceil": np.ceil}
+
+
+def arrays_of(given: Setting) -> dict[str, Any]:
+    arrays = candidates(given.job, given.curves.system, {})
+    places = np.linspace(0, len(arrays["data"]) - 1, SAMPLE).astype(int)
+    return {name: array[places] for name, array in arrays.items()}
+
+
+def test_terms_have_a_meaning_a_unit_and_only_inputs_that_are_known_before() -> None:
+    setting = asked(MIXED, 32, 64, Lines(1e10))
+    given = {*inputs(setting)}
+    known = {*given, *choices(arrays_of(setting), setting), "network"}
+    for term in TERMS:
+        assert term.meaning.endswith("."), term.name
+        assert term.unit in ("", "s", "bytes", "FLOP", "FLOP/s"), term.name
+        assert term.name not in known, term.name
+        assert {*term.inputs} <= known, term.name
+        known.add(term.name)
+    unused = given - {name for term in TERMS for name in term.inputs}
+    assert unused <= {"capacity", "layer_parameters"}, "which tables show"
+
+
+def test_many_layouts_are_reckoned_as_each_alone_by_the_formulas_that_are_shown() -> None:
+    for model, stack in zip(cycle((MIXED, GPT, GATED)), STACKS, strict=False):
+        setting = asked(model, 32, 64, Lines(1e10), stack=stack)
+        arrays = arrays_of(setting)
+        many = reckon(SECTIONS, inputs(setting) | choices(arrays, setting) | {"network": Network(setting.curves)})
+        for place, layout in enumerate(layouts(arrays, range(SAMPLE))):
+            alone = reckoned(setting, layout).values
+            for term in TERMS:
+                at = np.broadcast_to(many[term.name], (SAMPLE,))[place]
+                assert alone[term.name] == pytest.approx(at, rel=1e-12), term.name
+        for values in (many, alone):
+            for term in TERMS:
+                again = eval(term.formula, {"__builtins__": {}}, {**NAMES, **values})
+                assert np.array_equal(again, values[term.name]), term.name
+
+
+def test_a_network_is_asked_where_something_is_sent() -> None:
+    """Not by one GPU alone, nor for nothing; what it is asked is written down if that is wanted."""
+    curves = Lines(1e9)
+    network = Network(curves)
+    sizes, ranks, strides = np.array([1e6, 2e6, 0, 4e6]), np.array([1, 2, 2, 4]), np.array([1, 1, 1, 8])
+    assert list(network.time("allreduce", sizes, ranks, strides)) == pytest.approx([0, 2e-3, 0, 6e-3])
+    assert [(group, nbytes) for _, group, nbytes in curves.asked] == [(Group(2, 2), 2e6), (Group(4, 1), 4e6)]
+    reads: list[Read] = []
+    for size, count in ((1e6, 1), (0, 2), (4e6, 4)):
+        Network(curves, reads=reads).time("allreduce", size, count, 8)
+    assert [(read.group, read.nbytes, read.seconds) for read in reads] == [(Group(4, 1), 4e6, pytest.approx(6e-3))]
+    assert float(Network(curves, "high").time("allgather", 1e9, 2, 1)) == pytest.approx(0.5 * 1.25)
+    edges = Network(curves, ("seconds", "high")).time("allgather", 1e9, 2, 1)
+    assert list(edges) == pytest.approx([0.5, 0.5 * 1.25])
+
+
+@functools.cache
+def gpt3(**more: str) -> Plan:
+    return plan("gpt3-175b", load("dgx-a100"), 1024, 1536, **more)  # type: ignore[arg-type]
+
+
+def small(**more: str) -> Plan:
+    return plan("gpt3-1.3b", load("dgx-h100"), 16, 64, **more)  # type: ignore[arg-type]
+
+
+def test_models_of_every_kind_are_planned() -> None:
+    for model in ("gpt2-small", "gpt3-175b", "llama3-8b", "mixtral-8x7b", "megatron-1t"):
+        answer = plan(model, load("gb200-nvl72"), 512, 512)
+        assert 0 < answer.best.utilisation < 1, model
+        assert answer.best.needed <= answer.setting.capacity, model
+
+
+def test_choices_are_taken_and_change_what_they_should() -> None:
+    layout = "dp16 zero1 mb1"
+    choices = {"precision": PRECISIONS, "optimiser": OPTIMISERS, "gradients": GRADIENTS, "stack": STACKS}
+    for name, table in choices.items():
+        for value in table:
+            assert getattr(small(layout=layout, **{name: value}).setting.job, name) == value
+    plain = small(layout=layout).best
+    assert small(precision="fp8", layout=layout).best.parts["computing"] < plain.parts["computing"]
+    assert small(optimiser="adam8bit", layout=layout).best.memory["optimiser_states"] < plain.memory["optimiser_states"]
+    assert small(gradients="bf16", layout=layout).best.memory["gradients"] == plain.memory["gradients"] / 2
+
+
+def test_the_ranking_is_by_step_and_equal_ones_by_memory() -> None:
+    ranked = gpt3().ranked(20)
+    for first, second in pairwise(ranked):
+        assert second.step > first.step / (1 + EQUAL) ** 2
+        if second.step < first.step:
+            assert first.needed <= second.needed
+    assert len({tuple(getattr(one.layout, name) for name in GROUPED) for one in ranked}) == len(ranked)
+    best = best_of(gpt3().setting, parse_layout("tp8 pp16 mb2"))
+    assert best.layout == Layout(tensor=8, pipeline=16, data=8, micro=2, recompute="full")
+
+
+def test_what_does_not_fit_names_what_does() -> None:
+    with pytest.raises(UsageError, match=r"fits 80 GiB: .* short with .*; these fit: .*--gpus (\d+)") as refused:
+        plan("megatron-1t", load("dgx-a100"), 64, 512)
+    gpus = int(str(refused.value).rpartition("--gpus ")[2])
+    assert plan("megatron-1t", load("dgx-a100"), gpus, 512).fitting
+    with pytest.raises(UsageError):
+        plan("megatron-1t", load("dgx-a100"), gpus // 2, 512)
+    with pytest.raises(UsageError, match="these fit: --layout") as refused:
+        plan("llama2-70b", load("dgx-h100"), 64, 256, layout="ddp tp1 pp1")
+    (words,) = [text for text in str(refused.value).split('"') if "zero3" in text]
+    assert words == "zero3 tp1 pp1"
+    assert plan("llama2-70b", load("dgx-h100"), 64, 256, layout=words).fitting
+
+
+def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
+    answer = gpt3()
+    found = list(sizes(answer.setting, answer.said, [32, 64, 512, 1024, 4096]))
+    assert [bool(size.best) for size in found] == [False, True, True, True, True]
+    assert "short with" in found[0].reason
+    (curve,) = scaled([row(size.best, "scale", "x") for size in found if size.best])
+    assert curve.efficiency(curve.rows[0]) == 1
+    left = leaving(curve)
+    assert 512 < (left[0.8] or 0) < (left[0.7] or 0) < 4096
+    (curve,) = scaled([row(size.best, "scale", "x") for size in (found[3], found[4]) if size.best])
+    share = (1 - 0.8) / (1 - curve.efficiency(curve.rows[-1]))
+    assert leaving(curve)[0.8] == pytest.approx(math.exp(math.log(1024) + share * math.log(4)))
+    assert leaving(curve._replace(base=curve.base / 10))[0.7] is None
+
+
+def test_cost_is_hours_times_gpus_times_price() -> None:
+    answer = gpt3()
+    found = sizes(answer.setting, {}, [64, 96, 128, 256, 1024])
+    rows = [row(size.best, "cost", "x", 2.5, 3e11) for size in found if size.best]
+    offer = row(answer.best, "cost", "x", 2.5, 3e11)
+    assert offer.seconds == pytest.approx(3e11 / (1536 * 2048) * answer.best.step)
+    assert offer.cost == pytest.approx(offer.seconds / 3600 * 1024 * 2.5)
+    quickest = min(rows, key=lambda one: one.seconds)
+    assert cheapest(rows, quickest.seconds) is quickest
+    assert cheapest(rows, quickest.seconds / 2) is None
+    assert cheapest(rows, math.inf) is min(rows, key=lambda one: one.cost)
+
+
+def test_another_system_brings_its_software_unless_one_was_chosen_and_money_buys_whole_nodes() -> None:
+    assert on_system(gpt3().setting, load("dgx-h100")).job.stack == "modern"
+    assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100")).job.stack == "megatron-2022"
+    assert on_system(gpt3().setting, load("gb200-nvl72")).curves.system.gpus == 64
+    answer = gpt3()
+    (one,) = same_cost(answer.setting, answer.said, 2.0, [(load("dgx-h100"), 3.0)])
+    assert one.gpus % 8 == 0
+    assert 0.7 * 1024 * 2 < one.gpus * 3 <= 1024 * 2
+    with pytest.raises(UsageError, match="buys no node"):
+        same_cost(answer.setting, answer.said, 0.001, [(load("dgx-h100"), 3.0)])
+
+
+def test_tokens_are_those_published_or_twenty_a_parameter_and_durations_have_units() -> None:
+    assert usual_tokens(MODELS["gpt3-175b"]) == 300e9
+    assert usual_tokens(MODELS["mixtral-8x7b"]) == 20 * MODELS["mixtral-8x7b"].active
+    for text, seconds in (("30d", 2592000), ("12h", 43200), ("90m", 5400), ("1.5 h", 5400), ("7s", 7)):
+        assert parse_duration(text, "--deadline") == seconds
+    with pytest.raises(UsageError, match="--deadline '0d' is no duration"):
+        parse_duration("0d", "--deadline")
+
+
+def test_an_anchor_makes_its_step_right_and_others_follow() -> None:
+    answer = gpt3(layout="tp8 pp16 mb1")
+    wanted = 1.3 * answer.best.step
+    given, layout = anchored(answer.setting, parse_anchor(f"{wanted:.6f}s"), answer.said)
+    assert layout.step == pytest.approx(wanted, rel=1e-4)
+    assert reckon_one(given, layout.layout).step == pytest.approx(wanted, rel=1e-4)
+    other = reckon_one(given, replace(layout.layout, micro=2))
+    assert other.step > reckon_one(answer.setting, replace(layout.layout, micro=2)).step
+    anchor = parse_anchor("30%,gpus=512,batch=768,layout=tp8 pp8")
+    _, layout = anchored(answer.setting, anchor, {})
+    assert layout.utilisation == pytest.approx(0.3, rel=1e-3)
+    assert (layout.job.gpus, layout.job.batch, layout.layout.pipeline) == (512, 768, 8)
+
+
+def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful_batch() -> None:
+    answer = gpt3()
+    gains = sensitivities(answer.setting, answer.best.layout, answer.said)
+    assert gains[0].resource == "FLOP/s"
+    assert all(1 <= gain.factor < 1.11 for gain in gains)
+    assert {gain.resource for gain in gains} == {*RESOURCES, "memory"} - {"rate of loading samples"}
+    lines = why(answer)
+    assert any(line.startswith("tp8 instead of tp4 loses") and "tensor parallelism +" in line for line in lines)
+    assert any(line.startswith("pp8 instead of pp16 does not fit") for line in lines)
+    slow = plan("gpt3-13b", load("ethernet-100g-tcp"), 64, 64, layout="tp1 pp1", stack="modern")
+    assert any("bound by network cards" in line for line in why(slow))
+    helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.said)}
+    assert helped["network cards"] > 1.03
+    assert "unknown" in largest_batch(1536, 0)
+    assert "takes 2.00x the fewest samples and 2.00x the fewest steps" in largest_batch(1000, 1000)
+    assert "is more than that" in largest_batch(2000, 1000)
+
+
+def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
+    answer = plan("gpt3-175b", load("gcp-a3-ultra"), 1024, 1536)
+    best, boldest = answer.best, answer.boldest
+    assert boldest.step == pytest.approx(answer.searched.steps.min())
+    assert boldest.layout.sharding == "zero3"
+    assert boldest.step < 0.99 * best.step
+    assert boldest.high > 1.4 * best.high
+    (line,) = (line for line in why(answer) if line.startswith(boldest.layout.name))
+    assert re.search(r"is likely \d\.\d% faster, but may take [\d.]+ s, not [\d.]+ s at most$", line)
+    assert gpt3().boldest.layout == gpt3().best.layout
+    assert not any("likely" in line for line in why(gpt3()))
+
+
+def test_a_file_and_words_describe_the_same_model() -> None:
+    words = load_model("layers=4,hidden=256,heads=4,sequence=128,vocabulary=1000,gated=true")
+    told = {"layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 1000, "gated": True}
+    assert replace(words, name="x") == replace(described(told, "file.toml"), name="x")
+    assert described({"model": told}, "file.toml") == described(told, "file.toml")
+    assert described({"parameters": "13B"}, "file.toml").parameters == pytest.approx(13e9, rel=0.05)
+    with pytest.raises(UsageError, match="come to"):
+        described({**told, "parameters": 1e12}, "file.toml")
+
+
+def test_another_number_of_gpus_has_nodes_of_its_own() -> None:
+    for gpus, inside, nodes in ((8, 8, 1), (64, 64, 1), (72, 72, 1), (256, 64, 4), (144, 72, 2)):
+        system = placed(load("gb200-nvl72"), gpus)
+        assert (system.gpus, system.nodes) == (inside, nodes)
+        group = group_of(min(gpus, inside), 1, system.gpus)
+        assert (group.ranks, group.nodes) == (inside, 1)
+    for system, gpus, others in (("dgx-h100", 4, 64), ("gb200-nvl72", 8, 64), ("gb200-nvl72", 64, 72)):
+        one, other = (plan(MODELS["llama3-8b"], load(system), count, 576) for count in (gpus, others))
+        for here, there in ((one, other), (other, one)):
+            grown = resized(here.setting, there.setting.job.gpus)
+            assert grown
+            assert grown.curves.system == there.setting.curves.system, system
+            assert plan_on(grown, {}).best.step == there.best.step, system
+    box = plan("gpt2-small", replace(load("pcie4-4090"), nics=None, tiers=()), 8, 64)
+    assert resized(box.setting, 64) is None, "as many GPUs cannot be had"

@@ -1,0 +1,103 @@
+"""Timelines of pipelines: as long as their papers say, in an order that can be, and with as much in flight as fits."""
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collbench.planned import Pipeline
+from collbench.planner.footprint import in_flight
+from collbench.planner.timeline import BACKWARD, FORWARD, KINDS, WEIGHTS, events_of, makespan, schedule, shortened
+
+SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of them add up exactly
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> Pipeline:
+    stages, chunks = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    micro_batches = draw(st.integers(1, 14)) if chunks == 1 else stages * draw(st.integers(1, 4))
+    forward, inputs = draw(SECONDS), draw(SECONDS)
+    weights = draw(st.one_of(st.just(0.0), SECONDS))
+    return Pipeline(stages, chunks, micro_batches, forward * chunks, (inputs + weights) * chunks, weights * chunks)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(pipelines())
+def test_every_stage_does_each_task_once_and_keeps_what_memory_is_reckoned_for(pipeline: Pipeline) -> None:
+    """Forward, backward, and apart from it the weights' part in ZB-H1."""
+    stages, chunks, count = pipeline.stages, pipeline.chunks, pipeline.micro_batches
+    kinds = KINDS if pipeline.weights and chunks == 1 else KINDS[:2]
+    rows = defaultdict(list)
+    for event in sorted(schedule(pipeline), key=lambda event: event.start):
+        rows[event.stage].append(event)
+    assert sum(map(len, rows.values())) == events_of(pipeline)
+    most = 0
+    for row in rows.values():
+        tasks = sorted((event.chunk, event.micro_batch, event.kind) for event in row)
+        assert tasks == sorted(product(range(chunks), range(count), kinds))
+        assert all(before.end <= after.start for before, after in pairwise(row))
+        assert sum(event.seconds for event in row) == count * (pipeline.forward + pipeline.backward)
+        kept = 0
+        for event in row:
+            kept += (event.kind == FORWARD) - (event.kind == (WEIGHTS if WEIGHTS in kinds else BACKWARD))
+            most = max(most, kept)
+    assert most / chunks == pytest.approx(min(float(in_flight(count, stages, chunks)), count))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(pipelines())
+def test_a_micro_batch_goes_through_all_chunks_of_all_stages_and_back(pipeline: Pipeline) -> None:
+    """Chunk by chunk; backward after the last forward, gradients of weights after their backward."""
+    stages, places = pipeline.stages, range(pipeline.stages * pipeline.chunks)
+    when = {(event.kind, event.chunk * stages + event.stage, event.micro_batch): event for event in schedule(pipeline)}
+    for one in range(pipeline.micro_batches):
+        way = [when[FORWARD, place, one] for place in places]
+        way += [when[BACKWARD, place, one] for place in reversed(places)]
+        assert all(before.end <= after.start for before, after in pairwise(way))
+        for place in places:
+            weights = when.get((WEIGHTS, place, one))
+            assert not weights or weights.start >= when[BACKWARD, place, one].end
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(pipelines(), st.integers(1, 40))
+def test_1f1b_and_interleaved_take_what_their_paper_says(pipeline: Pipeline, few: int) -> None:
+    """Narayanan et al. 2021: a bubble of (p - 1) / v micro-batches; and no schedule takes longer than 1F1B.
+
+    A shortened timeline is shorter by the micro-batches that it leaves out, and begins alike.
+    """
+    plain = replace(pipeline, weights=0.0)
+    length = pipeline.micro_batches + (pipeline.stages - 1) / pipeline.chunks
+    each_takes = pipeline.forward + pipeline.backward
+    whole = schedule(pipeline)
+    assert makespan(schedule(plain)) == pytest.approx(length * each_takes)
+    assert makespan(whole) <= makespan(schedule(replace(plain, chunks=1))) + 1e-9
+    short = shortened(pipeline, few)
+    assert short.micro_batches <= max(few, 2 * pipeline.stages)
+    left_out = (pipeline.micro_batches - short.micro_batches) * each_takes
+    part = schedule(short)
+    assert makespan(whole) - makespan(part) == pytest.approx(left_out)
+    begins = [{event for event in events if event.start < 2 * pipeline.forward} for events in (whole, part)]
+    assert begins[0] == begins[1] or short.micro_batches < pipeline.micro_batches < 2 * pipeline.stages
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(1, 12), st.integers(0, 20), SECONDS, SECONDS, SECONDS)
+def test_zb_h1_takes_what_its_paper_says(stages: int, more: int, forward: float, inputs: float, weights: float) -> None:
+    """Qi et al. 2023, table 1, where weights take no longer than the rest; and never longer than 1F1B."""
+    count = stages + more
+    length = makespan(schedule(Pipeline(stages, 1, count, forward, inputs + weights, weights)))
+    work, bubble = count * (forward + inputs + weights), (stages - 1) * (forward + inputs - weights)
+    if weights <= min(forward, inputs):
+        assert length == pytest.approx(work + bubble)
+    assert length <= work + (stages - 1) * (forward + inputs + weights)
+
+
+def test_too_many_events_and_half_a_round_are_refused() -> None:
+    with pytest.raises(ValueError, match="more than"):
+        schedule(Pipeline(2**20, 1, 2, 1.0, 1.0, 0.0))
+    with pytest.raises(ValueError, match="whole rounds"):
+        schedule(Pipeline(4, 2, 6, 1.0, 1.0, 0.0))

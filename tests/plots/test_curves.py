@@ -1,0 +1,220 @@
+"""Curves over message sizes: panels, lines, bands, scales and files, read back from the figures."""
+
+from pathlib import Path
+
+import matplotlib
+import pytest
+from PIL import Image
+
+from collbench.measurement import Failed, Measurement, Prediction, Skipped
+from collbench.note import Note, Sharing
+from collbench.plots import axes as scales
+from collbench.plots import curves, kinds, styles
+from tests.plots.made_up_sweeps import (
+    SIZES,
+    WRONG,
+    bands,
+    case,
+    corners,
+    drawn,
+    labels,
+    laid_out,
+    lines,
+    measured,
+    predicted,
+    run,
+    sweep,
+    ticks,
+    title,
+)
+
+
+def test_figures_are_written_in_every_format_and_again_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, formats = [run(*sweep("nccl", "ring-ll", sizes=(64, 4096)))], ("png", "svg", "pdf")
+    written = kinds.draw(runs, tmp_path / "new", formats)
+    assert [path.name for path in written] == [
+        f"{kind}.{form}" for kind in ("bandwidth", "latency") for form in formats
+    ]
+    assert sorted((tmp_path / "new").iterdir()) == sorted(written)
+    png, svg, pdf = written[:3]
+    with Image.open(png) as picture:
+        assert picture.format == "PNG"
+        assert min(picture.size) >= 700
+    assert b"<svg" in svg.read_bytes()[:1000]
+    assert pdf.read_bytes().startswith(b"%PDF")
+    monkeypatch.setitem(matplotlib.rcParams, "font.size", 25.0)
+    monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", "red")
+    (again,) = kinds.draw(runs, tmp_path / "again", wanted=kinds.Wanted(["bandwidth"]))
+    assert again.name == "bandwidth.png", "the format that nobody needs to ask for"
+    assert again.read_bytes() == png.read_bytes()
+    assert matplotlib.rcParams["font.size"] == 25
+
+
+def test_nothing_right_gives_no_picture_and_no_folder(tmp_path: Path) -> None:
+    rows = (
+        Skipped(case(64), "nvls", "gpu", "needs NVSwitch"),
+        Failed(case(64), "nccl", "gpu", "hung"),
+        measured("ring-ll", case(64), mismatch=WRONG),
+    )
+    assert kinds.draw([run(*rows), run()], tmp_path / "new") == []
+    assert not (tmp_path / "new").exists()
+
+
+def test_file_names_say_what_tells_the_figures_apart_and_nothing_else() -> None:
+    for cases, stems in (
+        ([case(64), case(64, "broadcast")], ["allreduce-bandwidth", "broadcast-bandwidth"]),
+        ([case(64), case(64, dtype="half")], ["float-bandwidth", "half-bandwidth"]),
+        ([case(64), case(64, in_place=True)], ["bandwidth", "in-place-bandwidth"]),
+        ([case(64, "reduce"), case(64, "reduce", root=2)], ["bandwidth", "root2-bandwidth"]),
+        (
+            [case(64), case(64, dtype="half", in_place=True), case(64, "alltoall")],
+            ["allreduce-float-bandwidth", "allreduce-half-in-place-bandwidth", "alltoall-bandwidth"],
+        ),
+    ):
+        found = [stem for stem, _ in curves.figures([run(*(measured("mpi", one) for one in cases))])]
+        assert [stem for stem in found if stem.endswith("bandwidth")] == stems
+        assert len(set(found)) == len(found), stems
+
+
+def test_lines_are_medians_or_bus_bandwidths_against_size_whatever_the_order_of_rows() -> None:
+    results = sweep("nccl", "ring-flags")
+    nccl = [result for result in results if result.implementation == "nccl"]
+    shuffled = run(*reversed(results))
+    assert lines(drawn("latency", shuffled).axes[0])["nccl"] == (list(SIZES), [row.typical for row in nccl])
+    rates = lines(drawn("bandwidth", shuffled).axes[0])["nccl"]
+    assert rates == (list(SIZES), pytest.approx([row.busbw for row in nccl]))
+
+
+def test_each_topology_number_of_ranks_and_repetition_has_its_panel() -> None:
+    two = run(*(measured("nccl", case(size, ranks=2)) for size in SIZES), topology="NVSwitch", name="b")
+    figure = drawn("latency", run(*sweep("nccl"), topology="NVSwitch"), two, run(*sweep("mpi"), topology="PCIe"))
+    assert [*map(title, figure.axes)] == ["NVSwitch, 4 ranks", "NVSwitch, 2 ranks", "PCIe, 4 ranks"]
+    assert len({(axes.get_xlim(), axes.get_ylim()) for axes in figure.axes}) == 1
+    again = drawn("latency", run(*sweep("nccl"), name="before"), run(*sweep("nccl"), name="after"))
+    assert [*map(title, again.axes)] == ["2 sockets, 4 ranks, before", "2 sockets, 4 ranks, after"]
+    (axes,) = drawn("latency", run(*sweep("nccl")), run(*sweep("ring-ll"), name="b")).axes
+    assert set(lines(axes)) == {"nccl", "ring-ll"}, "runs that complement each other share a panel"
+
+
+def test_without_a_bus_the_bandwidth_is_the_algorithms() -> None:
+    for why, shared in {
+        "note": run(*sweep("nccl", platform="gpu", note=Note(shared=Sharing(4, 1)))),
+        "topology": run(*sweep("nccl", platform="gpu"), shared=True),
+        "one rank": run(*(measured("nccl", case(size, ranks=1)) for size in SIZES)),
+    }.items():
+        axes = drawn("bandwidth", shared).axes[0]
+        assert axes.get_ylabel() == "algorithm bandwidth", why
+        algbw = [result.algbw for result in shared.results if isinstance(result, Measurement)]
+        assert lines(axes)["nccl"][1] == pytest.approx(algbw), why
+    crowded = run(*sweep("mpi", note=Note.of("oversubscribed: 4 ranks share 2 cores")))
+    assert drawn("bandwidth", crowded).axes[0].get_ylabel() == "bus bandwidth", "messages still pass between ranks"
+
+
+def test_notes_stand_above_their_panel_and_are_wrapped() -> None:
+    plain = sweep("mpi", note=Note(oversubscribed=True))
+    noted = sweep("ring-ll", note=Note.of("yields " + "after many spins " * 5))
+    assert title(drawn("latency", run(*plain)).axes[0]).endswith("\noversubscribed")
+    words = title(drawn("latency", run(*plain, *noted)).axes[0])
+    assert "mpi: oversubscribed; ring-ll: yields after" in words
+    assert max(map(len, words.splitlines())) <= 52
+
+
+def test_wrong_results_are_not_drawn_but_named() -> None:
+    wrong = measured("ring-ll", case(SIZES[-1]), mismatch=WRONG)
+    other = [measured("ring-flags", case(size), mismatch=WRONG) for size in SIZES]
+    figure = drawn("bandwidth", run(*sweep("nccl"), *sweep("ring-ll", sizes=SIZES[:-1]), wrong, *other))
+    axes = figure.axes[0]
+    assert set(lines(axes)) == {"nccl", "ring-ll"}
+    assert lines(axes)["ring-ll"][0] == list(SIZES[:-1])
+    assert "ring-flags" not in labels(figure)
+    assert title(axes).endswith("\nring-flags, ring-ll: wrong results not drawn")
+
+
+def test_a_band_is_the_interval_of_the_median_where_there_is_one() -> None:
+    results = sweep("nccl")
+    figure = drawn("latency", run(*results))
+    (band,) = bands(figure.axes[0])
+    assert corners(band) == {(result.case.nbytes, end) for result in results for end in result.interval}
+    assert labels(figure) == ["nccl", "95 % interval"]
+    five = drawn("bandwidth", run(*sweep("nccl", samples=5)))
+    assert not bands(five.axes[0])
+    assert labels(five) == ["nccl"]
+
+
+def test_an_implementation_always_looks_the_same_and_unknown_ones_never_alike() -> None:
+    crowd = styles.looks([*styles.LOOKS, "rccl", "osu", "tree"])
+    assert all(styles.looks([name])[name] == crowd[name] for name in styles.LOOKS)
+    names = [f"tree-{fanout}" for fanout in range(40)]
+    chosen = styles.looks(names)
+    assert chosen == styles.looks(reversed(names))
+    assert len(set(chosen.values())) == len(names)
+    assert len({look.color for look in styles.looks([*names[:5], "nccl", "mpi"]).values()}) == 7
+
+
+def test_size_ticks_are_few_round_and_evenly_spaced() -> None:
+    for least, most, room, expected in (
+        (1024, 8192, 6, [1024, 2048, 4096, 8192]),
+        (8, 2**27, 8, [2**exponent for exponent in (4, 8, 12, 16, 20, 24)]),
+        (8, 2**33, 4, [2**10, 2**20, 2**30]),
+        (1, 2**40, 6, [1, 2**10, 2**20, 2**30, 2**40]),
+        (96, 96, 6, [96]),
+        (1000, 1900, 6, [1000, 1900]),
+        (1, 1, 6, [1]),
+    ):
+        assert scales.size_ticks(least, most, room) == expected, (least, most)
+
+
+def test_ticks_are_written_in_units_for_people() -> None:
+    results = run(*sweep("nccl"))
+    latency, bandwidth = laid_out("latency", results).axes[0], laid_out("bandwidth", results).axes[0]
+    linear = laid_out("bandwidth", results, linear=True).axes[0]
+    for axes, which, expected in (
+        (latency, "x", ["16 B", "256 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB"]),
+        (latency, "y", ["10 us", "100 us", "1 ms", "10 ms"]),
+        (bandwidth, "y", ["10 MB/s", "100 MB/s", "1 GB/s", "10 GB/s"]),
+        (linear, "y", ["0", "2 GB/s", "4 GB/s"]),
+    ):
+        assert [text.get_text() for text in ticks(axes, which)][: len(expected) + (axes is not linear)] == expected
+    assert latency.get_xscale() == latency.get_yscale() == bandwidth.get_xscale() == bandwidth.get_yscale() == "log"
+
+
+def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
+    figure = drawn("latency", predicted("nccl", "one-shot-ll"))
+    assert figure.get_suptitle() == "Predicted latency of allreduce (float, sum)"
+    assert labels(figure) == ["one-shot-ll", "nccl", "nine in ten, predicted"]
+    for line in figure.axes[0].lines:
+        assert (line.get_linestyle(), line.get_markerfacecolor()) == ("--", "white")
+        assert line.get_color() == styles.LOOKS[str(line.get_label())].color
+    band, _ = bands(figure.axes[0])
+    nccl = [result for result in predicted("nccl").results if isinstance(result, Prediction)]
+    assert corners(band) == {(row.case.nbytes, end) for row in nccl for end in (row.low, row.high)}
+
+
+def test_a_prediction_lies_over_what_was_measured_on_as_many_ranks() -> None:
+    runs = [run(*sweep("nccl", "ring-ll"), platform="cpu"), predicted("nccl")]
+    times = [result.typical for result in sweep("nccl")]
+    for order in (1, -1):
+        figure = drawn("latency", *runs[::order])
+        (axes,) = figure.axes
+        assert set(lines(axes)) == {"nccl", "ring-ll", "nccl, predicted"}
+        assert labels(figure) == ["nccl, predicted", "ring-ll", "nccl", "95 % interval", "nine in ten, predicted"]
+        assert len({line.get_color() for line in axes.lines if "nccl" in str(line.get_label())}) == 1
+        assert title(axes) == "2 sockets, 4 ranks\npredicted: DGX"
+        assert figure.get_suptitle() == "Latency of allreduce (float, sum)"
+        assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * seconds for seconds in times])
+        assert lines(axes)["nccl"][1] == times
+    twice = [run(*sweep("nccl"), name=name, platform="cpu") for name in ("before", "after")]
+    both = drawn("latency", *twice, predicted("nccl"))
+    assert [set(lines(axes)) for axes in both.axes] == [{"nccl", "nccl, predicted"}] * 2
+
+
+def test_the_legend_names_the_library_and_no_line_mixes_two() -> None:
+    sizes = {"MPICH 5.0.2": SIZES[:6], "Open MPI 5.0.11": SIZES[6:]}
+    runs = [run(*sweep("mpi", sizes=part, library=name), name=name) for name, part in sizes.items()]
+    figure = drawn("bandwidth", *runs)
+    assert {"mpi: MPICH 5.0.2", "mpi: Open MPI 5.0.11"} <= set(labels(figure))
+    found = [line for axes in figure.axes for line in axes.get_lines() if str(line.get_label()).startswith("mpi")]
+    assert sorted(len(line.get_xdata()) for line in found) == sorted(map(len, sizes.values()))  # type: ignore[arg-type]
+    assert len({(line.get_color(), line.get_marker()) for line in found}) == 2
