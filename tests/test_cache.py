@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from collbench.runfile.index import Index
 
 from collbench import cache
 from collbench.errors import PlatformError
 from collbench.platforms import kernels
-from collbench.runfile.index import Index
 
 STEM, SUFFIX = "ring-0123456789abcdef", ".so"
 

@@ -1,6 +1,6 @@
 """What can be wrong with a result: in words, and as it stands in a run file."""
 
-from collbench.flaws import Implausible, Mismatch, Overrun, flaw_fields, to_flaw
+from collbench.results import Implausible, Mismatch, Overrun, flaw_fields, to_flaw
 
 FLAWS = {
     "rank 1, element 7 (chunk 0): got 3.5, expected 4.5; 12 wrong on this rank": Mismatch(1, 7, 0, "3.5", "4.5", 12),

@@ -16,12 +16,12 @@ from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis
 from collbench.analysis.diagnose.verdict import FEWEST, Health, judge
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement, Prediction
 from collbench.model.bands import band
 from collbench.model.choice import terms
 from collbench.model.constants import Constants
 from collbench.model.doubt import Doubt, Levels, doubt, widened
 from collbench.model.equation import Floats
+from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
 from tools.model.accuracy import Errors, healthy

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.formats import formats
-from collbench.runfile.file import NAME
+from collbench.runfile.store import NAME
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2J"
 FACES = {

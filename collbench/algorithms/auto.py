@@ -9,8 +9,8 @@ from collbench.algorithms import Implementation, implementations
 from collbench.algorithms.ring_flags import COLLECTIVES
 from collbench.cases import Case
 from collbench.errors import Unsupported
-from collbench.note import Note
 from collbench.platforms.roles import Launching, Prepared
+from collbench.results import Note
 
 
 def _rungs() -> list[Implementation]:

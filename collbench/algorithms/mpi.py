@@ -18,11 +18,11 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import REDUCTIONS, Datatype, Reduction
 from collbench.errors import Unsupported
-from collbench.note import Note
 from collbench.platforms.cpu import calls, libraries, mpi, pairs
 from collbench.platforms.cpu.mpi import Arguments
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Launching, Pending, Prepared
+from collbench.results import Note
 
 ELEMENTS = {
     "float": "FLOAT",

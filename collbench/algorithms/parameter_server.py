@@ -5,7 +5,7 @@ from functools import partial
 from collbench.algorithms import Implementation
 from collbench.algorithms.one_shot import BLOCKS, prepare
 from collbench.cases import Case
-from collbench.cost import Cost, Wait
+from collbench.platforms.cost import Cost, Wait
 
 
 def _cost(case: Case) -> Cost:

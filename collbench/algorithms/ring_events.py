@@ -24,8 +24,8 @@ from typing import Any
 from collbench.algorithms import Implementation
 from collbench.algorithms.ring_host import Ring, Step, cost, under
 from collbench.cases import Case
-from collbench.cost import Wait
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Wait
 from collbench.platforms.roles import Launching, Prepared, Watch
 
 

@@ -6,7 +6,7 @@ from collbench.algorithms import Implementation
 from collbench.algorithms.one_shot import BLOCKS, THREADS
 from collbench.cases import PACK, Case
 from collbench.collectives import chunk_elements
-from collbench.cost import Cost, Wait
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.layout import grid
 from collbench.platforms.roles import Launching, Prepared
 

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from collbench.measurement import Prediction, Reported
-from collbench.observed import Timed
+from collbench.results import Prediction, Reported, Timed
 from collbench.units import format_size
 
 STRETCH = 1.5

@@ -13,9 +13,8 @@ from collbench.analysis.machine import discovered, machine, sized
 from collbench.analysis.traffic import carried
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.measurement import Measurement, Result
-from collbench.observed import Timed
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Result, Timed
+from collbench.runfile.store import Run
 from collbench.topology.system import System
 from collbench.topology.topology import from_record
 from collbench.units import format_seconds, format_size

@@ -8,9 +8,7 @@ from typing import NamedTuple
 from collbench.algorithms import find
 from collbench.analysis.advantage import Advantage
 from collbench.cases import Case
-from collbench.labels import family
-from collbench.measurement import Prediction, Result, timed
-from collbench.observed import Timed
+from collbench.results import Prediction, Result, Timed, family, timed
 from collbench.units import format_size
 
 

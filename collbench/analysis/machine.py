@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from collbench.errors import CollbenchError, UsageError
 from collbench.platforms import platforms
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.as_system import from_topology
 from collbench.topology.caveats import caveats

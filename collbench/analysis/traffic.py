@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from collbench.cases import Case
-from collbench.measurement import Prediction
 from collbench.model.schedule import SCHEDULES
-from collbench.observed import Observed
+from collbench.results import Observed, Prediction
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 

@@ -23,7 +23,6 @@ from collbench.cli._train_options import (
 from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure.session import Session
-from collbench.planned import PlannedStep
 from collbench.planner.advice import largest_batch, sensitivities, why
 from collbench.planner.curves import Modelled
 from collbench.planner.explaining import explained
@@ -33,6 +32,7 @@ from collbench.planner.planner import Planned
 from collbench.planner.planning import Plan, best_of, plan_on
 from collbench.planner.recorded import Plans, row, sweep_of
 from collbench.planner.sizes import Elsewhere, interconnects, same_cost, sizes
+from collbench.results import PlannedStep
 
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where --scale does not say which."""

@@ -18,7 +18,7 @@ from collbench.planner.model_files import load_model, parse_count
 from collbench.planner.models import with_sequence
 from collbench.planner.planner import Planned
 from collbench.planner.setting import Setting
-from collbench.runfile.file import NAME, Run, read
+from collbench.runfile.store import NAME, Run, read
 from collbench.topology.system import System
 
 GPUS = 64  # of a described system, by default

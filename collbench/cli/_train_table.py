@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
-from collbench.planned import PlannedStep, words
 from collbench.planner.advice import Gain
 from collbench.planner.footprint import PARTS as MEMORY_PARTS
 from collbench.planner.planner import Planned
 from collbench.planner.planning import Plan
 from collbench.planner.setting import Setting
 from collbench.planner.sizes import Elsewhere, Size
+from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
 from collbench.units import format_count, format_duration, format_seconds
 

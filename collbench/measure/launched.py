@@ -21,13 +21,13 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.installation import installation, refuse_other
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.workers import seconds_for
-from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.cpu import installed
 from collbench.platforms.processes import Processes
 from collbench.platforms.roles import Platform
+from collbench.results import Failed, Result
 from collbench.runfile.environment import variables
-from collbench.runfile.records import sweep_fields, to_sweep
+from collbench.runfile.schema import sweep_fields, to_sweep
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
 

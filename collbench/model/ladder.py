@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case
-from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
 from collbench.model.evidence import reached
+from collbench.platforms.cost import Hardware, Wait
 from collbench.platforms.gpu.hardware import gpus
 from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System

@@ -7,12 +7,11 @@ import numpy as np
 from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
-from collbench.measurement import Prediction
 from collbench.model import calibrate, choice, ladder
 from collbench.model.bands import band
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
 from collbench.model.evidence import proven
-from collbench.note import Note
+from collbench.results import Note, Prediction
 from collbench.topology.system import System
 
 RUNG = (0.5, 2.0)

@@ -7,12 +7,12 @@ import numpy as np
 
 from collbench.analysis.plans import UNHIDDEN
 from collbench.errors import UsageError
-from collbench.planned import words
 from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, Modelled, Where, group_of
 from collbench.planner.layout import Layout, Said
 from collbench.planner.planner import Planned, reckon_one
 from collbench.planner.planning import EQUAL, Plan, best_of
 from collbench.planner.setting import Setting
+from collbench.results import words
 from collbench.topology.system import System
 from collbench.units import format_seconds
 

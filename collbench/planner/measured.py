@@ -17,9 +17,9 @@ from collbench.analysis.fit.curve import Unfit, fit
 from collbench.analysis.fit.runs import measured
 from collbench.collectives import find_collective
 from collbench.errors import UsageError
-from collbench.observed import Observed
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Tabled, Where
-from collbench.runfile.file import Run
+from collbench.results import Observed
+from collbench.runfile.store import Run
 
 SUBSTITUTES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "reducescatter": (("allgather", 1.0), ("allreduce", 0.5)),

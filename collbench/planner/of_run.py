@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from collbench.analysis.machine import machine
+from collbench.cases import flops_of
 from collbench.errors import CollbenchError, UsageError
 from collbench.measure.calibration import seconds_of_a_product
 from collbench.planner.constants import Constants
@@ -16,8 +17,7 @@ from collbench.planner.job import Job
 from collbench.planner.machine import Machine, machine_of, said
 from collbench.planner.measured import Box, Measured
 from collbench.planner.setting import Setting
-from collbench.runfile.file import Run
-from collbench.steps import flops_of
+from collbench.runfile.store import Run
 from collbench.topology.products import GIB, Product
 
 MATRIX = 512

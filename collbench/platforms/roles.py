@@ -10,17 +10,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from collbench import scheduling
 from collbench.cases import Case
-from collbench.cost import Hardware
-from collbench.datatypes import Array, Datatype, Reduction
-from collbench.flaws import Flaw, Mismatch, Overrun
-from collbench.note import NO_NOTE, Note
+from collbench.datatypes import Array, Datatype, Reduction, Wire
+from collbench.platforms import scheduling
+from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Addresses, Layout, Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.stress import Plan
-from collbench.wires import Wire
+from collbench.results import NO_NOTE, CheckFailure, Mismatch, Note, Overrun
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -159,7 +157,7 @@ class Checking(Protocol):
         For a wire that rounds, magnitudes differ from group to group, so that one's scale does not do for another.
         """
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> CheckFailure | None:
         """*Collective*: the first mismatch over all ranks, or None if every rank holds what it must.
 
         With a wire: what it must within the wire's bound, and every rank the same bits.

@@ -11,7 +11,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.roles import Platform, Prepared
-from collbench.step_times import COMMUNICATED, COMPUTED
+from collbench.results import COMMUNICATED, COMPUTED
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""

@@ -6,8 +6,7 @@ import pytest
 
 from collbench.analysis.advantage import Advantage
 from collbench.analysis.crossover import Contest, contests, fastest_in_words, in_words, library_of, rivals, winners
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.note import Note
+from collbench.results import Measurement, Note, Prediction, Reported
 from tests.conftest import case, measurement
 
 Times = dict[int, float]

@@ -12,11 +12,9 @@ from collbench.analysis.interconnects.interconnect import Interconnect, of_run, 
 from collbench.analysis.interconnects.ranks import can_have, common_ranks
 from collbench.analysis.interconnects.records import records
 from collbench.analysis.interconnects.table import Table, tables
-from collbench.measurement import Measurement, Prediction, Reported, Skipped
-from collbench.note import Note
-from collbench.observed import Timed
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Note, Prediction, Reported, Skipped, Timed
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology.files import load
 from tests.conftest import case, measurement
 

@@ -14,11 +14,10 @@ from click.testing import Result as Outcome
 
 from collbench.cli._compare_table import COLUMNS
 from collbench.cli.compare import command
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Measurement, Reported, Result, Skipped
-from collbench.runfile import file
-from collbench.runfile.file import Writer
+from collbench.results import Failed, Measurement, Mismatch, Reported, Result, Skipped
+from collbench.runfile import store
 from collbench.runfile.header import Header
+from collbench.runfile.store import Writer
 from collbench.units import format_size
 from tests.cli.conftest import refusal
 from tests.conftest import Command, case
@@ -154,7 +153,7 @@ def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
     """NaN is no JSON."""
     runs = [write(tmp_path / name, Reported(case(), "nccl", "gpu", 1e-6, "mean")) for name in "ab"]
-    (tmp_path / "b" / file.NAME).write_text((tmp_path / "a" / file.NAME).read_text().replace("1e-06", "2e-06"))
+    (tmp_path / "b" / store.NAME).write_text((tmp_path / "a" / store.NAME).read_text().replace("1e-06", "2e-06"))
     (row,) = csv.DictReader(io.StringIO(compare(*runs, "--format", "csv").stdout))
     assert (row["ratio"], row["low"], row["high"], row["verdict"]) == ("2.0", "", "", "unknown")
     ((other,),) = [entry["rows"] for entry in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import NAME, Writer, read
 from collbench.runfile.header import Header
+from collbench.runfile.store import NAME, Writer, read
 from tests.conftest import ROOT, Command, measurement
 from tests.plots.made_up_plans import compared, grown, paid, ranked
 
@@ -163,7 +162,7 @@ def test_only_a_signal_cuts_a_run_off(runs: Command, tmp_path: Path) -> None:
     """One that ended with wrong rows is whole."""
     for status, words in ((0, ""), (1, ""), (130, WORDS), (143, WORDS)):
         end = f'{{"kind": "end", "finished": "", "status": {status}}}\n'
-        assert cut_off(read(stopped(tmp_path / f"run-{status}", end))) == words, status
+        assert read(stopped(tmp_path / f"run-{status}", end)).cut_off == words, status
     stopped(tmp_path / "partial")
     assert runs(".").stdout.count("cut off") == 3
 

@@ -8,13 +8,13 @@ import pytest
 
 from collbench.analysis.fit.calibrated import calibration, write
 from collbench.errors import UsageError
-from collbench.measurement import Measurement
 from collbench.model.calibrate import SPREAD, calibrate, calibration_of
 from collbench.model.choice import terms
 from collbench.model.equation import Calibration
 from collbench.model.predict import curve, predict
-from collbench.runfile.file import Run
+from collbench.results import Measurement
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology import files, schema
 from collbench.topology.files import to_toml
 from collbench.topology.system import System

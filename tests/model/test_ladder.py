@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cost import Wait
 from collbench.errors import Unsupported
 from collbench.model.evidence import EVIDENCE, Published, proven, reached
 from collbench.model.ladder import hardware, ladder
 from collbench.model.predict import RUNG, curve, predict
+from collbench.platforms.cost import Wait
 from collbench.topology.files import load, names
 from tests.conftest import ROOT
 from tests.model.test_predict import case

@@ -12,12 +12,12 @@ from collbench.analysis.bound import bound
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
-from collbench.measurement import Measurement, Prediction
 from collbench.plots import curves, overlay, styles, views
 from collbench.plots.kinds import Wanted
 from collbench.plots.styles import STYLES
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie
 from collbench.topology.files import load
 from collbench.topology.topology import Topology

@@ -10,18 +10,30 @@ from pathlib import Path
 
 import pytest
 
+from collbench.cases import Job, Step
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.flaws import Mismatch
-from collbench.jobs import Job
-from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped
-from collbench.note import Note, Sharing
-from collbench.observed import Timed
-from collbench.runfile.file import FORMAT, NAME, BadRow, TornLine, Writer, read
+from collbench.results import (
+    MOVED,
+    PHASES,
+    WAITED,
+    Explanation,
+    Failed,
+    Mismatch,
+    Note,
+    Point,
+    Prediction,
+    Reported,
+    Result,
+    Sharing,
+    Skipped,
+    Span,
+    Timed,
+    Track,
+    Trained,
+)
 from collbench.runfile.header import Header
-from collbench.runfile.records import sweep_fields, to_line, to_result, to_sweep
-from collbench.steps import Step
-from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
-from collbench.trained import Point, Trained
+from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
+from collbench.runfile.store import FORMAT, NAME, BadRow, TornLine, Writer, read
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 

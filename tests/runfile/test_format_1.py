@@ -4,13 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from collbench.measurement import Measurement
-from collbench.note import Note, Sharing
-from collbench.observed import Timed
-from collbench.outcome import Outcome
-from collbench.runfile.file import FORMAT, NAME, Run, Writer, read
-from collbench.runfile.format_1 import note_of
+from collbench.results import Measurement, Note, Outcome, Sharing, Timed
+from collbench.runfile.earlier import note_of
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
+from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
 from tests.conftest import ROOT
 
 OLD = Path(__file__).with_name("data") / "format_1.jsonl"

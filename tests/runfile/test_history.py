@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collbench.runfile.baseline import pick
+from collbench.runfile.index import Index
+from collbench.runfile.scan_folder import Facts, scan
 
 from collbench.cli._runs_table import lines
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Measurement, Prediction, Reported, Result, Skipped
+from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile import tags
-from collbench.runfile.baseline import pick
-from collbench.runfile.file import INTERRUPTED, NAME, Run, Writer, read
 from collbench.runfile.header import Header
-from collbench.runfile.index import Index
 from collbench.runfile.listing import Filter, History, first_second, last_second
-from collbench.runfile.scan_folder import Facts, scan
+from collbench.runfile.store import INTERRUPTED, NAME, Run, Writer, read
 from tests.conftest import case, measurement
 
 DAY = "2026-03-{:02}T12:00:00+00:00"

@@ -7,18 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from collbench.datatypes import DATATYPES
-from collbench.flaws import Miscomputed
-from collbench.measurement import Result
-from collbench.note import Note
-from collbench.planned import PURPOSES, Pipeline, PlannedStep
 from collbench.runfile.bounds import STAGES, impossible
-from collbench.runfile.file import FORMAT, NAME, read
-from collbench.runfile.records import sweep_fields, to_line, to_result, to_sweep
-from collbench.step_times import COMMUNICATED, COMPUTED, Activity, Series, StepPrediction, StepTimes
-from collbench.steps import Step
-from collbench.trained import Point, Trained
+
+from collbench.cases import Step
+from collbench.datatypes import DATATYPES
+from collbench.results import (
+    COMMUNICATED,
+    COMPUTED,
+    PURPOSES,
+    Activity,
+    GemmMismatch,
+    Note,
+    Pipeline,
+    PlannedStep,
+    Point,
+    Result,
+    Series,
+    StepPrediction,
+    StepTimes,
+    Trained,
+)
+from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
+from collbench.runfile.store import FORMAT, NAME, read
 from tests.conftest import case
 from tests.runfile.test_file import RESULTS
 from tests.test_cases import sweep
@@ -55,7 +65,7 @@ MEASURED = StepTimes(
     library="MPICH 5",
 )
 LATER = StepPrediction(case(ranks=8, step=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
-WRONG = StepTimes(case(step=STEP), "mpi", "cpu", series=(), mismatch=Miscomputed(1, 9, 2, 3, "1", "2", wrong=4))
+WRONG = StepTimes(case(step=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
 (TRAINED,) = (result for result in RESULTS if isinstance(result, Trained))
 
 

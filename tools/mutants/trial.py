@@ -136,7 +136,7 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
 
 def reason(row: Mapping[str, object]) -> str:
     """What a row says is wrong."""
-    from collbench.flaws import to_flaw
+    from collbench.results import to_flaw
 
     return str(to_flaw(dict(row)))
 

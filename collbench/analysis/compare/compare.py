@@ -16,9 +16,8 @@ from collbench.analysis.compare.headers import Difference, differences
 from collbench.analysis.compare.scatter import Scatter, scatter
 from collbench.analysis.compare.unmatched import Selected, Unmatched, latest, unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Observed, Prediction, Reported
+from collbench.runfile.store import Run
 
 MARGIN = 0.05
 CONFIDENCE = 0.95

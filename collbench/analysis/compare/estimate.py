@@ -15,7 +15,7 @@ from statistics import fmean, median
 import numpy as np
 
 from collbench.analysis.compare.bootstrap import Floats, log_medians
-from collbench.measurement import Measurement
+from collbench.results import Measurement
 from collbench.stats import Pool, percentile, student
 
 _QUANTILE = 0.75  # of all rows, so that the few that are far rougher do not speak for the others

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.cases import Case
-from collbench.measurement import Explanation, Measurement, Prediction, Result, Untimed
-from collbench.observed import Observed
-from collbench.outcome import Outcome
-from collbench.runfile.file import Run
+from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, Untimed
+from collbench.runfile.store import Run
 
 Key = tuple[Case, str]
 Selected = Callable[[Case, str], bool] | None

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from collbench.analysis.compare.estimate import Estimate
 from collbench.cases import Case
-from collbench.observed import Observed
+from collbench.results import Observed
 from collbench.stats import student
 
 FEWEST_SIZES = 4  # that a mean over sizes is made of

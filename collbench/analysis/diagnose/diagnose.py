@@ -7,9 +7,8 @@ from collbench.analysis.diagnose.explain import Expect, Held, Reason, explain
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Variables
 from collbench.analysis.diagnose.verdict import FEWEST, Health, judge
 from collbench.errors import CollbenchError
-from collbench.measurement import Prediction
 from collbench.model.predict import curve
-from collbench.observed import Observed
+from collbench.results import Observed, Prediction
 from collbench.topology.system import System
 
 TOLD = 3  # reasons

@@ -16,11 +16,10 @@ from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis
 from collbench.analysis.diagnose.verdict import FEWEST
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import Prediction
 from collbench.model.bands import SMALL
 from collbench.model.doubt import Doubt, doubt, levels_of
 from collbench.model.equation import Floats
-from collbench.observed import Observed
+from collbench.results import Observed, Prediction
 from collbench.topology.system import System
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]

@@ -8,8 +8,8 @@ from collbench import stats
 from collbench.algorithms import implementations
 from collbench.analysis.fit.curve import CurveFit, Unfit, fit
 from collbench.errors import Unsupported
-from collbench.observed import Observed
 from collbench.platforms import platforms
+from collbench.results import Observed
 from collbench.units import format_seconds, format_size
 
 WIDE = 0.10  # half the interval of a median, relative

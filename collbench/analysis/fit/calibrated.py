@@ -11,8 +11,8 @@ from collbench.errors import UsageError, writing
 from collbench.model import choice
 from collbench.model.calibrate import calibrate
 from collbench.model.equation import Calibration, Terms
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Observed
+from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 

@@ -10,9 +10,8 @@ from collbench.analysis.fit.crossing import Crossing, crossings
 from collbench.analysis.fit.curve import CONFIDENCE, CurveFit, Unfit, fit
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.measurement import observed
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Observed, observed
+from collbench.runfile.store import Run
 from collbench.units import format_rate, format_seconds, format_size
 
 

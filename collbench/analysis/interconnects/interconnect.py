@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.cases import Case
-from collbench.measurement import Measurement, Prediction, timed
-from collbench.observed import Timed
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import NAME, Run
+from collbench.results import Measurement, Prediction, Timed, timed
+from collbench.runfile.store import NAME, Run
 
 Selected = Callable[[Case, str], bool] | None
 
@@ -46,7 +44,7 @@ def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
     where = header.topology.name or " ".join(filter(None, ["a log of", header.imported.tool or "another tool"]))
     rows = (row for row in timed(run.results) if row.typical > 0)  # another's clock may have seen no time pass
     rows = (row for row in rows if not selected or selected(row.case, row.implementation))
-    return Interconnect(name, where, tuple(rows), (f"the run was {words}",) if (words := cut_off(run)) else ())
+    return Interconnect(name, where, tuple(rows), (f"the run was {words}",) if (words := run.cut_off) else ())
 
 
 def of_runs(runs: Sequence[Run], selected: Selected = None) -> list[Interconnect]:

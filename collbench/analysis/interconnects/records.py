@@ -5,7 +5,7 @@ from typing import Any
 from collbench.analysis.interconnects.interconnect import Interconnect, origin
 from collbench.analysis.interconnects.reigns import Lead
 from collbench.analysis.interconnects.table import Cell, Table
-from collbench.runfile.records import case_fields
+from collbench.runfile.schema import case_fields
 
 
 def records(table: Table) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from collbench.analysis.advantage import Advantage
 from collbench.analysis.crossover import format_span
-from collbench.observed import Timed
+from collbench.results import Timed
 from collbench.units import format_size
 
 

@@ -10,8 +10,7 @@ from collbench.analysis.crossover import Contest, in_words, rivals
 from collbench.analysis.interconnects.interconnect import Interconnect
 from collbench.analysis.interconnects.reigns import Change, Lead, Reign, changes, lead, reigns
 from collbench.cases import Case
-from collbench.measurement import Prediction
-from collbench.observed import Timed
+from collbench.results import Prediction, Timed
 
 Wanted = Callable[[str], bool]
 """Whether an implementation of that name may stand for an interconnect."""

@@ -7,11 +7,10 @@ from functools import lru_cache
 import numpy as np
 
 from collbench.cases import Case
-from collbench.measurement import Prediction
 from collbench.model.equation import SIZES, Floats
 from collbench.model.network.what_if import Effect, effect, pattern_of, slowed
 from collbench.model.predict import curve
-from collbench.note import Note
+from collbench.results import Note, Prediction
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
 _effect = lru_cache(maxsize=512)(effect)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collbench.datatypes import Datatype, Reduction
 from collbench.platforms import kernels
-from collbench.scheduling import Watch
+from collbench.platforms.scheduling import Watch
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
 

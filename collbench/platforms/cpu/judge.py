@@ -6,17 +6,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from collbench.cases import Case
-from collbench.datatypes import Array, Datatype, Reduction
+from collbench.datatypes import Array, Datatype, Reduction, Wire
 from collbench.errors import CaseFailed
-from collbench.flaws import Flaw, Mismatch, Overrun
-from collbench.note import Note
 from collbench.platforms import checking, kernels
 from collbench.platforms.cpu import stress
 from collbench.platforms.layout import GUARD, GUARDED, Layout, Region, buffers, view
 from collbench.platforms.processes import Team
 from collbench.platforms.roles import Prepared
 from collbench.platforms.stress import Plan
-from collbench.wires import Wire
+from collbench.results import CheckFailure, Mismatch, Note, Overrun
 
 
 class Judged(Protocol):
@@ -62,7 +60,7 @@ class Judge:
         fill(np.uint64(send), np.uint64(case.send_count), how, np.uint32(self.rank), np.uint64(0))
         self.synchronize()
 
-    def check(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+    def check(self: Judged, case: Case, seed: int, wire: Wire | None = None) -> CheckFailure | None:
         """Each rank checks its own result; the lowest rank with a mismatch speaks."""
         self.synchronize()
         with self.team.agreeing():

@@ -16,7 +16,6 @@ import numpy as np
 from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
-from collbench.note import Note
 from collbench.platforms import kernels, tracelog
 from collbench.platforms.cpu import calls, memory_traffic
 from collbench.platforms.cpu.computing import CpuComputing
@@ -37,7 +36,8 @@ from collbench.platforms.layout import (
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Moment
 from collbench.platforms.roles import Platform, Prepared
-from collbench.scheduling import RunQueue, Watch
+from collbench.platforms.scheduling import RunQueue, Watch
+from collbench.results import Note
 from collbench.topology.discover_cpu import discover
 
 _YIELDS = {"yield": 1, "busy": 0}

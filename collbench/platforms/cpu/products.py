@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
-from collbench.flaws import Miscomputed
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment
+from collbench.results import GemmMismatch
 
 
 class CpuProducts:
@@ -46,7 +46,7 @@ class CpuProducts:
         self._next[:] = np.nan
         self._made = 0
 
-    def check(self) -> Miscomputed | None:
+    def check(self) -> GemmMismatch | None:
         """The lowest rank with a wrong element speaks."""
         with self._team.agreeing():
             own = self._chain.flaw(self._made, self._last)

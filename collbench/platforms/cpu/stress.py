@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.cases import Case
-from collbench.datatypes import DATATYPES, NONE
+from collbench.datatypes import DATATYPES, NONE, Wire
 from collbench.errors import CaseFailed
-from collbench.flaws import Mismatch
 from collbench.platforms import checking, kernels, stress
 from collbench.platforms.layout import Addresses, buffers
-from collbench.wires import Wire
+from collbench.results import Mismatch
 
 _COPIES = 2**20  # bytes of results that are kept until they are compared
 _LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu

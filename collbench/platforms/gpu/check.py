@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from collbench.cases import Case
-from collbench.datatypes import Array
-from collbench.flaws import Mismatch, Overrun
+from collbench.datatypes import Array, Wire
 from collbench.platforms import checking, kernels
 from collbench.platforms.gpu.cuda import Cuda, Queue
 from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
-from collbench.wires import Wire
+from collbench.results import Mismatch, Overrun
 
 
 class Checker:

@@ -15,12 +15,12 @@ from itertools import starmap
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
-from collbench.note import Note
 from collbench.platforms.gpu import simulate
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import Stopwatch
 from collbench.platforms.processes import Team
+from collbench.results import Note
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 MOST_CTAS = 64  # that NCCL ever uses

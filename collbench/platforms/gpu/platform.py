@@ -15,10 +15,8 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.cases import Case, Sweep
-from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction
+from collbench.datatypes import DATATYPES, NONE, Array, Datatype, Reduction, Wire
 from collbench.errors import CaseFailed, PlatformError
-from collbench.flaws import Flaw, Mismatch, Overrun
-from collbench.note import Note
 from collbench.platforms import checking
 from collbench.platforms.gpu import nccl, peers, report
 from collbench.platforms.gpu.check import Checker
@@ -36,9 +34,9 @@ from collbench.platforms.gpu.timing import StartGate, Stopwatch
 from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.roles import Limits, Platform, Prepared
+from collbench.platforms.scheduling import Watch
 from collbench.platforms.stress import HESITATES, Plan, lost
-from collbench.scheduling import Watch
-from collbench.wires import Wire
+from collbench.results import CheckFailure, Mismatch, Note, Overrun
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's patience ends
 
@@ -157,7 +155,7 @@ class GpuPlatform(GpuComputing, GpuLogging):
             self._checker.fill(case, seed, wire)
             self._stopwatch.wait()
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> CheckFailure | None:
         """Every rank compares on its own stream; the lowest one with a mismatch speaks."""
         with self.team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
             every = self.team.exchange(self._checker.check(case, seed, wire))

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from collbench.cases import Case
-from collbench.datatypes import Array
-from collbench.flaws import Mismatch
+from collbench.datatypes import Array, Wire
 from collbench.platforms import checking, kernels, stress
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue
 from collbench.platforms.gpu.launch import KernelCache, Launcher
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.layout import buffers
 from collbench.platforms.roles import Prepared
-from collbench.wires import Wire
+from collbench.results import Mismatch
 
 _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 

@@ -13,8 +13,8 @@ from collbench.analysis.compare.selection import Selection, selection
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict
 from collbench.errors import UsageError
-from collbench.runfile.file import Run
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.units import printable
 from tests.conftest import case, measurement
 

@@ -14,10 +14,9 @@ from collbench.analysis.compare.estimate import Estimate
 from collbench.analysis.compare.headers import differences
 from collbench.analysis.compare.unmatched import unmatched
 from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
-from collbench.flaws import Mismatch
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
-from collbench.runfile.file import Run
+from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.stats import student
 from tests.conftest import case, measurement
 

@@ -13,9 +13,9 @@ from collbench.analysis.diagnose.explain import Reason, told
 from collbench.analysis.diagnose.hypotheses import HYPOTHESES
 from collbench.analysis.diagnose.verdict import Health, judge
 from collbench.analysis.traffic import in_words, traffic
-from collbench.measurement import Measurement
 from collbench.model.doubt import doubt, levels_of
 from collbench.model.predict import curve
+from collbench.results import Measurement
 from collbench.topology import files
 from collbench.topology.system import Nics, System
 from tests.conftest import ROOT, case

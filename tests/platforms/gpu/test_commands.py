@@ -5,18 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collbench.runfile.step_records import step_record, to_step
 
 from collbench.analysis.machine import discovered
 from collbench.analysis.overlap import overlaps
+from collbench.cases import Step
 from collbench.cli._step_options import parse_ctas
 from collbench.errors import UsageError
 from collbench.measure.overlapped import ways
-from collbench.measurement import Measurement
 from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.runfile.file import read
-from collbench.runfile.step_records import step_record, to_step
-from collbench.step_times import StepTimes
-from collbench.steps import Step
+from collbench.results import Measurement, StepTimes
+from collbench.runfile.store import read
 from collbench.topology.devices import Kind
 from collbench.topology.topology import Topology
 from tools.stand_in.whole_commands import on_gpus
