@@ -1,6 +1,6 @@
 """`narrow-bfloat16`, `narrow-half` and the like: a two-shot whose ranks exchange something narrower than their arrays.
 
-A rung for each format of collbench/wires.py.  None is exact: results are checked against a bound that is proved.
+A rung for each format of collbench/datatypes.py.  None is exact: results are checked against a bound that is proved.
 """
 
 import numpy as np

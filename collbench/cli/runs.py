@@ -101,7 +101,11 @@ def _print_table(entries: "list[Entry]") -> None:
             shown(entry.path.parent),
         )
         table.add_row(*map(Text, cells), style="red" if entry.broken or entry.status else None)
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
+    console = Console(width=None if sys.stdout.isatty() else _WIDE)
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())  # rich fills every line
 
 
 def _moment(seconds: float) -> str:

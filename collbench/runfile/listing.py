@@ -4,6 +4,7 @@ import math
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench import door
-from collbench.errors import RunFileError, UsageError
+from collbench.errors import Notice, RunFileError, UsageError
 from collbench.results import Result, timed
 from collbench.runfile.header import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
@@ -150,7 +151,7 @@ def last_before(new: Run, folder: Path) -> Path:
     entries = [entry for entry in list_runs(folder) if not _same_file(entry.path, new.path)]
     for entry in entries:
         alike = entry.whole and entry.age < age and _kind(entry.header) == _kind(new.header)
-        if alike and not cases.isdisjoint(_cases(read(entry.path).results)):
+        if alike and not cases.isdisjoint(_cases_of_file(entry.path)):
             return entry.path
     raise UsageError(
         f"no last run for {shown(new.path)}: none of {len(entries)} other runs in {shown(folder)} is complete, "
@@ -160,6 +161,15 @@ def last_before(new: Run, folder: Path) -> Path:
 
 def _cases(results: Iterable[Result]) -> set[object]:
     return {(result.case, result.implementation, result.platform) for result in timed(results)}
+
+
+def _cases_of_file(path: Path) -> set[object]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)  # of rows that are left out: they only count less
+            return _cases(read(path).results)
+    except RunFileError:
+        return set()
 
 
 def _kind(header: Header) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Narrow formats against their definition, and the compiled bound on what they lose against collbench/wires.py."""
+"""Narrow formats against their definition, and the compiled bound on what they lose against collbench/datatypes.py."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Plans, steps and training runs in a run file: written and read again, and refused where they claim what cannot be."""
+"""Plans, steps, training runs and check failures as lines: written and read again, refused where they cannot be."""
 
 import json
 import math
@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collbench.runfile.bounds import STAGES, impossible
 
 from collbench.cases import Step
 from collbench.datatypes import DATATYPES
 from collbench.results import (
     COMMUNICATED,
     COMPUTED,
+    MOST_STAGES,
     PURPOSES,
     Activity,
     GemmMismatch,
+    Implausible,
+    Mismatch,
     Note,
+    Overrun,
     Pipeline,
     PlannedStep,
     Point,
@@ -29,8 +32,8 @@ from collbench.results import (
 )
 from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, read
-from tests.conftest import case
-from tests.runfile.test_file import RESULTS
+from tests.conftest import case, measurement
+from tests.runfile.test_store import RESULTS
 from tests.test_cases import sweep
 from tests.test_step_times import LATE
 
@@ -79,7 +82,7 @@ def test_plans_and_steps_are_read_as_they_were_written() -> None:
         assert back == row
         if isinstance(row, PlannedStep):
             assert isinstance(back, PlannedStep)
-            assert (to_line(row)["kind"], impossible(row)) == ("planned", "")
+            assert to_line(row)["kind"] == "planned"
             assert (list(back.parts.items()), back.memory) == (list(row.parts.items()), row.memory)
     with_steps = replace(sweep(64), steps=(STEP, None))
     assert to_sweep(json.loads(json.dumps(sweep_fields(with_steps)))) == with_steps
@@ -94,77 +97,75 @@ def series(begun: Any, computed: Any, done: Any) -> dict[str, Any]:
     return {"series": [{"begun": begun, "computed": computed, "done": done}]}
 
 
-PLANS: list[tuple[str, dict[str, Any]]] = [
-    ("purpose of a plan", {"purpose": "guesswork"}),
-    ("named parts", {"parts": [1.0]}),
-    ("named parts", {"parts": {"Not a name": 1.0}}),
-    ("named parts", {"parts": {f"part{number}": 1.0 for number in range(33)}}),
-    ("no number", {"parts": {"computing": "1"}}),
-    ("no number", {"parts": {"computing": True}}),
-    ("no number", {"memory": {"weights": None}}),
-    ("no number", {"capacity": [8]}),
-    ("is missing", {"pipeline": {}}),
-    ("no table", {"pipeline": [1, 2]}),
-    ("not a whole number", pipeline(stages=1.5)),
-    ("no number", {"price": "2"}),
-    ("a time that is none", {"parts": {}}),
-    ("a time that is none", {"parts": {"computing": 1e10}}),
-    ("no number", {"high": math.nan}),
-    ("a time that is none", {"high": 0}),
-    ("a part of the step", {"low": -1.0}),
-    ("a part of the step", {"parts": {"computing": 2.0, "bubble": -1.0}}),
-    ("a part of the memory", {"memory": {"weights": -1.0}}),
-    ("a part of the memory", {"memory": {"weights": 1e300}}),
-    ("a part of the memory", {"capacity": 0}),
-    ("no number", {"capacity": math.inf}),
-    ("a number of tokens", {"tokens": 0}),
-    ("a number of tokens", {"total": -1}),
-    ("a number of tokens", {"price": 1e300}),
-    ("a utilisation", {"utilisation": 10.5}),
-    ("a utilisation", {"utilisation": -0.1}),
-    ("stages, chunks or micro-batches", pipeline(stages=0)),
-    ("stages, chunks or micro-batches", pipeline(stages=STAGES + 1)),
-    ("stages, chunks or micro-batches", pipeline(chunks=STAGES + 1)),
-    ("stages, chunks or micro-batches", pipeline(micro_batches=2**30 + 1)),
-    ("a pipeline with a time", pipeline(forward=-1.0)),
-    ("a pipeline with a time", pipeline(backward=1e300)),
-    ("a pipeline with a time", pipeline(weights=0.03)),
-    ("no size and number of ranks", {"ranks": 0}),
+PLANS: list[dict[str, Any]] = [
+    {"purpose": "guesswork"},
+    {"parts": [1.0]},
+    {"parts": {"Not a name": 1.0}},
+    {"parts": {f"part{number}": 1.0 for number in range(33)}},
+    {"parts": {"computing": "1"}},
+    {"parts": {"computing": True}},
+    {"memory": {"weights": None}},
+    {"capacity": [8]},
+    {"pipeline": {}},
+    {"pipeline": [1, 2]},
+    pipeline(stages=1.5),
+    {"price": "2"},
+    {"parts": {}},
+    {"parts": {"computing": 1e10}},
+    {"high": math.nan},
+    {"high": 0},
+    {"low": -1.0},
+    {"parts": {"computing": 2.0, "bubble": -1.0}},
+    {"memory": {"weights": -1.0}},
+    {"memory": {"weights": 1e300}},
+    {"capacity": 0},
+    {"capacity": math.inf},
+    {"tokens": 0},
+    {"total": -1},
+    {"price": 1e300},
+    {"utilisation": 10.5},
+    {"utilisation": -0.1},
+    pipeline(stages=0),
+    pipeline(stages=MOST_STAGES + 1),
+    pipeline(chunks=MOST_STAGES + 1),
+    pipeline(micro_batches=2**30 + 1),
+    pipeline(forward=-1.0),
+    pipeline(backward=1e300),
+    pipeline(weights=0.03),
+    {"ranks": 0},
 ]
-STEPS: list[tuple[str, dict[str, Any]]] = [
-    ("go backwards", series([0, 0], [[2], [2]], [[1], [3]])),
-    ("of 2 ranks", series([0], [[1]], [[2]])),
-    ("as many of one as of another", series([0, 0], [[1], [1]], [[2], [2, 3]])),
-    ("no number", series([0, 0], [[1], [1]], [[2], [1e400]])),
-    ("lists of numbers", series([0, 0], [[1], ["1"]], [[2], [2]])),
-    ("whole numbers", {"step": {"products": 1.5, "size": 8, "bucket": 0, "schedule": "x", "slow": []}}),
-    ("factors above 0", {"step": {"products": 1, "size": 8, "bucket": 0, "schedule": "x", "slow": [[0, -1]]}}),
-    ("an activity", {"activities": [[0, "slept", 0, 0.0, 1.0]]}),
-    *(("rounds", {"rounds": rounds}) for rounds in ([1], [2, 0], [1, 1, 1], [3, -1])),
+STEPS: list[dict[str, Any]] = [
+    series([0, 0], [[2], [2]], [[1], [3]]),
+    series([0], [[1]], [[2]]),
+    series([0, 0], [[1], [1]], [[2], [2, 3]]),
+    series([0, 0], [[1], [1]], [[2], [1e400]]),
+    series([0, 0], [[1], ["1"]], [[2], [2]]),
+    {"step": {"products": 1.5, "size": 8, "bucket": 0, "schedule": "x", "slow": []}},
+    {"step": {"products": 1, "size": 8, "bucket": 0, "schedule": "x", "slow": [[0, -1]]}},
+    {"activities": [[0, "slept", 0, 0.0, 1.0]]},
+    *({"rounds": rounds} for rounds in ([1], [2, 0], [1, 1, 1], [3, -1])),
 ]
-TRAINING: list[tuple[str, dict[str, Any]]] = [
-    ("go backwards", {"points": [[0, 0.0, 4.5], [7, -1.0, 0.5]]}),
-    ("counts batches", {"points": [[0.5, 0.0, 4.5]]}),
-    ("no number", {"points": [[1, "x", 4.5]]}),
-    ("none below 0", {"steps": [-1, 2]}),
-    ("no number", {"seconds": "1"}),
-    *(
-        (reason, {"job": to_line(TRAINED)["job"] | job})
-        for reason, job in (("job", {"rate": 0.0}), ("job", {"steps": -1}), ("whole", {"seed": 1.5}))
-    ),
-    ("job", {"job": to_line(TRAINED)["job"] | {"slow": [[1, -2.0]]}}),
+TRAINING: list[dict[str, Any]] = [
+    {"points": [[0, 0.0, 4.5], [7, -1.0, 0.5]]},
+    {"points": [[0.5, 0.0, 4.5]]},
+    {"points": [[1, "x", 4.5]]},
+    {"steps": [-1, 2]},
+    {"seconds": "1"},
+    *({"job": to_line(TRAINED)["job"] | job} for job in ({"rate": 0.0}, {"steps": -1}, {"seed": 1.5})),
+    {"job": to_line(TRAINED)["job"] | {"slow": [[1, -2.0]]}},
 ]
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_plan_a_step_or_a_training_run_that_cannot_be_costs_its_row_with_the_reason(tmp_path: Path) -> None:
     for row, broken in ((PLAN, PLANS), (MEASURED, STEPS), (TRAINED, TRAINING)):
-        lines = [{"kind": "header", "format": FORMAT}, to_line(row), *(to_line(row) | changes for _, changes in broken)]
+        lines = [{"kind": "header", "format": FORMAT}, to_line(row), *(to_line(row) | changes for changes in broken)]
         (tmp_path / NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
         run = read(tmp_path)
         assert run.results == (row,)
-        for (reason, changes), told in zip(broken, run.left_out, strict=True):
-            assert reason in told, changes
+        for changes, told in zip(broken, run.left_out, strict=True):
+            (field,) = changes
+            assert field in told or "is no number" in told, changes
 
 
 def test_a_loss_that_was_no_number_is_read_as_infinite() -> None:
@@ -186,3 +187,28 @@ def test_time_and_cost_follow_from_a_plan() -> None:
     assert PLAN.seconds == pytest.approx(11.5 * 3e11 / 3145728)
     assert PLAN.cost == pytest.approx(PLAN.seconds / 3600 * 1024 * 2.5)
     assert replace(PLAN, total=0.0).seconds == 11.5, "of a step where the length of the run is not known"
+
+
+FAILURES = {
+    "rank 1, element 7 (chunk 0): got 3.5, expected 4.5; 12 wrong on this rank": Mismatch(1, 7, 0, "3.5", "4.5", 12),
+    "call 3 of 16 back to back, rank 1, element 7 (chunk 0): expected 4.5; 12 wrong on this rank": Mismatch(
+        1, 7, 0, "", "4.5", 12, call=2, calls=16
+    ),
+    "rank 0: 16 bytes written past the end of the send buffer, the nearest at +8": Overrun(0, "send buffer", 8, 16),
+    "rank 2: 1 byte written before the start of the receive buffer, the nearest at -1": Overrun(
+        2, "receive buffer", -1, 1
+    ),
+    "implausible: too good": Implausible(1e-12, "too good"),
+}
+
+
+def test_a_check_failure_reads_back_and_readers_that_know_mismatches_only_find_one() -> None:
+    for text, failure in FAILURES.items():
+        assert str(failure) == text
+        row = replace(measurement(seconds=()), mismatch=failure)
+        line = to_line(row)
+        assert through_json(row) == row, text
+        assert Mismatch(**line["mismatch"]).wrong == failure.wrong, text
+        later = to_result(line | {"flaw": {"kind": "haunted", "by": "ghosts"}})
+        assert later
+        assert isinstance(later.failure, Mismatch)
