@@ -68,7 +68,7 @@ def test_a_sweep_is_listed_and_the_last_to_compare_with(here: Command, runs: Com
     assert (heading.split()[0], heading.split()[-1]) == ("started", "run")
     newest, oldest = (row.split()[-1] for row in rows)
     assert f"BASE  {oldest}/{NAME}" in here("compare", "--against", "last", newest).stdout
-    fields, _ = json.loads(runs("--json", "--on", "cpu").stdout)
+    fields, _ = json.loads(runs("--json").stdout)
     assert (fields["path"], fields["complete"]) == (f"{newest}/{NAME}", True)
     assert (fields["collectives"], fields["implementations"]) == (["allreduce"], ["mpi"])
 
