@@ -1,38 +1,294 @@
-"""A plan from its question to its run file: reckoned as a whole, then printed and stored."""
+"""A plan from its request to its run file: the request is parsed, planned as a whole, then printed and stored."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
+from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
+from collbench.api.predicting import find_system
 from collbench.api.wanted import default_folder
-from collbench.cli import _train_table as table
 from collbench.cli._carried_out import say_where
-from collbench.cli._train_options import (
-    Question,
-    parse_counts,
-    parse_priced,
-    parse_systems,
-    parse_tokens,
-    question,
-)
 from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure.session import Session
-from collbench.planned import PlannedStep
-from collbench.planner.advice import largest_batch, sensitivities, why
+from collbench.planned import PlannedStep, words
+from collbench.planner.cost import Elsewhere, Size, interconnects, same_cost, sizes
 from collbench.planner.curves import Modelled
-from collbench.planner.explaining import explained
-from collbench.planner.layout import parse_layout
-from collbench.planner.length import parse_duration, usual_tokens
-from collbench.planner.planner import Planned
-from collbench.planner.planning import Plan, best_of, plan_on
-from collbench.planner.recorded import Plans, row, sweep_of
-from collbench.planner.sizes import Elsewhere, interconnects, same_cost, sizes
+from collbench.planner.job import MOST_GPUS, Job
+from collbench.planner.layouts import Said, parse_layout
+from collbench.planner.memory import PARTS as MEMORY_PARTS
+from collbench.planner.models import load_model, parse_count, parse_duration, usual_tokens, with_sequence
+from collbench.planner.rows import Plans, row, sweep_of
+from collbench.planner.search import Plan, Planned, plan_on
+from collbench.planner.sensitivity import Gain, anchored, largest_batch, parse_anchor, sensitivities, why
+from collbench.planner.setting import Setting, machine_of
+from collbench.planner.setting import said as with_said
+from collbench.runfile.file import NAME, Run, read
+from collbench.topology.products import GIB
+from collbench.topology.system import System
+from collbench.units import format_count, format_duration, format_seconds
+
+GPUS = 64  # of a described system, by default
+MOST_COUNTS = 64  # of numbers of GPUs
+
+
+class Question(NamedTuple):
+    """What is asked: the setting, what is said of the layout, and what the anchor was read of."""
+
+    setting: Setting
+    said: Said
+    anchor: Planned | None
+
+
+def question(options: Mapping[str, Any]) -> Question:
+    """UsageError, with a way out, for what cannot be asked."""
+    model = load_model(options["model"])
+    if options["sequence"] is not None:
+        model = with_sequence(model, options["sequence"])
+    said = parse_layout(options["layout"]) if options["layout"] else {}
+    run = read(Path(options["on"])) if _is_run(options["on"]) else None
+    gpus = options["gpus"] if options["gpus"] is not None else run.header.topology.ranks if run else GPUS
+    if not 1 <= gpus <= MOST_GPUS:
+        raise UsageError(f"--gpus {gpus} is impossible; give 1 to {MOST_GPUS}")
+    names = ("precision", "optimiser", "gradients")
+    how = {name: options[name] for name in names} | {
+        "reserve": _share(options, "reserve"),
+        "noise": _share(options, "noise"),
+    }
+
+    def job(stack: str) -> Job:
+        whole = Job(model, gpus, options["batch"], model.sequence, stack=options["stack"] or stack, **how)
+        return whole.checked()
+
+    setting = _of_run(run, job, options) if run else _described(gpus, job, options)
+    if options["anchor"]:
+        setting, layout = anchored(setting, parse_anchor(options["anchor"]), said)
+        return Question(setting, said, layout)
+    return Question(setting, said, None)
+
+
+def _share(options: Mapping[str, Any], name: str) -> float:
+    value = float(options[name])
+    if not 0 <= value < 100:
+        raise UsageError(f"--{name} {value:g} is no share; give per cent from 0 to less than 100")
+    return value / 100
+
+
+def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any]) -> Setting:
+    """On a described system, by the model's curves."""
+    if options["fitted"]:
+        raise UsageError(f"--fitted is of a run's curves; {options['on']} is described, and has those of the model")
+    system = find_system(options["on"], ())
+    assert system
+    curves = Modelled(system, gpus)
+    machine = with_said(machine_of(curves.system), options["tflops"], options["memory"])
+    return Setting(job(machine.stack), curves, machine, _loader(options))
+
+
+def _of_run(run: Run, job: Callable[[str], Job], options: Mapping[str, Any]) -> Setting:
+    from collbench.planner.run_curves import setting_of
+
+    return setting_of(run, job, options, _loader(options))
+
+
+def _loader(options: Mapping[str, Any]) -> float:
+    rate = options["loader"]
+    if rate is not None and not 0 < rate < inf:
+        raise UsageError(f"--loader {rate:g} is no rate; give samples a second, above 0")
+    return rate or inf
+
+
+def _is_run(on: str) -> bool:
+    path = Path(on)
+    return not on.endswith(".toml") and (path.suffix == ".jsonl" or (path / NAME).exists())
+
+
+def parse_counts(text: str) -> list[int]:
+    """`8..8192` doubles, `64,96,128` lists; UsageError for anything else."""
+    doubled = []
+    for word in text.split(","):
+        match = re.fullmatch(r"\s*([1-9]\d{0,6})(?:\.\.([1-9]\d{0,6}))?\s*", word)
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise UsageError(f"--scale {text!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
+        count, last = int(match[1]), int(match[2] or match[1])
+        while count <= last:
+            doubled.append(count)
+            count *= 2
+    counts = sorted(set(doubled))
+    if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
+        raise UsageError(f"--scale {text!r} is too much; give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs")
+    return counts
+
+
+def parse_systems(text: str) -> list[System]:
+    """Of `--compare-interconnects`: names and files, after commas."""
+    return [system for name in text.split(",") if (system := find_system(name.strip(), ()))]
+
+
+def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
+    """Of `--up-or-out`: `SYSTEM=PRICE`; UsageError without one."""
+    priced = []
+    for word in words:
+        name, _, price = word.partition("=")
+        if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", price) or not float(price):
+            raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
+        system = find_system(name.strip(), ())
+        assert system
+        priced.append((system, float(price)))
+    return priced
+
+
+def parse_tokens(text: str) -> float:
+    """Of the whole run."""
+    count = parse_count(text, "--tokens")
+    if not 1 <= count <= 1e18:
+        raise UsageError(f"--tokens {text} is impossible; give 1 to 1e18, such as 300B")
+    return count
+
+
+_RANK = (
+    "{rank:>3}  {layout:<{width}} {step:>8} {band:>19} {mfu:>6} {tokens:>9} {memory:>8}  "
+    "{computing:>6} {exposed:>7} {bubble:>6}"
+)
+_ELSEWHERE = (
+    "{system:<{width}} {gpus:>6}  {layout:<{names}} {step:>8} {mfu:>6} {tokens:>9} {computing:>6} {exposed:>6} "
+    "{bubble:>6}{cost}"
+)
+LEGEND = (
+    "nothing here is measured: step is what is likely, nine in ten the band, of the curves' bands and computing's\n"
+    "ranked by the mean over the curves' bands, in which the likely step counts four times\n"
+    "MFU: of the data sheet's FLOP/s, nothing that is computed twice counted; sent: communication that nothing hides"
+)
+
+
+def heading(plan: Plan) -> Iterator[str]:
+    """What is planned, on what, by which curves."""
+    given = plan.setting
+    job, model = given.job, given.job.model
+    size = f"{model.parameters / 1e9:.4g} billion parameters"
+    active = f", {model.active / 1e9:.4g} billion at work" if model.experts else ""
+    yield f"{model.name}: {size}{active}; {job.batch:,} samples of {job.sequence:,} tokens a step"
+    memory = given.capacity / GIB
+    yield (
+        f"{job.gpus:,} {given.machine.unit} of {given.machine.name}, {memory:.3g} GiB each; {job.precision}, "
+        f"{job.optimiser}, gradients {job.gradients}; software {job.stack}"
+    )
+    yield "; ".join(filter(None, (f"curves: {given.curves.origin}", given.machine.note)))
+    if not given.machine.known:
+        yield "GPUs not known by name: they are taken for others of their architecture; --tflops and --memory say it"
+    yield f"{plan.searched.tried:,} layouts, of which {plan.fitting:,} fit"
+
+
+def ranking(plans: Sequence[Planned]) -> Iterator[str]:
+    """The table of layouts."""
+    width = max(len(plan.layout.name) for plan in plans)
+    yield _RANK.format(
+        rank="", layout="layout", width=width, step="step", band="nine in ten", mfu="MFU", tokens="tokens/s",
+        memory="memory", computing="comp.", exposed="sent", bubble="bubble",
+    )  # fmt: skip
+    for rank, plan in enumerate(plans, 1):
+        band = f"{format_seconds(plan.low)} - {format_seconds(plan.high)}"
+        needed = f"{plan.needed / GIB:.1f} GiB"
+        yield _RANK.format(rank=rank, width=width, band=band, memory=needed, **_cells(plan))
+
+
+def memory(given: Setting, best: Planned) -> Iterator[str]:
+    """What a GPU's memory is needed for."""
+    lines = {words(name): best.memory[name] for name in MEMORY_PARTS if best.memory[name] >= 2**20}
+    lines[f"all, of {given.capacity / GIB:.3g} GiB"] = best.needed
+    yield f"memory of a GPU, {best.layout.name}"
+    for name, size in lines.items():
+        yield f"  {name:<22} {size / GIB:>8.2f} GiB {size / given.capacity:>5.0%}"
+
+
+def gains(most_first: Sequence[Gain]) -> Iterator[str]:
+    """Sensitivity."""
+    yield "ten per cent more of"
+    for gain in most_first:
+        yield f"  {gain.resource:<24} gives {gain.factor:.3f}x"
+
+
+def scaling(sizes: Sequence[Size], rows: Sequence[PlannedStep]) -> Iterator[str]:
+    """By the number of GPUs; `rows` are those that fit, in their order."""
+    curves = scaled(rows)
+    width = max((len(row.implementation) for row in rows), default=0)
+    yield f"{'GPUs':>7}  {'layout':<{width}} {'step':>8} {'nine in ten':>19} {'tokens/s':>9} {'efficiency':>10}"
+    planned = {row.gpus: row for row in rows}
+    for size in sizes:
+        if not size.best:
+            yield f"{size.gpus:>7,}  none: {size.reason}"
+            continue
+        row = planned[size.gpus]
+        band = f"{format_seconds(row.low)} - {format_seconds(row.high)}"
+        kept = f"{curves[0].efficiency(row):>10.1%}" if curves else ""
+        yield (
+            f"{row.gpus:>7,}  {row.implementation:<{width}} {format_seconds(row.typical):>8} {band:>19} "
+            f"{format_count(row.tokens / row.typical):>9} {kept}"
+        )
+    for curve in curves:
+        words = [
+            f"{level:.0%} {f'beyond about {gpus:,.0f} GPUs' if gpus else 'nowhere up to there'}"
+            for level, gpus in leaving(curve).items()
+        ]
+        yield f"against {curve.rows[0].gpus:,} GPUs, the same batch: it leaves {', '.join(words)}"
+
+
+def elsewhere(places: Sequence[Elsewhere], price: float = 0.0) -> Iterator[str]:
+    """By the system; with a price, what a million tokens cost."""
+    width = max([6, *(len(one.system.name) for one in places)])
+    names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
+    yield _ELSEWHERE.format(
+        system="system", width=width, gpus="GPUs", layout="layout", names=names, step="step", mfu="MFU",
+        tokens="tokens/s", computing="comp.", exposed="sent", bubble="bubble",
+        cost=f" {'of 1M tokens':>12}" if price else "",
+    )  # fmt: skip
+    for one in places:
+        if not one.best:
+            yield f"{one.system.name:<{width}} {one.gpus:>6,}  none: {one.reason}"
+            continue
+        million = one.gpus * one.price / 3600 / one.best.tokens_per_second * 1e6
+        cost = f" {million:>12.4g}" if price else ""
+        yield _ELSEWHERE.format(
+            system=one.system.name, width=width, gpus=f"{one.gpus:,}", names=names, cost=cost, **_cells(one.best)
+        )
+
+
+def _cells(plan: Planned) -> dict[str, str]:
+    """What tables say of a layout."""
+    exposed = sum(plan.parts[name] for name in UNHIDDEN)
+    return {
+        "layout": plan.layout.name,
+        "step": format_seconds(plan.step),
+        "mfu": f"{plan.utilisation:.1%}",
+        "tokens": format_count(plan.tokens_per_second),
+        "computing": f"{plan.parts['computing'] / plan.step:.0%}",
+        "exposed": f"{exposed / plan.step:.1%}",
+        "bubble": f"{plan.parts['bubble'] / plan.step:.1%}",
+    }
+
+
+def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
+    """By the number of GPUs; those that no other one beats have a mark, and the cheapest that is done in time."""
+    best, chosen = front(plans), cheapest(plans, deadline) if deadline else None
+    yield f"{'GPUs':>7}  {'whole run':>10} {'cost':>12} {'of 1M tokens':>13}"
+    for plan in plans:
+        marks = [*(["Pareto"] if plan in best else []), *(["cheapest in time"] if plan is chosen else [])]
+        yield (
+            f"{plan.gpus:>7,}  {format_duration(plan.seconds):>10} {plan.cost:>12,.0f} {plan.cost / plan.total * 1e6:>13.4g}"
+            + (f"  {', '.join(marks)}" if marks else "")
+        )
+    if deadline and not chosen:
+        quickest = min(plans, key=lambda plan: plan.seconds)
+        limit, fastest = format_duration(deadline), format_duration(quickest.seconds)
+        yield f"none is done in {limit}: the quickest, {quickest.gpus:,} GPUs, takes {fastest}"
+
 
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where --scale does not say which."""
@@ -42,9 +298,6 @@ def carry_out(options: Mapping[str, Any]) -> int:
     """Print the plan, store it, draw it; 0."""
     _refuse(options)
     asked = question(options)
-    if options["explain"]:
-        _explain(asked, options["explain"])
-        return 0
     answer = _Answer(plan_on(asked.setting, asked.said), asked, options)
     with _session(answer, options) as session:
         for _ in session.run():
@@ -53,7 +306,7 @@ def carry_out(options: Mapping[str, Any]) -> int:
         return 0
     for line in answer.lines():
         click.echo(line)
-    click.echo(f"\n{table.LEGEND}", err=True)
+    click.echo(f"\n{LEGEND}", err=True)
     say_where(session, options["formats"])
     return 0
 
@@ -72,15 +325,8 @@ def _refuse(options: Mapping[str, Any]) -> None:
             raise UsageError(f"--{name} {options[name]:g} is impossible; give a number above 0")
 
 
-def _explain(asked: Question, words: str) -> None:
-    answer = plan_on(asked.setting, asked.said) if words == "best" else None
-    layout = answer.best if answer else best_of(asked.setting, {**asked.said, **parse_layout(words)})
-    for line in explained(asked.setting, layout.layout):
-        click.echo(line)
-
-
 class _Answer:
-    """All that was asked for, reckoned."""
+    """All that was asked for, evaluated."""
 
     def __init__(self, plan: Plan, asked: Question, options: Mapping[str, Any]) -> None:
         self._plan, self._asked, self._options = plan, asked, options
@@ -144,18 +390,18 @@ class _Answer:
 
     def lines(self) -> Iterator[str]:
         """All of it in words."""
-        yield from table.heading(self._plan)
+        yield from heading(self._plan)
         if self._asked.anchor:
             at = self._given.job.efficiency
             yield f"anchored on {self._asked.anchor.layout.name}: computing is {at:.2f} times as fast as expected"
         yield ""
-        yield from table.ranking(self.ranked)
+        yield from ranking(self.ranked)
         yield ""
         yield from why(self._plan)
         yield ""
-        yield from table.gains(sensitivities(self._given, self.best.layout, self._said))
+        yield from gains(sensitivities(self._given, self.best.layout, self._said))
         yield ""
-        yield from table.memory(self._given, self.best)
+        yield from memory(self._given, self.best)
         yield ""
         yield largest_batch(self._given.job.batch, self._options["noise_scale"])
         yield from chain(self._scaling(), self._elsewhere(), self._costs())
@@ -163,15 +409,15 @@ class _Answer:
     def _scaling(self) -> Iterator[str]:
         if self._options["scale"]:
             yield ""
-            yield from table.scaling(self._sizes, self._scaled)
+            yield from scaling(self._sizes, self._scaled)
 
     def _elsewhere(self) -> Iterator[str]:
         if self._systems:
             yield ""
-            yield from table.elsewhere([self._here(), *self._systems])
+            yield from elsewhere([self._here(), *self._systems])
         if self._same_cost:
             yield "\nfor the same money an hour"
-            yield from table.elsewhere([self._here(self._price), *self._same_cost], self._price)
+            yield from elsewhere([self._here(self._price), *self._same_cost], self._price)
 
     def _here(self, price: float = 0.0) -> Elsewhere:
         return Elsewhere(self._given.machine, self._given.job.gpus, self.best, price=price)
@@ -183,7 +429,7 @@ class _Answer:
         if not self._options["tokens"]:
             usual = "as many as were published" if self._given.job.model.trained else "20 a parameter at work"
             yield f"({usual}; --tokens says otherwise)"
-        yield from table.costs(self._priced, self._deadline)
+        yield from costs(self._priced, self._deadline)
 
 
 def _session(answer: _Answer, options: Mapping[str, Any]) -> Session:

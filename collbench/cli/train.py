@@ -32,7 +32,6 @@ _OPTIONS = [
     ),
     click.Option(["--layout"], metavar="WORDS", help='What is fixed, such as "tp8 pp16 mb1 full zero1".'),
     click.Option(["--top"], type=click.IntRange(1, 100), default=10, help="Layouts to show."),
-    click.Option(["--explain"], metavar="WORDS", help='Every term of a layout, with formula and numbers; "best" too.'),
     click.Option(
         ["--anchor"], metavar="STEP|MFU%[,...]", help="A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16."
     ),

@@ -13,7 +13,7 @@ from collbench.planner.curves import HIGH, LOW, SIZES, TYPICAL, Group, Modelled,
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier
 from tests.conftest import case
-from tests.planner.books import SYSTEM
+from tests.planner.layouts_on_lines import SYSTEM
 
 TABLE = Tabled(
     "made up",

@@ -13,14 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.planner import layout as words_of
-from collbench.planner.candidates import CODES, FIELDS, MICROS, candidates, coded, divisors, layouts
+from collbench.planner import layouts as words_of
 from collbench.planner.job import STACKS, Job
-from collbench.planner.layout import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, Said, layout_of, parse_layout
-from collbench.planner.models import Model
-from collbench.planner.presets import MODELS
+from collbench.planner.layouts import (
+    CODES,
+    FIELDS,
+    MICROS,
+    RECOMPUTE,
+    SCHEDULES,
+    SHARDINGS,
+    Layout,
+    Said,
+    candidates,
+    coded,
+    divisors,
+    layout_of,
+    layouts,
+    parse_layout,
+)
+from collbench.planner.models import MODELS, Model
 from collbench.topology.files import load
-from tests.planner.books import GATED, MIXED, SYSTEM
+from tests.planner.layouts_on_lines import GATED, MIXED, SYSTEM
 
 TOY = Model("toy", 6, 64, 4, sequence=8192, vocabulary=1000)
 

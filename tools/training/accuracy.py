@@ -3,14 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from collbench.planner.candidates import layouts
-from collbench.planner.constants import Constants
 from collbench.planner.curves import Modelled
 from collbench.planner.job import Job
-from collbench.planner.layout import Layout
-from collbench.planner.machine import machine_of
-from collbench.planner.planner import Planned, reckon_one, search
-from collbench.planner.setting import Setting
+from collbench.planner.layouts import Layout, layouts
+from collbench.planner.search import Planned, evaluate_layout, search
+from collbench.planner.setting import Constants, Setting, machine_of
 from collbench.topology.files import load
 from tools.training.tables import Row, Table
 
@@ -50,7 +47,7 @@ def chosen(asked: Setting, row: Row) -> Planned:
     """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
     found = search(asked, row.said)
     place = found.fitting[0] if len(found.fitting) else found.smallest
-    return reckon_one(asked, layouts(found.arrays, [place])[0])
+    return evaluate_layout(asked, layouts(found.arrays, [place])[0])
 
 
 def regret(table: Table, row: Row) -> float:
@@ -95,7 +92,7 @@ def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> 
     layout = chosen(given(table, row, constants), row).layout
     for _ in range(40):
         middle = (low * high) ** 0.5
-        plan = reckon_one(given(table, row, constants, middle), layout)
+        plan = evaluate_layout(given(table, row, constants, middle), layout)
         slow = plan.step > published_seconds(table, row, float(plan.values["peak16"]))
         low, high = (middle, high) if slow else (low, middle)
     return middle

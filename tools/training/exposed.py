@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from collbench.planner.curves import Modelled
 from collbench.planner.job import Job
-from collbench.planner.layout import Layout
-from collbench.planner.machine import machine_of
+from collbench.planner.layouts import Layout
 from collbench.planner.models import Model
-from collbench.planner.planner import Planned, reckon_one
-from collbench.planner.setting import Setting
+from collbench.planner.search import Planned, evaluate_layout
+from collbench.planner.setting import Setting, machine_of
 from collbench.topology.files import load
 
 REPLICAS = 128
@@ -48,7 +47,7 @@ def planned(run: Run, replicas: int, noise: float, efficiency: float) -> Planned
         run.model, run.tensor * replicas, 8 * replicas, 1024,
         gradients="bf16", stack="modern", noise=noise, efficiency=efficiency,
     )  # fmt: skip
-    return reckon_one(
+    return evaluate_layout(
         Setting(job, Modelled(system), machine_of(system)), Layout(tensor=run.tensor, data=replicas, micro=8)
     )
 

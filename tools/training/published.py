@@ -3,9 +3,8 @@
 What a table does not say (micro-batch, chunks of stages) the planner chooses, as whoever published it did.
 """
 
-from collbench.planner.layout import Said
-from collbench.planner.models import Model
-from collbench.planner.presets import MODELS
+from collbench.planner.layouts import Said
+from collbench.planner.models import MODELS, Model
 from tools.training.published_nvidia import B200_MOE, H100_MOE, LONG, NEMO_FP8, NVIDIA
 from tools.training.tables import Row, Table
 

@@ -3,9 +3,8 @@
 Their recipes send gradients of 16 bits; what they recompute and keep on the CPU no table says.
 """
 
-from collbench.planner.layout import Said
-from collbench.planner.models import Model
-from collbench.planner.presets import MODELS
+from collbench.planner.layouts import Said
+from collbench.planner.models import MODELS, Model
 from tools.training.tables import Row, Table
 
 _SIZES = ("tensor", "pipeline", "context", "chunks", "expert")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collbench.planner.layout import Said
+from collbench.planner.layouts import Said
 from collbench.planner.models import Model
 
 

@@ -11,7 +11,7 @@ from collbench.datatypes import find_datatype, find_reduction
 from collbench.measure.greeting import Greeting
 from collbench.measurement import Result
 from collbench.planned import Pipeline, PlannedStep
-from collbench.planner.planner import Planned
+from collbench.planner.search import Planned
 
 _DTYPES = {2: "bfloat16", 4: "float"}
 

@@ -5,9 +5,13 @@ take half of it each; on another number of ranks the bytes of each rank scale as
 stays), and what waits scales with the number of steps.  Such curves say so, and their band is wider.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +19,17 @@ from collbench import stats
 from collbench.algorithms import find
 from collbench.analysis.fit.curve import Unfit, fit
 from collbench.analysis.fit.runs import measured
+from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
-from collbench.errors import UsageError
+from collbench.errors import CollbenchError, UsageError
+from collbench.measure.calibration import seconds_of_a_product
 from collbench.observed import Observed
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Tabled, Where
+from collbench.planner.job import Job
+from collbench.planner.setting import Constants, Machine, Setting, machine_of, said
 from collbench.runfile.file import Run
+from collbench.steps import flops_of
+from collbench.topology.products import GIB, Product
 
 SUBSTITUTES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "reducescatter": (("allgather", 1.0), ("allreduce", 0.5)),
@@ -147,3 +157,66 @@ def _fitted(collective: str, ranks: int, sizes: Sequence[int], samples: Sequence
     bands = np.array([fitted_curve.prediction_interval(float(size)) for size in there]).T
     low, high = (np.maximum.accumulate(edge) for edge in bands)
     return Points(collective, ranks, *(tuple(column.tolist()) for column in (there, typical, low, high)))
+
+
+MATRIX = 512
+PROCESS = 2.0**27  # bytes of a process without a GPU, roughly
+REACHED = Constants(
+    products=1.0, fused=1.0, half=0.0, fp8=1.0, grouped=1.0, unfused=1.0, memory=1.0, spread=0.2, spread_experts=0.3
+)
+"""Of rates that were measured, and so are what is reached."""
+
+
+def setting_of(run: Run, job: Callable[[str], Job], options: Mapping[str, Any], loader: float) -> Setting:
+    """Curves of the run, measured or fitted; UsageError where it does not say what computes, and no option does."""
+    try:
+        system = machine(run, options["machine"])
+    except CollbenchError as error:
+        return _of_ranks(run, job, options, loader, str(error))
+    there = machine_of(system)
+    curves = Measured(run, system, str(run.path), options["fitted"])
+    return Setting(job(there.stack), curves, said(there, options["tflops"], options["memory"]), loader)
+
+
+def _of_ranks(run: Run, job: Callable[[str], Job], options: Mapping[str, Any], loader: float, why_not: str) -> Setting:
+    told = run.header.topology
+    if told.platform != "cpu" or not told.ranks:
+        raise UsageError(why_not)
+    box = Box(told.name, told.ranks)
+    product = _product(run, options, told.ranks)
+    source = "as said" if options["tflops"] else "measured here"
+    there = Machine(
+        told.name, told.ranks, product, REACHED, pcie_rate=1e10, process=PROCESS, unit="ranks",
+        note=f"a rank computes {product.flops / 1e9:.3g} GFLOP/s, {source}",
+    )  # fmt: skip
+    return Setting(job("modern"), Measured(run, box, str(run.path), options["fitted"]), there, loader)
+
+
+def _product(run: Run, options: Mapping[str, Any], ranks: int) -> Product:
+    """What a rank of a CPU can do: as it is said, or measured here if the run was measured here."""
+    here = run.header.environment.host in ("", socket.gethostname())
+    if not here and not (options["tflops"] and options["memory"]):
+        raise UsageError(
+            f"{run.path} was measured on another machine ({run.header.environment.host}), whose ranks' computing is "
+            "not known; give --tflops and --memory of a rank"
+        )
+    flops = options["tflops"] * 1e12 if options["tflops"] else flops_of(1, MATRIX) / seconds_of_a_product("cpu", MATRIX)
+    memory = options["memory"] * GIB if options["memory"] else _memory() / ranks
+    return Product(flops, flops, memory, _copied())
+
+
+def _memory() -> float:
+    """Bytes of this machine."""
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _copied() -> float:
+    """Bytes/s that a core reads and writes when it copies far more than its caches hold: the best of a few."""
+    source = np.ones(2**23)
+    target = np.empty_like(source)
+    times = []
+    for _ in range(4):
+        start = perf_counter()
+        np.copyto(target, source)
+        times.append(perf_counter() - start)
+    return 2 * source.nbytes / min(times)

@@ -1,6 +1,7 @@
-"""Who of a pipeline computes which micro-batch when: 1F1B, interleaved 1F1B, and ZB-H1, without communication.
+"""Pipeline schedules: which stage computes which micro-batch when, by 1F1B, interleaved 1F1B and ZB-H1.
 
-Each stage has a fixed order of tasks; a task begins once the stage is free and what it needs is there.
+Each stage has a fixed order of tasks; a task begins once the stage is free and its inputs are there.  Communication is
+not part of it.
 """
 
 from collections.abc import Iterator, Sequence

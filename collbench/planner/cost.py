@@ -1,15 +1,13 @@
-"""The same job on other numbers of GPUs, and on other systems."""
+"""Plans for other numbers of GPUs, other systems, and the same money."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from collbench.errors import CollbenchError, UsageError
 from collbench.planner.curves import Modelled, Where
-from collbench.planner.layout import Said
-from collbench.planner.machine import machine_of
-from collbench.planner.planner import Planned
-from collbench.planner.planning import plan_on, resized
-from collbench.planner.setting import Setting
+from collbench.planner.layouts import Said
+from collbench.planner.search import Planned, plan_on, resized
+from collbench.planner.setting import Setting, machine_of
 from collbench.topology.system import System
 
 
