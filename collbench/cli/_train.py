@@ -279,11 +279,12 @@ def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
     best, chosen = front(plans), cheapest(plans, deadline) if deadline else None
     yield f"{'GPUs':>7}  {'whole run':>10} {'cost':>12} {'of 1M tokens':>13}"
     for plan in plans:
-        marks = [*(["Pareto"] if plan in best else []), *(["cheapest in time"] if plan is chosen else [])]
-        yield (
-            f"{plan.gpus:>7,}  {format_duration(plan.seconds):>10} {plan.cost:>12,.0f} {plan.cost / plan.total * 1e6:>13.4g}"
-            + (f"  {', '.join(marks)}" if marks else "")
-        )
+        marks = ["Pareto"] if plan in best else []
+        if plan is chosen:
+            marks.append("cheapest in time")
+        million = plan.cost / plan.total * 1e6
+        line = f"{plan.gpus:>7,}  {format_duration(plan.seconds):>10} {plan.cost:>12,.0f} {million:>13.4g}"
+        yield f"{line}  {', '.join(marks)}" if marks else line
     if deadline and not chosen:
         quickest = min(plans, key=lambda plan: plan.seconds)
         limit, fastest = format_duration(deadline), format_duration(quickest.seconds)
