@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from collbench.datatypes import DATATYPES
-from collbench.planner.footprint import PARTS as MEMORY_PARTS
-from collbench.planner.stepping import PARTS as STEP_PARTS
+from collbench.planner.memory import PARTS as MEMORY_PARTS
+from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.results import Pipeline, PlannedStep, Result
 from tests.conftest import case
 

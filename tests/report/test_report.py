@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.runfile.test_store import RESULTS
 
 from collbench import report
 from collbench.cli.report import command
@@ -29,6 +28,7 @@ from collbench.runfile.store import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP, late
 from tests.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
+from tests.runfile.test_store import RESULTS
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
