@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from collbench import interrupts
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import compare
+from collbench.analysis import gate
+from collbench.analysis.compare import compare
 from collbench.api.wanted import cut_short, default_folder, make_sweep, of_described
 from collbench.cases import USUAL_STARTS
 from collbench.cli._carried_out import draw_plots

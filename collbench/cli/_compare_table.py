@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.unmatched import Unmatched
-from collbench.analysis.compare.verdicts import Judged, Row, Together
-from collbench.analysis.interconnects.table import Table
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Judged, Row, Together
+from collbench.analysis.interconnects import Table
+from collbench.analysis.matching import Unmatched
 from collbench.clean import cell
 from collbench.cli._columns import Table as Wide
 from collbench.cli._interconnects_table import as_json, show

@@ -9,9 +9,7 @@ import click
 from click.core import ParameterSource
 
 from collbench.algorithms import choose
-from collbench.analysis.interconnects.interconnect import Interconnect, of_run, short_names
-from collbench.analysis.interconnects.ranks import common_ranks
-from collbench.analysis.interconnects.table import Wanted, left_out, tables
+from collbench.analysis.interconnects import Interconnect, Wanted, common_ranks, left_out, of_run, short_names, tables
 from collbench.api.patience import leads
 from collbench.api.predicting import make_prediction, predicted
 from collbench.cases import Sweep

@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from collbench.analysis.interconnects.interconnect import Interconnect
-from collbench.analysis.interconnects.records import records
-from collbench.analysis.interconnects.table import Cell, Line, Table
+from collbench.analysis.interconnects import Cell, Interconnect, Line, Table, records
 from collbench.clean import cell
 from collbench.cli._columns import room
 from collbench.units import format_seconds, format_size, printable

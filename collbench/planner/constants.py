@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from collbench.topology.architectures import capability
+from collbench.topology.products import capability
 
 
 @dataclass(frozen=True)

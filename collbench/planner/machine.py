@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from collbench.planner.constants import Constants, constants_of
-from collbench.topology.architectures import capability
-from collbench.topology.products import GIB, TERA, Product, is_named, product_of
-from collbench.topology.system import System
+from collbench.topology.products import GIB, TERA, Product, capability
+from collbench.topology.system import System, is_named, product_of
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.compare.headers import several_machines
-from collbench.analysis.interconnects.interconnect import Interconnect, of_run, of_runs, short_names
-from collbench.analysis.interconnects.ranks import can_have, common_ranks
-from collbench.analysis.interconnects.records import records
-from collbench.analysis.interconnects.table import Table, tables
+from collbench.analysis.interconnects import (
+    Interconnect,
+    Table,
+    can_have,
+    common_ranks,
+    of_run,
+    of_runs,
+    records,
+    short_names,
+    tables,
+)
+from collbench.analysis.matching import several_machines
 from collbench.measurement import Measurement, Prediction, Reported, Skipped
 from collbench.note import Note
 from collbench.observed import Timed

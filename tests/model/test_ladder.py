@@ -11,9 +11,8 @@ import pytest
 from collbench.algorithms import implementations
 from collbench.cost import Wait
 from collbench.errors import Unsupported
-from collbench.model.evidence import EVIDENCE, Published, proven, reached
-from collbench.model.ladder import hardware, ladder
-from collbench.model.predict import RUNG, curve, predict
+from collbench.model.handwritten import PUBLISHED, Sweep, hardware, is_published, modelled, reached
+from collbench.model.predict import HANDWRITTEN, curve, predict
 from collbench.topology.files import load, names
 from tests.conftest import ROOT
 from tests.model.test_predict import case
@@ -24,7 +23,7 @@ LARGE = 16 << 20  # bytes from which on a rate decides
 
 
 def test_every_rung_is_predicted_and_no_faster_than_its_link() -> None:
-    for rung, way in ladder().items():
+    for rung, way in modelled().items():
         sizes = [nbytes for nbytes in SIZES if rung != "one-shot-ll" or nbytes <= 1 << 18]
         found = curve(H100, [case(8, nbytes) for nbytes in sizes], rung)
         times = [row.seconds for row in found]
@@ -39,7 +38,7 @@ def test_auto_is_the_best_rung_and_says_which() -> None:
     picked = set()
     for best in curve(H100, [case(8, nbytes) for nbytes in SIZES], "auto"):
         times = {}
-        for rung in (name for name, way in ladder().items() if not way.wire):
+        for rung in (name for name, way in modelled().items() if not way.wire):
             with suppress(Unsupported):
                 times[rung] = predict(H100, best.case, rung).seconds
         fastest = min(times, key=lambda rung: times[rung])
@@ -65,7 +64,7 @@ def test_a_rung_uses_the_links_it_can_reach_and_refuses_what_it_cannot_do_there(
     assert slot > 5 * both[0]
 
 
-def ratios(rung: str, published: Published) -> Iterator[float]:
+def ratios(rung: str, published: Sweep) -> Iterator[float]:
     part = H100.part(published.ranks)
     for nbytes, seconds in published.seconds.items():
         yield seconds / predict(part, case(published.ranks, nbytes), rung).seconds
@@ -74,12 +73,12 @@ def ratios(rung: str, published: Published) -> Iterator[float]:
 def test_what_is_published_lies_in_the_band_of_its_prediction_and_mostly_near_it() -> None:
     """Every single time within the band; half of each table within a third; the page has the ends of all ratios."""
     page = (ROOT / "docs" / "model.md").read_text()
-    for rung, known in EVIDENCE.items():
+    for rung, known in PUBLISHED.items():
         every = []
         for published in known.published:
             found = list(ratios(rung, published))
             every += found
-            assert all(RUNG[0] < ratio < RUNG[1] for ratio in found), (published.source, found)
+            assert all(HANDWRITTEN[0] < ratio < HANDWRITTEN[1] for ratio in found), (published.source, found)
             assert 0.75 < statistics.median(found) < 1.36, (published.source, found)
         (told,) = re.findall(rf"^\| `{rung}` \|.*\| ([^|]+) \|$", page, re.MULTILINE)
         assert told == " to ".join(dict.fromkeys(f"{end(every):.2f}" for end in (min, max))), rung
@@ -88,7 +87,7 @@ def test_what_is_published_lies_in_the_band_of_its_prediction_and_mostly_near_it
 def test_the_share_of_a_link_is_that_of_the_largest_published_sizes() -> None:
     """Less launch and barriers, within 3 %; a share that is copied from elsewhere would not be."""
     links = hardware(H100)
-    for rung, known in EVIDENCE.items():
+    for rung, known in PUBLISHED.items():
         for published in known.published if known.reached < 1 else ():
             shares = []
             for nbytes, seconds in published.seconds.items():
@@ -105,11 +104,11 @@ def test_the_share_of_a_link_is_that_of_the_largest_published_sizes() -> None:
 def test_a_rung_with_nothing_measured_behind_it_is_marked_as_a_bound() -> None:
     for name in names():
         system = load(name).of(1)
-        for rung in ladder():
+        for rung in modelled():
             with suppress(Unsupported):  # it cannot run there
                 found = predict(system, case(system.ranks, 1024), rung)
-                known = rung in EVIDENCE and (system.arch, system.fabric) == ("sm90", "nvswitch")
-                assert found.note.bound is (not known) is (not proven(system, rung)), (name, rung)
+                known = rung in PUBLISHED and (system.arch, system.fabric) == ("sm90", "nvswitch")
+                assert found.note.bound is (not known) is (not is_published(system, rung)), (name, rung)
                 assert ("a bound" in str(found.note)) is (not known), (name, rung)
         assert not predict(load(name), case(load(name).ranks, 1024)).note.bound, name
     assert not predict(H100, case(8, 1024), "auto").note.bound

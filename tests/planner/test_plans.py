@@ -30,8 +30,8 @@ from collbench.planner.presets import MODELS
 from collbench.planner.recorded import row
 from collbench.planner.setting import Setting, choices, inputs, setting
 from collbench.planner.sizes import on_system, same_cost, sizes
-from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.files import load
+from collbench.topology.products import ARCHITECTURES
 from tests.planner.books import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, asked, reckoned, with_constants
 
 SMALL = replace(GPT, layers=4, sequence=512)

@@ -18,7 +18,7 @@ from collbench.planner.models import Model
 from collbench.planner.planner import Planned
 from collbench.planner.presets import MODELS
 from collbench.planner.stepping import PARTS, STEPPING
-from collbench.topology.products import product_of
+from collbench.topology.system import product_of
 from tests.planner.books import CHOICES, CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, asked, books, reckoned
 from tests.planner.closed_forms import (
     bubble_share,

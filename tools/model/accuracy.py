@@ -7,12 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from collbench.model.bands import kind_of, regime
-from collbench.model.calibrate import calibrate, least, soft
-from collbench.model.choice import terms
+from collbench.model.calibration import calibrate, least, soft
 from collbench.model.constants import Constants
-from collbench.model.doubt import settled
 from collbench.model.equation import DEFAULT, Calibration, Floats
+from collbench.model.error_bands import kind_of, regime, smoothed
+from collbench.model.nccl_terms import terms
 from tools.model.prior import PRIOR, SPREAD
 from tools.model.systems import Published, published
 
@@ -36,9 +35,9 @@ class Errors:
         return np.asarray(np.log(self.measured / self.predicted))
 
     @cached_property
-    def settled(self) -> Floats:
+    def smoothed(self) -> Floats:
         """The same with every size among its neighbours."""
-        return settled(self.logs)
+        return smoothed(self.logs)
 
     @cached_property
     def regimes(self) -> Floats:

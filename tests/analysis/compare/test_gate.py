@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.selection import Selection, selection
-from collbench.analysis.compare.unmatched import Unmatched
-from collbench.analysis.compare.verdicts import Row, Together, Verdict
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Row, Together, Verdict
+from collbench.analysis.matching import Selection, Unmatched, selection
 from collbench.errors import UsageError
 from collbench.runfile.file import Run
 from collbench.runfile.header import Header

@@ -10,10 +10,9 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported, UsageError
-from collbench.model.nccl.constants import RELEASES, TREE_CORRECTION, release
-from collbench.model.nccl.option import Option
-from collbench.model.nccl.search import Graph, search
-from collbench.model.nccl.table import options, table
+from collbench.model.nccl_channels import Graph, search
+from collbench.model.nccl_releases import RELEASES, TREE_CORRECTION, release
+from collbench.model.nccl_tuner import Option, options, table
 from collbench.model.schedule import TABLED
 from collbench.topology import files
 from collbench.topology.system import Nics, System

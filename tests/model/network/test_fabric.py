@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from collbench.errors import UsageError
-from collbench.model.network.contention import Scenario, median, solve
-from collbench.model.network.fabric import Clos, Fault
-from collbench.model.network.max_min import Integers, Paths, Reals, max_min
-from collbench.model.network.patterns import PATTERNS, around, on_nics, tree
+from collbench.model.max_min import Integers, Paths, Reals, max_min
+from collbench.model.network import PATTERNS, Clos, Fault, Scenario, around, median, on_nics, solve, tree
 from collbench.model.network.torus import Torus
 from collbench.topology.system import Nics, System, Tier
 

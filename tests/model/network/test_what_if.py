@@ -7,10 +7,9 @@ import pytest
 
 from collbench.cases import Case, geometric
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve, network_effect
-from collbench.model.network.patterns import PATTERNS
-from collbench.model.network.what_if import WHAT_IFS, effect, pattern_of, scenario, slowed
-from collbench.model.predict import curve
+from collbench.model.network import PATTERNS
+from collbench.model.predict import curve, network_curve, network_effect
+from collbench.model.what_if import WHAT_IFS, effect, pattern_of, scenario, slowed
 from collbench.topology.files import load, names
 from collbench.topology.system import Nics, System, Tier
 from tests.conftest import case
