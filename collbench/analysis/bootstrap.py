@@ -1,20 +1,16 @@
-"""How well a median is known, from samples that follow each other: a block bootstrap, with the same draws every time.
+"""How well the ratio of two medians is known, from samples that follow each other.
 
-Samples taken one after the other are alike, so whole stretches of them are resampled (H. Künsch, 1989, with stretches
-that do not overlap).  A stretch lasts at least the cube root of the number of samples, and longer than the samples
-remember, as far as enough stretches remain.
+Of two runs that follow each other, each ratio has an error of its own and an error that no sample of either run shows.
 
-The ratio of two medians as an estimate: how far off it may be.
+* Its own: a block bootstrap of the samples of both, with the same draws every time.  Samples taken one after the other
+  are alike, so whole stretches of them are resampled (H. Künsch, 1989, with stretches that do not overlap).  A stretch
+  lasts at least the cube root of the number of samples, and longer than the samples remember, as far as enough
+  stretches remain.
+* The other: a machine is a little different from one minute to the next.  That is seen in ratios of neighbouring sizes,
+  which scatter more than their own errors explain (`scatter`).  What shifts all sizes alike for the whole of a run
+  cannot be told from a change of what is measured.
 
-Of two runs that follow each other each ratio has an error of its own (a block bootstrap of the samples of both), and
-one that no sample of either run shows (scatter.py).  Of the halves of an interleaved run, rounds are paired: what is
-common to a round cancels in its ratio.
-
-How far two runs differ anyway: a machine is a little different from one minute to the next.
-
-No sample of either run shows that.  It is seen in ratios of neighbouring sizes, which scatter more than their own
-errors explain.  What shifts all sizes alike, and for the whole of a run, nobody can tell from a change of what is
-measured.
+Of the halves of an interleaved run, rounds are paired: what is common to a round cancels in its ratio.
 """
 
 import math
@@ -44,9 +40,9 @@ _PARTS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # into which the draws may be div
 
 
 def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
-    """DRAWS medians of resampled samples, as logarithms, and the number of blocks that were resampled.
+    """Return DRAWS medians of resampled samples, as logarithms, and the number of blocks that were resampled.
 
-    Spread as if there were no end of blocks: a resample of few strays too little.  Different `stream`s are independent.
+    They spread as if there were no end of blocks: a resample of few strays too little.  `stream`s are independent.
     """
     count = len(samples)
     order = np.argsort(samples, kind="stable")
@@ -63,11 +59,9 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
 
 
 def _halves(below: Floats, drawn: Floats) -> tuple[Places, Places]:
-    """In each resample, the first levels that half of the samples, and more than half of them, do not lie above.
-
-    In products so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of times
-    more on a busy machine.
-    """
+    """In each resample, the first levels that half of the samples, and more than half of them, do not lie above."""
+    # Products so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of times
+    # more on a busy machine.
     blocks, levels = below.shape
     parts = next((parts for parts in _PARTS if levels * blocks * DRAWS <= parts * _UNTHREADED), DRAWS)
     counts = below.T @ drawn.reshape(blocks, parts, -1).swapaxes(0, 1)  # (parts, levels, resamples of a part)
@@ -78,12 +72,12 @@ def _halves(below: Floats, drawn: Floats) -> tuple[Places, Places]:
 
 @lru_cache(maxsize=256)
 def _levels(count: int) -> Places:
-    """The places of the order statistics at which resamples are counted."""
+    """Places of the order statistics at which resamples are counted."""
     return np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
 
 
 def block_count(samples: Floats) -> int:
-    """Into how many blocks the samples are divided."""
+    """Return the number of blocks that the samples are divided into."""
     count = len(samples)
     length = max(count ** (1 / 3), _REMEMBERED * memory(samples))
     fewest, most = _BLOCKS
@@ -91,7 +85,7 @@ def block_count(samples: Floats) -> int:
 
 
 def memory(samples: Floats) -> float:
-    """For how many samples being above or below the median lasts: 1 if they are independent (autocorrelation time)."""
+    """Return the autocorrelation time of being above or below the median: 1 if samples are independent."""
     side = np.sign(samples - np.median(samples))
     power = float(side @ side)
     total = 1.0
@@ -117,7 +111,7 @@ _FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one
 
 @dataclass(frozen=True)
 class Estimate:
-    """The logarithm of a ratio NEW/BASE, its standard error to either side, and what that error is known from."""
+    """The logarithm of a ratio NEW/BASE, its standard error to either side, and its degrees of freedom."""
 
     log: float
     below: float
@@ -127,11 +121,11 @@ class Estimate:
 
     @property
     def error(self) -> float:
-        """Both sides as one."""
+        """Mean of both sides."""
         return (self.below + self.above) / 2
 
     def interval(self, confidence: float, scatter: float = 0.0, places: int = 0) -> tuple[float, float]:
-        """Between which the ratio lies; `scatter` (in logarithms) is known from so many `places`.
+        """Return the interval of the ratio; `scatter` (in logarithms) is known from so many `places`.
 
         Degrees of freedom of the sum of both errors: F. E. Satterthwaite (1946).
         """
@@ -146,7 +140,10 @@ class Estimate:
 
 
 def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
-    """Of samples from two runs, one after the other; errors are half of what covers 95 % of the resampled ratios."""
+    """Estimate the ratio from samples of two runs, one after the other.
+
+    Errors are half of what covers 95 % of the resampled ratios.
+    """
     before, after = np.asarray(base, float), np.asarray(new, float)
     (drawn_before, some), (drawn_after, others) = log_medians(before, 0), log_medians(after, 1)
     log = math.log(median(new) / median(base))
@@ -183,13 +180,13 @@ class Paired:
 
     @property
     def between(self) -> float:
-        """The same variance by how far rounds are from each other, of which half the pairs are heeded."""
+        """The same variance by the median distance of two rounds, so that outliers do not count."""
         distances = [abs(one - other) for one, other in combinations(self.logs, 2)]
         return (median(distances) / 0.954) ** 2 / len(self.logs)
 
     @property
     def centre(self) -> float:
-        """Of the rounds: the median of the means of any two (J. Hodges and E. Lehmann, 1963).
+        """Centre of the rounds: the median of the means of any two (J. Hodges and E. Lehmann, 1963).
 
         A busy machine spoils whole rounds, and what it did to one half only does not cancel.
         """
@@ -199,7 +196,7 @@ class Paired:
 def paired(
     base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[int], Sequence[int]], starts: int = 1
 ) -> Paired:
-    """Of two halves, given the number of samples of each of their rounds; as many rounds in both, two or more."""
+    """Pair the rounds of two halves, given the number of samples of each round; as many rounds in both, two or more."""
     halves = [_rounds(base, sizes[0]), _rounds(new, sizes[1])]
     logs = [math.log(after / before) for before, after in zip(*(map(median, half) for half in halves), strict=True)]
     (one, some), (other, others) = (_variance(half, stream) for stream, half in enumerate(halves))
@@ -211,18 +208,21 @@ def _rounds(samples: Sequence[float], sizes: Sequence[int]) -> list[Sequence[flo
 
 
 def _variance(rounds: Sequence[Sequence[float]], stream: int) -> tuple[float, int]:
-    """Of the centre of the rounds' logarithms, by what is left of samples over their round's median; and the blocks.
+    """Variance of the centre of the rounds' logarithms, by samples over their round's median; and number of blocks.
 
-    A round alone has too few samples to be resampled; together they have enough.
+    A round has too few samples to be resampled; together they have enough.
     """
-    alone = [sample / middle for samples in rounds for middle in [median(samples)] for sample in samples]
+    alone: list[float] = []
+    for samples in rounds:
+        middle = median(samples)
+        alone += [sample / middle for sample in samples]
     drawn, blocks = log_medians(np.array(alone), stream)
     low, high = _ends(drawn)
     return ((high - low) / 3.92) ** 2 * len(alone) / max(1, len(alone) - len(rounds)), blocks
 
 
 def _ends(drawn: Floats) -> tuple[float, float]:
-    """Between which 95 % lie."""
+    """The ends of the middle 95 %."""
     ordered = np.sort(drawn).tolist()
     return percentile(ordered, 2.5), percentile(ordered, 97.5)
 
@@ -246,7 +246,7 @@ def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: S
 
 
 def pooled(rows: Sequence[Paired]) -> list[Estimate]:
-    """Estimates of all rows of an interleaved run.
+    """Return the estimates of all rows of an interleaved run.
 
     Few rounds say little of how much rounds differ, so all rows say together how many times more than their samples
     explain; a row whose own rounds differ far more than that keeps what they say.
@@ -264,7 +264,7 @@ def pooled(rows: Sequence[Paired]) -> list[Estimate]:
 
 @lru_cache
 def _usual(rounds: int) -> float:
-    """What `between` over `within` does not exceed in three quarters of rows whose rounds differ by chance only."""
+    """The ratio of `between` over `within` in the rougher quarter of rows whose rounds differ by chance only."""
     normal = np.random.default_rng(rounds).normal(size=(2000, rounds))
     distances = [np.abs(normal[:, one] - normal[:, other]) for one, other in combinations(range(rounds), 2)]
     return float(np.quantile((np.median(distances, axis=0) / 0.954) ** 2, _QUANTILE))
@@ -280,19 +280,19 @@ Near a size it is asked for 1.15: of so many windows one would look rough by cha
 
 @dataclass(frozen=True)
 class Scatter:
-    """Between two runs, as logarithms of ratios, each with the number of sizes that it is known from."""
+    """Scatter between two runs, as logarithms of ratios, each with the number of sizes that it is known from."""
 
     everywhere: tuple[float, int] = (0.0, 0)
     near: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size
 
     def at(self, nbytes: int) -> tuple[float, int]:
-        """Of the sizes near that one, or of all where these are the rougher ones."""
+        """Return the scatter of the sizes near that size, or of all where these are rougher."""
         return max(self.everywhere, self.near.get(nbytes, self.everywhere))
 
 
 @dataclass(frozen=True)
 class _Distance:
-    """Of a ratio from the middle of its neighbours, and the square of what that may be by their errors."""
+    """Distance of a ratio from the middle of its neighbours, and its variance by their errors."""
 
     nbytes: int
     log: float
@@ -300,11 +300,11 @@ class _Distance:
 
 
 def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
-    """How far ratios of neighbouring sizes scatter beyond their errors.
+    """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
-    A curve is (nbytes, estimate) by size; each is held against the middle of its neighbours, so a change that comes
-    or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine did
-    to one it did to all, so a size counts once.
+    A curve is (nbytes, estimate) by size; each estimate is compared with the middle of its neighbours, so a change that
+    comes or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine
+    did to one it did to all, so a size counts once.
     """
     distances = [distance for curve in curves for distance in _distances(curve)]
     sizes = sorted({nbytes for curve in curves for nbytes, _ in curve})
@@ -337,7 +337,7 @@ def _known(distances: Sequence[_Distance], reach: float) -> tuple[float, int]:
 def _excess(distances: Floats, errors: Floats, reach: float) -> float:
     """The scatter of each size that, with its errors, explains the distances; a distance has 1.5 times its square.
 
-    Explained are they if three quarters stay within `reach` standard errors.
+    They are explained if three quarters stay within `reach` standard errors.
     """
 
     def too_little(square: float) -> bool:

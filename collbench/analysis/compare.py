@@ -1,10 +1,8 @@
-"""What a comparison judges: a case by one implementation, or all its sizes together; and the rule of the verdict.
+"""Whether one run is faster or slower than another, case by case, and what cannot be said.
 
-Whether one run is faster or slower than another, case by case, and what can't be said.
-
-Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation as one).
-Intervals are for all of a comparison together (Bonferroni: the doubt of each is the comparison's, divided by the number
-of rows and curves that have an interval).  The rules are in docs/analysis.md.
+Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation together).
+Intervals hold for all of a comparison together (Bonferroni: the error probability of each is the comparison's, divided
+by the number of rows and curves that have an interval).  The rules are in docs/analysis.md.
 """
 
 import math
@@ -32,7 +30,16 @@ from collbench.observed import Observed
 from collbench.runfile.file import Run
 from collbench.stats import student
 
+MARGIN = 0.05
+CONFIDENCE = 0.95
+CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
+"""What a log's figure is compared with, of the other run's samples."""
 FEWEST_SIZES = 4  # that a mean over sizes is made of
+NOTABLE = 0.02  # scatter between runs from which on it is said
+_SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
+_FELT = 3.0
+"""Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
+run, and barriers 9 % (docs/log.md)."""
 
 
 class Verdict(Enum):
@@ -46,7 +53,7 @@ class Verdict(Enum):
 
 
 def verdict(interval: tuple[float, float], margin: float) -> Verdict:
-    """What an interval of the ratio says; what is surely within the margin is the same, even if it is surely not 1."""
+    """Judge an interval of the ratio; what is surely within the margin is the same, even if it is surely not 1."""
     low, high = interval
     if 1 / (1 + margin) <= low and high <= 1 + margin:
         return Verdict.SAME
@@ -63,13 +70,13 @@ class Judged:
     verdict: Verdict
 
     def regression(self, margin: float) -> bool:
-        """Whether it is slower, and by more than the margin."""
+        """Return whether it is slower, and by more than the margin."""
         return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
 
 
 @dataclass(frozen=True)
 class Row(Judged):
-    """A case by one implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
+    """A case by an implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
 
     base: Observed
     new: Observed
@@ -91,15 +98,15 @@ class Row(Judged):
         return self.base.implementation
 
     def hides(self, margin: float) -> bool:
-        """Whether a regression cannot be excluded."""
+        """Return whether a regression cannot be excluded."""
         return not self.regression(margin) and not self.interval[1] <= 1 + margin
 
 
 @dataclass(frozen=True)
 class Together(Judged):
-    """All sizes of a kind of case by one implementation: the geometric mean of their ratios, and its interval.
+    """All sizes of a kind of case by an implementation: the geometric mean of their ratios, and its interval.
 
-    A change too small to be told at any one size is told by all of them, if they agree.
+    A change too small to be seen at any size is seen in all of them together, if they agree.
     """
 
     case: Case  # of no size
@@ -108,63 +115,6 @@ class Together(Judged):
     ratio: float
     interval: tuple[float, float]
     verdict: Verdict
-
-
-def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
-    """The row of a ratio that is given as a logarithm."""
-    return Row(base, new, base.typical, new.typical, math.exp(log), interval, verdict(interval, margin))
-
-
-def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
-    """Results of one kind of case and implementation, by size, where there are FEWEST_SIZES of them or more."""
-    curves: dict[object, list[Observed]] = {}
-    for result in results:
-        curves.setdefault((result.case.kind, result.implementation), []).append(result)
-    long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
-    return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
-
-
-def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
-    """Of a result by each size and the estimate of its ratio: sizes are so many looks at one change.
-
-    Student's interval of the mean logarithm, with as many looks as the sizes are worth.  Their spread holds their own
-    errors and what the machine did to each; a change that is larger at some sizes than at others widens it, too.  What
-    the start of a run's ranks did to all sizes alike does not show in that spread, and is added.
-    """
-    logs = [estimate.log for _, estimate in curve]
-    looks, centre = _looks(logs), fmean(logs)
-    freedom = int((looks + len(logs)) / 2) - 1  # simulated: so many of the spread, which likeness spoils less
-    shared = math.sqrt(fmean(estimate.shared**2 for _, estimate in curve))
-    reach = student(0.5 + confidence / 2, freedom) * math.hypot(stdev(logs) / math.sqrt(looks), shared)
-    interval = math.exp(centre - reach), math.exp(centre + reach)
-    first = curve[0][0]
-    ratio = math.exp(centre)
-    return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
-
-
-def _looks(logs: Sequence[float]) -> float:
-    """How many independent values say as much: neighbours were measured one after the other, and are alike.
-
-    By the correlation r of neighbours, n (1 - r) / (1 + r); G. Bayley and J. Hammersley (1946).
-    """
-    centre = fmean(logs)
-    apart = [log - centre for log in logs]
-    square = sum(distance**2 for distance in apart)
-    alike = sum(one * other for one, other in pairwise(apart)) / square if square else 0.0
-    # Of few values that are not alike at all, this comes out at -1/n on average.
-    alike = min(0.9, max(0.0, alike + 1 / len(logs)))
-    return max(2.0, len(logs) * (1 - alike) / (1 + alike))
-
-
-MARGIN = 0.05
-CONFIDENCE = 0.95
-CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
-"""What a log's figure is compared with, of the other run's samples."""
-_SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
-_FELT = 3.0
-"""Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
-run, and barriers 9 % (docs/log.md)."""
-NOTABLE = 0.02  # scatter between runs from which on it is said
 
 
 @dataclass(frozen=True)
@@ -185,8 +135,8 @@ class Comparison:
     def regressions(self) -> list[Row | Together | Unmatched]:
         """What is slower by more than the margin, and what was right and is no longer."""
         judged: tuple[Row | Together, ...] = (*self.rows, *self.together)
-        lost = [row for row in self.unmatched if row.regression]
-        return [*(row for row in judged if row.regression(self.margin)), *lost]
+        slower = [row for row in judged if row.regression(self.margin)]
+        return [*slower, *(row for row in self.unmatched if row.regression)]
 
     @property
     def hidden(self) -> list[Row | Unmatched]:
@@ -198,13 +148,25 @@ class Comparison:
 def compare(
     base: Run, new: Run, margin: float = MARGIN, confidence: float = CONFIDENCE, selected: Selected = None
 ) -> Comparison:
-    """Every case and implementation that both runs have a time of; `selected(case, implementation)` leaves some out."""
+    """Compare every case and implementation that both runs have a time of.
+
+    Args:
+        base: The run to compare with.
+        new: The run to judge.
+        margin: Relative slowdown that still counts as equal, for example 0.05 for 5 %.
+        confidence: Of all intervals together.
+        selected: Says of a case and an implementation whether it is compared; by default all are.
+
+    Returns:
+        A ratio of times (new / base) with an interval and a verdict for every row, and for all sizes of a curve.
+
+    """
     pairs = _pairs(base, new, selected)
     copied = base.header == new.header and base.results == new.results
     interleaved = not copied and _interleaved(base, new)
     wholes: list[Together] = []
     if copied:
-        rows, remarks = _alike(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
+        rows, remarks = _equal_rows(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
     else:
         rows, wholes, remarks = _judged_rows(pairs, interleaved, base.header.sweep.starts, margin, confidence)
     return Comparison(
@@ -221,61 +183,83 @@ def compare(
 
 
 def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Observed]]:
-    before, after = latest(base, selected), latest(new, selected)
-    return [(one, after[key]) for key, one in before.items() if _timed(one) and _timed(after.get(key))]  # type: ignore
+    after = latest(new, selected)
+    pairs: list[tuple[Observed, Observed]] = []
+    for key, before in latest(base, selected).items():
+        later = after.get(key)
+        if isinstance(before, Observed) and isinstance(later, Observed) and _timed(before) and _timed(later):
+            pairs.append((before, later))
+    return pairs
 
 
-def _timed(result: object) -> bool:
-    comparable = isinstance(result, Observed) and result.right and not result.disturbed
-    return comparable and result.case.nbytes > 0 and min(result.times) > 0  # type: ignore[attr-defined]
+def _timed(result: Observed) -> bool:
+    return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
 
 
 def _interleaved(base: Run, new: Run) -> bool:
     """Whether they are the halves of one run."""
-    one, other = base.header.interleaved.id, new.header.interleaved.id
-    return bool(one) and one == other
+    return bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
 
 
-def _alike(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
-    return [Row(one, new, one.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, new in pairs]
+def _equal_rows(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
+    return [Row(base, new, base.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for base, new in pairs]
 
 
 def _judged_rows(
     pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, starts: int, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together], list[str]]:
-    sampled = [(one, new) for one, new in pairs if min(len(one.times), len(new.times)) >= FEWEST]
-    interleaved = interleaved and bool(sampled) and all(_rounds_match(one, new) for one, new in sampled)
-    if interleaved:
-        pairs_of_rounds = [paired(one.times, new.times, (one.rounds, new.rounds), starts) for one, new in sampled]  # type: ignore
-        estimates = pooled(pairs_of_rounds)
-        if starts > 1:
-            curves = [(one.case.kind, one.implementation) for one, _ in sampled]
-            estimates = with_starts(estimates, pairs_of_rounds, curves)
+    sampled = [(base, new) for base, new in pairs if min(len(base.times), len(new.times)) >= FEWEST]
+    rounds = [(base, new) for base, new in sampled if _rounds_match(base, new)]
+    if interleaved and sampled and len(rounds) == len(sampled):
+        estimates = _paired_estimates(rounds, starts)
         extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
     else:
-        estimates = [_apart(one, new) for one, new in sampled]
+        estimates = [_separate(base, new) for base, new in sampled]
         extra = _scatter(sampled, estimates)
-        remarks = [_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
-        remarks += _elsewhere(sampled)
-    groups = by_curve([one for one, _ in sampled])
-    single = 1 - (1 - confidence) / max(1, len(sampled) + len(groups))
-    known = {id(one): estimate for (one, _), estimate in zip(sampled, estimates, strict=True)}
-    rows = [
-        judged(one, new, known[id(one)].log, known[id(one)].interval(single, *extra.at(one.case.nbytes)), margin)
-        if id(one) in known
-        else _unknown(one, new)
-        for one, new in pairs
-    ]
-    wholes = [together([(one, known[id(one)]) for one in group], single, margin) for group in groups]
+        remarks = [_scatter_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
+        remarks += _moved_machine(sampled)
+    curves = by_curve([base for base, _ in sampled])
+    single = 1 - (1 - confidence) / max(1, len(sampled) + len(curves))
+    known = {id(base): estimate for (base, _), estimate in zip(sampled, estimates, strict=True)}
+    rows = []
+    for base, new in pairs:
+        if estimate := known.get(id(base)):
+            interval = estimate.interval(single, *extra.at(base.case.nbytes))
+            rows.append(judged(base, new, estimate.log, interval, margin))
+        else:
+            rows.append(_unknown(base, new))
+    wholes = [together([(row, known[id(row)]) for row in curve], single, margin) for curve in curves]
     return rows, wholes, remarks
 
 
-def _apart(one: Observed, new: Observed) -> Estimate:
-    """The ratio of two rows that did not take turns; as uncertain, too, as the ranks' cores are at other distances."""
-    if not isinstance(one, Measurement) or not isinstance(new, Measurement):
-        return separate(one.times, new.times)
-    estimate = between_starts(one, new) or separate(one.times, new.times)
-    moved = _FELT * max(0.0, abs(math.log(_barriers(one, new))) - _SAME_PLACE)
+def _paired_estimates(pairs: Sequence[tuple[Observed, Observed]], starts: int) -> list[Estimate]:
+    """Of an interleaved run, whose rounds are paired."""
+    rounds, curves = [], []
+    for base, new in pairs:
+        assert isinstance(base, Measurement)
+        assert isinstance(new, Measurement)
+        rounds.append(paired(base.times, new.times, (base.rounds, new.rounds), starts))
+        curves.append((base.case.kind, base.implementation))
+    estimates = pooled(rounds)
+    return with_starts(estimates, rounds, curves) if starts > 1 else estimates
+
+
+def _rounds_match(base: Observed, new: Observed) -> bool:
+    return (
+        isinstance(base, Measurement)
+        and isinstance(new, Measurement)
+        and len(base.rounds) == len(new.rounds) >= 2
+        and min(*base.rounds, *new.rounds) > 0
+        and (sum(base.rounds), sum(new.rounds)) == (len(base.seconds), len(new.seconds))
+    )
+
+
+def _separate(base: Observed, new: Observed) -> Estimate:
+    """The ratio of two rows that were not interleaved; less sure where a barrier shows that the machine changed."""
+    if not isinstance(base, Measurement) or not isinstance(new, Measurement):
+        return separate(base.times, new.times)
+    estimate = between_starts(base, new) or separate(base.times, new.times)
+    moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
     return replace(
         estimate,
         below=math.hypot(estimate.below, moved),
@@ -284,16 +268,104 @@ def _apart(one: Observed, new: Observed) -> Estimate:
     )
 
 
-def _barriers(one: Observed, new: Observed) -> float:
+def _barriers(base: Observed, new: Observed) -> float:
     """How many times as long a barrier took in the second run; 1 where it was not measured in both."""
-    if isinstance(one, Measurement) and isinstance(new, Measurement) and one.barrier and new.barrier:
-        return new.barrier / one.barrier
+    if isinstance(base, Measurement) and isinstance(new, Measurement) and base.barrier and new.barrier:
+        return new.barrier / base.barrier
     return 1.0
 
 
-def _elsewhere(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
-    """Where a barrier of the ranks tells that the machine was another in one run than in the other."""
-    ratios = [_barriers(one, new) for one, new in pairs]
+def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
+    curves: dict[object, list[tuple[int, Estimate]]] = {}
+    for (base, _), estimate in zip(pairs, estimates, strict=True):
+        curves.setdefault((base.case.kind, base.implementation), []).append((base.case.nbytes, estimate))
+    return scatter([sorted(curve, key=lambda point: point[0]) for curve in curves.values()])
+
+
+def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
+    """Return the row of a ratio that is given as a logarithm."""
+    return Row(base, new, base.typical, new.typical, math.exp(log), interval, verdict(interval, margin))
+
+
+def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
+    """Return the results of each kind of case and implementation by size, where there are FEWEST_SIZES or more."""
+    curves: dict[object, list[Observed]] = {}
+    for result in results:
+        curves.setdefault((result.case.kind, result.implementation), []).append(result)
+    long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
+    return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
+
+
+def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
+    """Judge all sizes of a curve together, given a result and the estimate of its ratio for each.
+
+    Student's interval of the mean logarithm, with as many degrees of freedom as the sizes are worth.  Their spread has
+    their own errors and what the machine did to each; a change that is larger at some sizes than at others widens it,
+    too.  What the start of a run's ranks did to all sizes alike does not show in that spread, and is added.
+    """
+    logs = [estimate.log for _, estimate in curve]
+    independent, centre = _independent(logs), fmean(logs)
+    freedom = int((independent + len(logs)) / 2) - 1  # by simulation: the spread suffers less from alike sizes
+    shared = math.sqrt(fmean(estimate.shared**2 for _, estimate in curve))
+    reach = student(0.5 + confidence / 2, freedom) * math.hypot(stdev(logs) / math.sqrt(independent), shared)
+    interval = math.exp(centre - reach), math.exp(centre + reach)
+    first = curve[0][0]
+    ratio = math.exp(centre)
+    return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
+
+
+def _independent(logs: Sequence[float]) -> float:
+    """How many independent values say as much: neighbours were measured one after the other, and are alike.
+
+    By the correlation r of neighbours, n (1 - r) / (1 + r); G. Bayley and J. Hammersley (1946).
+    """
+    centre = fmean(logs)
+    apart = [log - centre for log in logs]
+    square = sum(distance**2 for distance in apart)
+    alike = sum(first * second for first, second in pairwise(apart)) / square if square else 0.0
+    # Of few values that are not alike at all, this comes out at -1/n on average.
+    alike = min(0.9, max(0.0, alike + 1 / len(logs)))
+    return max(2.0, len(logs) * (1 - alike) / (1 + alike))
+
+
+def _unknown(base: Observed, new: Observed) -> Row:
+    """A ratio without an interval; where one of the times is a mean, it is of means."""
+    reported = [result for result in (base, new) if isinstance(result, Reported) and not result.samples]
+    if not reported:
+        fewer = min(len(base.times), len(new.times))
+        words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
+        return _without_interval(base, new, base.typical, new.typical, words)
+    kinds = list(dict.fromkeys(result.figure for result in reported))
+    words = f"a log of {' or '.join(map(_plural, kinds))} has no samples, so nothing can be concluded"
+    if len(kinds) > 1:
+        words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
+    elif len(reported) == 1:
+        words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
+    centre = CENTRES.get(kinds[0], fmean)
+    return _without_interval(base, new, centre(base.times), centre(new.times), words)
+
+
+def _plural(kind: str) -> str:
+    return kind + ("s" if kind in ("mean", "median", "figure") else "")
+
+
+def _without_interval(base: Observed, new: Observed, before: float, after: float, remark: str) -> Row:
+    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, remark)
+
+
+# Remarks on what a comparison cannot tell.
+
+
+def _scatter_in_words(extra: float) -> str:
+    return (
+        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
+        "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
+    )
+
+
+def _moved_machine(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
+    """Where a barrier of the ranks shows that the machine was another in one run than in the other."""
+    ratios = [_barriers(base, new) for base, new in pairs]
     typical = median(ratios) if ratios else 1.0
     if abs(math.log(typical)) <= _SAME_PLACE:
         return []
@@ -303,57 +375,8 @@ def _elsewhere(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
     ]
 
 
-def _rounds_match(one: Observed, new: Observed) -> bool:
-    return (
-        isinstance(one, Measurement)
-        and isinstance(new, Measurement)
-        and len(one.rounds) == len(new.rounds) >= 2
-        and min(*one.rounds, *new.rounds) > 0
-        and (sum(one.rounds), sum(new.rounds)) == (len(one.seconds), len(new.seconds))
-    )
-
-
-def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
-    curves: dict[object, list[tuple[int, Estimate]]] = {}
-    for (one, _), estimate in zip(pairs, estimates, strict=True):
-        curves.setdefault((one.case.kind, one.implementation), []).append((one.case.nbytes, estimate))
-    return scatter([sorted(curve, key=lambda point: point[0]) for curve in curves.values()])
-
-
-def _in_words(extra: float) -> str:
-    return (
-        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
-        "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
-    )
-
-
-def _unknown(one: Observed, new: Observed) -> Row:
-    """A ratio and no more; where one is a mean, it is of means."""
-    reported = [result for result in (one, new) if isinstance(result, Reported) and not result.samples]
-    if not reported:
-        fewer = min(len(one.times), len(new.times))
-        words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
-        return _without_interval(one, new, one.typical, new.typical, words)
-    kinds = list(dict.fromkeys(result.figure for result in reported))
-    words = f"a log of {' or '.join(map(_several, kinds))} has no samples, so nothing can be concluded"
-    if len(kinds) > 1:
-        words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
-    elif len(reported) == 1:
-        words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
-    centre = CENTRES.get(kinds[0], fmean)
-    return _without_interval(one, new, centre(one.times), centre(new.times), words)
-
-
-def _several(kind: str) -> str:
-    return kind + ("s" if kind in ("mean", "median", "figure") else "")
-
-
-def _without_interval(one: Observed, new: Observed, before: float, after: float, remark: str) -> Row:
-    return Row(one, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, remark)
-
-
 def _shared_move(rows: Sequence[Row]) -> list[str]:
-    """Where several implementations all moved one way and about as far, it may be the machine."""
+    """Where several implementations all moved in the same direction and about as far, it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     ratios: dict[str, list[float]] = {}
     for row in rows:
@@ -372,18 +395,20 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
 
 def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
     """Implementations that call one library in one run and another in the other."""
-    called = {
-        (one.implementation, one.library, new.library): None
-        for one, new in pairs
-        if isinstance(one, Measurement) and isinstance(new, Measurement) and one.library != new.library
-    }
-    return [
-        f"{name} calls {base} in BASE and {new} in NEW: what differs is the library"
-        if base and new
-        else f"{'NEW' if base else 'BASE'} does not say which library {name} calls: before runs said so, it was called "
+    found = []
+    for base, new in pairs:
+        if isinstance(base, Measurement) and isinstance(new, Measurement) and base.library != new.library:
+            found.append(_library_in_words(base.implementation, base.library, new.library))
+    return list(dict.fromkeys(found))
+
+
+def _library_in_words(name: str, base: str, new: str) -> str:
+    if base and new:
+        return f"{name} calls {base} in BASE and {new} in NEW: what differs is the library"
+    return (
+        f"{'NEW' if base else 'BASE'} does not say which library {name} calls: before runs said so, it was called "
         "from Python, as mpi-python is now"
-        for name, base, new in called
-    ]
+    )
 
 
 def _predicted(base: Run, new: Run) -> list[str]:

@@ -1,8 +1,4 @@
-"""Least squares with coefficients that are not negative, of relative residuals, many curves at once.
-
-Arrays are (terms, sizes, curves) inside: the long axis last, along which NumPy is fast.
-
-One curve of times against sizes as three numbers: T = a + g*sqrt(S) + b*S, none of them negative.
+"""A curve of times against sizes as three numbers: T = a + g*sqrt(S) + b*S, none of them negative.
 
 `a` is what an empty message takes, `b` a byte's time at the bandwidth end, and `g` the filling of a pipeline: with d
 stages and the best piece size a pipelined transfer takes (sqrt(d*alpha) + sqrt(S*beta))^2, whose mixed term grows as
@@ -11,7 +7,7 @@ sqrt(S).  Residuals are relative, since times span six decades, and large ones c
 On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
 c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
 
-Where two fitted curves cross, and how sure that is.
+Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the long axis last, where NumPy is fast.
 """
 
 import math
@@ -34,7 +30,7 @@ _HUBER = 1.345  # standard deviations: 95 % as efficient as least squares on nor
 
 
 def solve(terms: Floats, seconds: Floats) -> Floats:
-    """Coefficients (curves, terms) of curves (curves, sizes); the terms are (curves or 1, sizes, terms).
+    """Return coefficients (curves, terms) of curves (curves, sizes); the terms are (curves or 1, sizes, terms).
 
     Iteratively reweighted Gauss-Newton steps on the logarithms of ratios: twice the time and half the time are as far
     off, and a residual beyond the usual counts less than its square.
@@ -52,9 +48,9 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
 
 
 def _nonnegative(columns: Floats, target: Floats) -> Floats:
-    """For each curve the x >= 0 that makes the squares of `columns @ x - target` least.
+    """For each curve the x >= 0 that minimises the squares of `columns @ x - target`.
 
-    Most curves want no negative x, and those are solved together; SciPy's nnls answers for the others, one by one.
+    Most curves have no negative x, and are solved together; SciPy's nnls solves the others, one after the other.
     """
     scale = np.sqrt((columns**2).sum(axis=1))  # sizes span six decades, and so do their columns
     whole = np.concatenate([columns / scale[:, None], target[None]]).T  # (curves, sizes, terms and target)
@@ -98,12 +94,12 @@ class CurveFit:
     left_out: Floats  # log of measured over fitted, each size held against a fit to the others
 
     def predict(self, nbytes: float | Floats) -> Floats:
-        """Seconds."""
+        """Return the fitted seconds at sizes in bytes."""
         seconds: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
         return seconds
 
     def replicates(self, nbytes: Floats) -> Floats:
-        """Seconds (DRAWS, sizes) by each of the draws."""
+        """Return seconds (DRAWS, sizes) by each of the draws."""
         seconds: Floats = self.draws @ _terms(nbytes, self.bend).T
         return seconds
 
@@ -129,16 +125,16 @@ class CurveFit:
         return float(_half_size(self.coefficients, self.bend))
 
     def latency_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """From the replicates, in seconds; the latency itself is in it."""
+        """Return the interval of the latency in seconds, from the replicates; the latency itself is in it."""
         return around(self.latency, interval(self.draws[:, 0], confidence))
 
     def rate_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The same in bytes per second."""
+        """Return the interval of the rate in bytes per second."""
         low, high = interval(self.draws[:, 2:].sum(axis=1), confidence)
         return around(self.rate, (_inverse(high), _inverse(low)))
 
     def half_size_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The same in bytes."""
+        """Return the interval of the half size in bytes."""
         return around(self.half_size, interval(_half_size(self.draws, self.bend), confidence))
 
     @cached_property
@@ -147,7 +143,7 @@ class CurveFit:
         return float(np.sqrt(np.mean(self.left_out**2)))
 
     def prediction_interval(self, nbytes: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Where the time of a size that was not measured should lie, in seconds.
+        """Return the interval in seconds in which the time of a size that was not measured should lie.
 
         From the residuals of sizes left out, so what the form cannot follow (a cache's edge, another protocol) is in
         it.  The wider of Student's t, which few sizes make wide, and the order statistic that covers whatever the
@@ -161,7 +157,7 @@ class CurveFit:
         return middle * math.exp(-reach), middle * math.exp(reach)
 
     def beyond(self, nbytes: float) -> str:
-        """A warning for a size outside what was measured; empty inside."""
+        """Return a warning for a size outside of those measured; empty inside."""
         first, last = map(format_size, (self.sizes[0], self.sizes[-1]))
         if self.sizes[0] <= nbytes <= self.sizes[-1]:
             return ""
@@ -203,7 +199,7 @@ def _terms(nbytes: Floats, bend: float = math.inf) -> Floats:
 
 
 def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
-    """For curves (curves, sizes): coefficients (curves, 4), bends, and the 90th percentiles of relative residuals."""
+    """Of curves (curves, sizes): coefficients (curves, 4), bends, and the 90th percentiles of relative residuals."""
     straight = _terms(sizes)
     coefficients = np.pad(solve(straight, seconds), ((0, 0), (0, 1)))
     bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
@@ -297,16 +293,16 @@ def _inverse(value: float) -> float:
 
 
 def interval(values: Floats, confidence: float) -> tuple[float, float]:
-    """The middle share of the values; order statistics, so that infinite ones may be among them."""
+    """Return the ends of the middle share of the values; order statistics, so infinite values may be among them."""
     low, high = np.quantile(values, [0.5 - confidence / 2, 0.5 + confidence / 2], method="nearest")
     return float(low), float(high)
 
 
 def around(value: float, ends: tuple[float, float]) -> tuple[float, float]:
-    """The interval, drawn out to the value that it is of.
+    """Return the interval, widened to the value that it is of.
 
-    None of the numbers may be negative, so replicates of one that is nearly nought move the others to one side, and the
-    middle share of them may miss what the data themselves say.
+    None of the numbers may be negative, so replicates of a number that is nearly zero move the others to one side, and
+    the middle share of them may miss what the data themselves say.
     """
     return min(value, ends[0]), max(value, ends[1])
 
@@ -325,7 +321,7 @@ class Crossing:
 
 
 def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE, seed: int = 0) -> list[Crossing]:
-    """Where two curves cross within what both were measured at, by size.
+    """Return where two curves cross within the sizes that both were measured at, by size.
 
     Replicates of a curve are as far off there as sizes that are left out are, so what the form cannot follow counts.
     """
@@ -334,11 +330,11 @@ def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE,
         return []
     places = np.geomspace(low, high, _GRID)
     random = np.random.default_rng(seed)
-    gaps = _there(first, places, random) - _there(second, places, random)
+    gaps = _replicates_off(first, places, random) - _replicates_off(second, places, random)
     crossed = []
     for sign in (1, -1):
-        replicates = [_rises(places, sign * gap) for gap in gaps]
-        for root in _rises(places, sign * (first.predict(places) - second.predict(places))):
+        replicates = [sign_changes(places, sign * gap) for gap in gaps]
+        for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
             sure = len(near) > confidence * len(replicates)
             ends = interval(np.array(near), confidence) if sure else (float(low), float(high))
@@ -346,15 +342,15 @@ def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE,
     return sorted(crossed, key=lambda crossing: crossing.nbytes)
 
 
-def _there(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
-    """Replicates of a curve, each as far off as some size that was left out."""
+def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
+    """Replicates of a curve, each as far off as some size that was left out of the fit."""
     off = random.choice(curve.left_out, size=(len(curve.draws), 1))
     seconds: Floats = np.exp(off) * curve.replicates(places)
     return seconds
 
 
-def _rises(places: Floats, gap: Floats) -> list[float]:
-    """Where a difference becomes positive: straight lines between the places; zeros say nothing of the sign."""
+def sign_changes(places: Floats, gap: Floats) -> list[float]:
+    """Sizes at which a difference becomes positive: straight between the places; zeros say nothing of the sign."""
     places, gap = places[gap != 0], gap[gap != 0]
     at = np.flatnonzero((gap[:-1] < 0) & (gap[1:] > 0))
     share = gap[at] / (gap[at] - gap[at + 1])

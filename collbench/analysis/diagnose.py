@@ -1,11 +1,11 @@
 """Whether measured times are as expected of a healthy machine; if slow, which hypotheses explain them best.
 
-The verdict.  The model's errors at neighbouring sizes go together (model/error_bands.py), so a stretch of sizes is judged
-as a whole: the mean of the logarithms of measured over expected times, sizes that the model knows better counting more,
-in standard deviations of that mean between machines that no fit has seen.
+The verdict.  The model's errors at neighbouring sizes go together (model/error_bands.py), so a stretch of sizes is
+judged as a whole: the mean of the logarithms of measured over expected times, with more weight on sizes that the model
+knows better, in standard deviations of that mean between machines that no fit has seen.
 
-The reasons.  Bayes' rule over the hypotheses and "something else", which may do anything to times: what is likelier than
-that is a reason.  A likelihood has the model's own errors, as they go together on the machine that a hypothesis
+The reasons.  Bayes' rule over the hypotheses and "something else", which may do anything to times: what is likelier
+than that is a reason.  A likelihood has the model's own errors, as they go together on the machine that a hypothesis
 describes, and counts facts of the header.
 
 Without a model of the machine, `curve_remarks` says what a curve shows by itself: sizes out of line, noise, ranks

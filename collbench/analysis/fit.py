@@ -1,10 +1,10 @@
-"""The measured curves of runs with a fit to each: latency, bandwidth, and who wins from which size on.
+"""The measured curves of runs with a fit to each, and the model calibrated to a machine by all of them together.
 
-The model brought to a machine by all of its measured curves together, written as a file for `--on FILE.toml`.
+A calibration is written as a file for `--on FILE.toml`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size
 
+LIBRARY = "nccl"  # whose times the model's equation describes
+
 
 @dataclass(frozen=True)
-class Held:
+class HeldBack:
     """A size that was kept from the fit, and where the fit says that it should be."""
 
     nbytes: int
@@ -44,17 +46,17 @@ class Held:
 
 @dataclass(frozen=True)
 class Curve:
-    """One implementation at one kind of case, over sizes: samples in seconds for each."""
+    """An implementation at a kind of case, over sizes: samples in seconds for each."""
 
     case: Case  # of no size
     implementation: str
     samples: Mapping[int, tuple[float, ...]]
     fit: CurveFit | None = None
     reason: str = ""  # why there is no fit
-    held: tuple[Held, ...] = field(default=())
+    held: tuple[HeldBack, ...] = ()
 
     def warnings(self) -> Iterator[str]:
-        """What of the fit reaches beyond what was measured."""
+        """Return what of the fit reaches beyond what was measured."""
         if not self.fit:
             return
         first, last = self.fit.sizes[0], self.fit.sizes[-1]
@@ -66,7 +68,12 @@ class Curve:
 
 
 def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
-    """Every curve of the runs, fitted without the sizes that are held back; UsageError if they are of two machines."""
+    """Return every curve of the runs, fitted without the sizes that are held back.
+
+    Raises:
+        UsageError: The runs are of different machines.
+
+    """
     machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
@@ -78,7 +85,7 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
 
 
 def measured(runs: Sequence[Run]) -> list[Observed]:
-    """Rows that were right and have a time; not those of no bytes, which other tools print for sizes rounded down."""
+    """Return rows that were right and have a time; not those of 0 bytes, which other tools print for rounded sizes."""
     return [result for run in runs for result in observed(run.results) if result.case.nbytes > 0]
 
 
@@ -92,9 +99,9 @@ def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
     return replace(curve, fit=fitted, held=tuple(held))
 
 
-def _held(fitted: CurveFit, nbytes: int, samples: Sequence[float]) -> Held:
+def _held(fitted: CurveFit, nbytes: int, samples: Sequence[float]) -> HeldBack:
     predicted, interval = float(fitted.predict(nbytes)), fitted.prediction_interval(nbytes)
-    return Held(nbytes, stats.percentile(samples, 50), predicted, *interval, fitted.beyond(nbytes))
+    return HeldBack(nbytes, stats.percentile(samples, 50), predicted, *interval, fitted.beyond(nbytes))
 
 
 HEADING = (
@@ -111,7 +118,7 @@ HEADING = (
 
 
 def columns(curve: Curve) -> tuple[str, ...]:
-    """What one row of the table says of a curve that has a fit."""
+    """Return the cells of the table for a curve that has a fit."""
     assert curve.fit
     fitted = curve.fit
     return (
@@ -127,18 +134,17 @@ def columns(curve: Curve) -> tuple[str, ...]:
     )
 
 
-def _span(interval: tuple[float, float], written: Any) -> str:
-    return f"{written(interval[0])} - {written(interval[1])}"
+def _span(interval: tuple[float, float], to_text: Callable[[float], str]) -> str:
+    return f"{to_text(interval[0])} - {to_text(interval[1])}"
 
 
-def held_in_words(curve: Curve, held: Held) -> str:
-    """`mpi: 128 KiB held back: took 40.8 us, expected 35.1 us, 25.4 us to 48.6 us: covered`."""
+def held_in_words(curve: Curve, held: HeldBack) -> str:
+    """Return `mpi: 128 KiB held back: took 40.8 us, expected 35.1 us, 25.4 us to 48.6 us: covered`."""
     low, high = map(format_seconds, (held.low, held.high))
     words = f"took {format_seconds(held.measured)}, expected {format_seconds(held.predicted)}, {low} to {high}"
     end = "covered" if held.covered else "NOT covered"
-    return f"{curve.implementation}: {format_size(held.nbytes)} held back: {words}: {end}" + (
-        f" ({held.warning})" if held.warning else ""
-    )
+    warning = f" ({held.warning})" if held.warning else ""
+    return f"{curve.implementation}: {format_size(held.nbytes)} held back: {words}: {end}{warning}"
 
 
 @dataclass(frozen=True)
@@ -153,23 +159,21 @@ class Change:
 
     def __str__(self) -> str:
         low, high = map(format_size, (self.crossing.low, self.crossing.high))
-        place = (
-            f"between {low} and {high}"
-            if self.crossing.sure
-            else f"near {format_size(self.crossing.nbytes)}, if at all"
-        )
-        seen = ", ".join(" and ".join(map(format_size, sizes)) for sizes in self.measured)
+        place = f"between {low} and {high}"
+        if not self.crossing.sure:
+            place = f"near {format_size(self.crossing.nbytes)}, if at all"
+        seen = ", ".join(f"{format_size(before)} and {format_size(after)}" for before, after in self.measured)
         shown = f"measured times show it between {seen}" if seen else "measured times show no crossing"
         return f"{self.challenger} and {self.library} cross {place} ({shown})"
 
     def fields(self) -> dict[str, Any]:
-        """For `--json`, in bytes."""
-        said = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
-        return said | vars(self.crossing) | {"measured": list(self.measured)}
+        """Return the fields for `--json`, in bytes."""
+        names = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
+        return names | vars(self.crossing) | {"measured": list(self.measured)}
 
 
 def all_crossings(fitted_curves: Sequence[Curve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
-    """Between every library and every hand-written implementation that both have a fit."""
+    """Return the crossings of every library with every hand-written implementation, where both have a fit."""
     fits = {(curve.case, curve.implementation): curve.fit for curve in fitted_curves if curve.fit}
     crossed = []
     for contest in contests(measured(runs), libraries):
@@ -183,21 +187,24 @@ def all_crossings(fitted_curves: Sequence[Curve], runs: Sequence[Run], libraries
 
 
 def fields(curve: Curve) -> dict[str, Any]:
-    """A curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
-    said = {"collective": curve.case.collective.name, "dtype": curve.case.dtype.name, "ranks": curve.case.ranks}
-    said |= {"in_place": curve.case.in_place, "implementation": curve.implementation}
+    """Return a curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
+    names = {"collective": curve.case.collective.name, "dtype": curve.case.dtype.name, "ranks": curve.case.ranks}
+    names |= {"in_place": curve.case.in_place, "implementation": curve.implementation}
     if not curve.fit:
-        return said | {"reason": curve.reason}
-    fitted, interval = curve.fit, {}
-    interval["latency"] = fitted.latency_interval()
-    interval["rate"], interval["half_size"] = fitted.rate_interval(), fitted.half_size_interval()
-    return said | {
+        return names | {"reason": curve.reason}
+    fitted = curve.fit
+    intervals = {
+        "latency": fitted.latency_interval(),
+        "rate": fitted.rate_interval(),
+        "half_size": fitted.half_size_interval(),
+    }
+    return names | {
         "coefficients": fitted.coefficients.tolist(),
         "bend": _finite(fitted.bend),
         "latency": fitted.latency,
         "rate": _finite(fitted.rate),
         "half_size": _finite(fitted.half_size),
-        "intervals": {name: [_finite(end) for end in ends] for name, ends in interval.items()},
+        "intervals": {name: [_finite(end) for end in ends] for name, ends in intervals.items()},
         "confidence": CONFIDENCE,
         "sizes": fitted.sizes.tolist(),
         "residuals": fitted.residuals.tolist(),
@@ -211,13 +218,20 @@ def _finite(value: float) -> float | None:
     return value if value < float("inf") else None
 
 
-LIBRARY = "nccl"  # whose times the model's equation describes
-
-
 def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None) -> tuple[System, Calibration]:
-    """The machine and its factors, each number of ranks spread over `nodes` of it, or on as few as they fill.
+    """Calibrate the model to the machine of runs.
 
-    UsageError if the runs cannot carry them.
+    Args:
+        runs: Of one machine.
+        name: The system; by default as the first run's header says.
+        nodes: Nodes that each number of ranks is spread over; by default as few as they fill.
+
+    Returns:
+        The machine and its factors.
+
+    Raises:
+        UsageError: The machine is not known, or the runs have too few sizes of the library.
+
     """
     rows = [row for row in measured(runs) if row.implementation == LIBRARY]
     system = machine(runs[0], name)
@@ -232,7 +246,7 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
 
 
 def _whole(system: System, rows: Sequence[Observed], nodes: int | None) -> System:
-    """What the file is of: as many whole nodes as were measured, or as it is said to have if those are enough."""
+    """The system of the file: as many whole nodes as were measured, or as it is described if that is enough."""
     most = max(row.case.ranks for row in rows)
     if nodes:
         return system.of(nodes)
@@ -242,7 +256,7 @@ def _whole(system: System, rows: Sequence[Observed], nodes: int | None) -> Syste
 def _curves(
     system: System, rows: Sequence[Observed], nodes: int | None
 ) -> list[tuple[Terms, list[tuple[float, float]]]]:
-    """What the equation knows of each collective and number of ranks, and the times measured for it."""
+    """The terms of the equation for each collective and number of ranks, and the times measured for it."""
     groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for row in rows:
         key = row.case.collective.name, row.case.ranks
@@ -251,7 +265,7 @@ def _curves(
 
 
 def write(path: Path, runs: Sequence[Run], name: str | None, nodes: int | None = None) -> Path:
-    """Fit, and write the system with its factors; UsageError if it cannot be written."""
+    """Calibrate, and write the system with its factors; UsageError if it cannot be written."""
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
     system, factors = calibration(runs, name, nodes)

@@ -17,7 +17,7 @@ Line = Row | Together | Unmatched  # of a table
 
 
 def status(comparisons: Sequence[Comparison]) -> int:
-    """REGRESSION before INCONCLUSIVE, which is also what nothing at all to compare is."""
+    """Return the exit status: REGRESSION before INCONCLUSIVE; also INCONCLUSIVE where nothing can be compared."""
     if any(comparison.regressions for comparison in comparisons):
         return REGRESSION
     unsure = any(comparison.hidden or not comparison.rows for comparison in comparisons)
@@ -25,7 +25,7 @@ def status(comparisons: Sequence[Comparison]) -> int:
 
 
 def in_words(comparisons: Sequence[Comparison]) -> str:
-    """The status as a sentence."""
+    """Return the status as a sentence."""
     regressions = sum(len(comparison.regressions) for comparison in comparisons)
     hidden = sum(len(comparison.hidden) for comparison in comparisons)
     least = min(comparison.margin for comparison in comparisons)
@@ -43,7 +43,7 @@ def _rows(count: int) -> str:
 
 
 def span(row: Row | Together) -> str:
-    """The interval of a ratio as text; empty where there is none."""
+    """Return the interval of a ratio as text; empty where there is none."""
     low, high = map(_bound, row.interval)
     return f"{low} .. {high}" if low else ""
 
@@ -51,21 +51,23 @@ def span(row: Row | Together) -> str:
 def _bound(ratio: float) -> str:
     if math.isnan(ratio):
         return ""
-    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}" if ratio < 1e5 else ">99999"
+    if ratio < 100:
+        return f"{ratio:.3f}"
+    return f"{ratio:.0f}" if ratio < 1e5 else ">99999"
 
 
 def name(line: Line) -> str:
-    """The line in words."""
+    """Return the case, sizes and implementation of a line."""
     return f"{line.case.title}, {sizes(line)}, {printable(line.implementation)}"
 
 
 def sizes(line: Line) -> str:
-    """One size, or how many there are."""
+    """Return the size of a line, or how many there are."""
     return f"all {line.sizes}" if isinstance(line, Together) else format_size(line.case.nbytes)
 
 
 def message(line: Line) -> str:
-    """What it says."""
+    """Return times, ratio and verdict of a line, or why it has none."""
     if isinstance(line, Unmatched):
         return printable(f"{line.base} in BASE, {line.new} in NEW" + (f": {line.reason}" if line.reason else ""))
     if isinstance(line, Together):
@@ -76,9 +78,9 @@ def message(line: Line) -> str:
 
 
 def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
-    """Write a suite a comparison, a test case a row; UsageError if that can't be.
+    """Write a suite for each comparison and a test case for each row; UsageError if it cannot be written.
 
-    A regression fails, what could hide one is skipped: CI systems show that apart from what passed, not as broken.
+    A regression fails, what could hide a regression is skipped: CI systems show that apart from what passed.
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
     root.extend(map(_suite, comparisons))
@@ -104,7 +106,7 @@ def _suite(comparison: Comparison) -> ElementTree.Element:
 
 
 def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:
-    """Append Markdown, as GitHub's step summaries are written; UsageError if it can't be."""
+    """Append Markdown, as in GitHub's step summaries; UsageError if it cannot be written."""
     text = "".join(f"{line}\n" for line in summary(comparisons))
     with writing(path, "--summary"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,17 +115,17 @@ def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:
 
 
 def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Lines: the verdict first, then what it rests on."""
+    """Return lines of Markdown: the verdict first, then what it rests on."""
     yield from ("## collbench compare", "", f"**{in_words(comparisons)}**")
     for comparison in comparisons:
         new, base = (_escaped(str(run.path)) for run in (comparison.new, comparison.base))
-        yield from ("", f"{new} against {base}: {tally(comparison)}")
+        yield from ("", f"{new} against {base}: {counts_in_words(comparison)}")
         yield from _listed("Regressions", comparison.regressions)
         yield from _listed("Could hide a regression", comparison.hidden)
 
 
-def tally(comparison: Comparison) -> str:
-    """How many rows of each verdict."""
+def counts_in_words(comparison: Comparison) -> str:
+    """Return how many rows have each verdict."""
     counts = Counter(row.verdict.value for row in comparison.rows)
     return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
 
@@ -137,9 +139,9 @@ def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
         yield f"| and {len(rows) - _SHOWN} more | |"
 
 
-_MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also what names people and other pages
+_MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also signs that address people and other pages
 
 
 def _escaped(text: str) -> str:
-    """Names and reasons may hold anything; none of it is to be markup."""
+    """Names and reasons may hold anything; nothing of it may be markup."""
     return "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))

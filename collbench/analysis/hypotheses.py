@@ -1,6 +1,6 @@
-"""Reasons why a machine may be slower than expected: one record a hypothesis.
+"""Reasons why a machine may be slower than expected, a record each.
 
-A reason is the machine with something changed, whose times the model knows as well, or a shape that the times would
+A hypothesis is the machine with something changed, whose times the model knows as well, or a shape that the times would
 have; and the facts of a run's header that speak for it.
 """
 
@@ -12,7 +12,7 @@ from collbench.topology.system import Nics, System
 
 Variables = Mapping[str, str]
 PINNED = 0.05
-"""How often a setting that hardly anybody makes is the reason, against one that comes by itself."""
+"""How often a rare setting is the reason, against a fault that comes by itself."""
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,19 @@ class Hypothesis:
 
     name: str
     fix: str
-    changed: Callable[[System], Sequence[System]] = lambda system: ()  # what the machine would be; nothing: no effect
+    changed: Callable[[System], Sequence[System]] = lambda system: ()  # what the machine may be; empty: no effect
     shape: str = ""  # instead: "constant" seconds more, or a "fraction" of the rate with times that scatter
     signs: tuple[tuple[str, str], ...] = ()  # variables of the header, and the values (pattern) that speak for it
     caveats: str = ""  # pattern in what the topology says of itself
     prior: float = 1.0  # how often it is so, against others
 
     def facts(self, variables: Variables, caveats: Sequence[str]) -> list[str]:
-        """What of the header speaks for it."""
-        set_so = [
-            f"{name}={variables[name]}"
-            for name, values in self.signs
-            if re.fullmatch(values, variables.get(name, ""), re.IGNORECASE)
-        ]
-        return set_so + [caveat for caveat in caveats if self.caveats and re.search(self.caveats, caveat)]
+        """Return what of the header speaks for the hypothesis."""
+        found = []
+        for name, values in self.signs:
+            if re.fullmatch(values, variables.get(name, ""), re.IGNORECASE):
+                found.append(f"{name}={variables[name]}")
+        return found + [caveat for caveat in caveats if self.caveats and re.search(self.caveats, caveat)]
 
 
 def _without_p2p(system: System) -> list[System]:
@@ -70,7 +69,7 @@ def _without_adding(system: System) -> list[System]:
 
 
 def _halved(system: System) -> list[System]:
-    """Half of the lanes' rate, of the cards' between nodes or of the GPUs' slots."""
+    """Half the rate of the lanes: of the cards' between nodes, else of the GPUs' slots."""
     if system.nodes > 1 and system.nics:
         return [replace(system, nics=replace(system.nics, rate=system.nics.rate / 2))]
     if not system.meets_over_pcie:

@@ -1,12 +1,7 @@
-"""The same number of ranks on several interconnects, without which a ratio compares two things at once.
+"""Which interconnect is fastest at which size: one collective on several systems, predicted, measured or imported.
 
-An interconnect: a described system or the machine of a run, and what is known of its times.
-
-Who is fastest at which sizes, and between which that changes, as far as intervals and bands tell it.
-
-Interconnects side by side: at each size the time of each, and its ratio to the first.
-
-A table of interconnects as records, for JSON and CSV.
+An interconnect is a described system or the machine of a run.  A table has a row for each size and a cell for each
+interconnect: its best time, and the ratio to the first interconnect's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,33 +23,36 @@ from collbench.units import format_size
 
 
 def common_ranks(systems: Sequence[System], measured: Iterable[set[int]] = ()) -> int | None:
-    """The largest number that one of the systems has by itself and all can have; None if there is none.
+    """Return the largest number of ranks that all systems can have; None if there is none.
 
-    `measured` are the numbers of ranks of runs beside them: then one that all of these have.
+    It is a number that one of the systems has, or with runs beside them, whose numbers of ranks are `measured`, a
+    number that all runs have.
     """
     counts = [count for count in measured if count]
-    own = set.intersection(*counts) if counts else {system.ranks for system in systems}
-    return max((count for count in own if all(can_have(system, count) for system in systems)), default=None)
+    candidates = set.intersection(*counts) if counts else {system.ranks for system in systems}
+    return max((count for count in candidates if all(can_have(system, count) for system in systems)), default=None)
 
 
 def can_have(system: System, ranks: int) -> bool:
-    """Whether they are some GPUs of one node, or whole nodes of which there are enough or that cards can join."""
+    """Return whether so many ranks are some GPUs of one node, or whole nodes that exist or that cards can join."""
     if ranks <= system.gpus:
         return True
     return ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
 
 
 Selected = Callable[[Case, str], bool] | None
+Chosen = Callable[[str], bool]
+"""Whether an implementation of that name may stand for an interconnect."""
 
 
 @dataclass(frozen=True)
 class Interconnect:
-    """Ranks that something joins: a described system or the machine of a run, and what is known of its times."""
+    """A described system or the machine of a run, with its times."""
 
-    name: str  # short, and no other's
-    title: str  # what it is
+    name: str  # short and unique
+    title: str
     results: tuple[Timed, ...]
-    remarks: tuple[str, ...] = ()  # what else must be said of it
+    remarks: tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -68,30 +66,33 @@ class Interconnect:
 
 
 def origin(row: Timed) -> str:
-    """How a time came to be known: `predicted`, `measured` here, or `imported` from what another tool printed."""
+    """Return where a time comes from: `predicted`, `measured` here, or `imported` from what another tool printed."""
     if isinstance(row, Prediction):
         return "predicted"
     return "measured" if isinstance(row, Measurement) else "imported"
 
 
 def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
-    """A run, of which only collectives with a time count; `selected(case, implementation)` leaves some out."""
-    header = run.header
-    where = header.topology.name or " ".join(filter(None, ["a log of", header.imported.tool or "another tool"]))
-    rows = (row for row in timed(run.results) if row.typical > 0)  # another's clock may have seen no time pass
-    rows = (row for row in rows if not selected or selected(row.case, row.implementation))
-    return Interconnect(name, where, tuple(rows), (f"the run was {words}",) if (words := cut_off(run)) else ())
+    """Return the machine of a run with the collectives that have a time, as far as they are selected."""
+    title = run.header.topology.name or f"a log of {run.header.imported.tool or 'another tool'}"
+    rows = []
+    for row in timed(run.results):
+        # The clock of another tool may have seen no time pass.
+        if row.typical > 0 and (not selected or selected(row.case, row.implementation)):
+            rows.append(row)
+    remarks = (f"the run was {words}",) if (words := cut_off(run)) else ()
+    return Interconnect(name, title, tuple(rows), remarks)
 
 
 def of_runs(runs: Sequence[Run], selected: Selected = None) -> list[Interconnect]:
-    """Runs by the names of their folders; one that stands there twice counts once."""
-    paths = dict.fromkeys(str(run.path) for run in runs)
-    named = dict(zip(paths, short_names(list(paths)), strict=True))
-    return [of_run(named.pop(path), run, selected) for run in runs if (path := str(run.path)) in named]
+    """Return the machines of runs by the names of their folders; a run that is given twice counts once."""
+    by_path = {str(run.path): run for run in reversed(runs)}
+    paths = list(dict.fromkeys(str(run.path) for run in runs))
+    return [of_run(name, by_path[path], selected) for path, name in zip(paths, short_names(paths), strict=True)]
 
 
 def short_names(words: Sequence[str]) -> list[str]:
-    """Of systems and paths: the preset's, the file's or the run's folder's name, or all of it where two have one."""
+    """Shorten systems and paths to the preset's, the file's or the folder's name; whole where two would be alike."""
     short = [_short(Path(word)) or word for word in words]
     return [name if short.count(name) == 1 else word for word, name in zip(words, short, strict=True)]
 
@@ -100,41 +101,46 @@ def _short(path: Path) -> str:
     return path.absolute().parent.name if path.name == NAME else path.stem
 
 
-class Lead(NamedTuple):
-    """Who is fastest at a size."""
+class Ranking(NamedTuple):
+    """Which interconnects are, or may be, the fastest at a size."""
 
     names: tuple[str, ...]  # the fastest, then those that are not told apart from it
     surely: bool  # whether its interval leaves all others behind; else it is likely so
 
     def __str__(self) -> str:
-        """`dgx-h100`, `likely dgx-h100`, `dgx-h100 or hgx-h200 (not told apart)`."""
+        """Return `dgx-h100`, `likely dgx-h100`, or `dgx-h100 or hgx-h200 (not told apart)`."""
         tied = " (not told apart)" if len(self.names) > 1 else ""
         return f"{'' if self.surely else 'likely '}{' or '.join(self.names)}{tied}"
 
 
-def lead(named: Sequence[tuple[Timed, str]]) -> Lead:
-    """Of two rows or more of one size, each with its name."""
+def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
+    """Rank two rows or more of one size, each with its name."""
     rows = sorted(named, key=lambda pair: pair[0].typical)
     (best, name), *others = rows
-    over = {other: Advantage.of(best, row) for row, other in others}
-    tied = [other for other, advantage in over.items() if not advantage.sign]
-    return Lead((name, *tied), all(over[other].apart for other in over if other not in tied))
+    tied, surely = [], True
+    for row, other in others:
+        advantage = Advantage.of(best, row)
+        if not advantage.sign:
+            tied.append(other)
+        elif not advantage.apart:
+            surely = False
+    return Ranking((name, *tied), surely)
 
 
-class Reign(NamedTuple):
-    """Neighbouring sizes at which the same are fastest, and as surely."""
+class WinningRange(NamedTuple):
+    """Neighbouring sizes with the same ranking."""
 
     first: int
     last: int
-    lead: Lead
+    ranking: Ranking
 
     def __str__(self) -> str:
-        """`likely dgx-h100 8 B to 2 KiB`."""
-        return f"{self.lead} {format_span(self.first, self.last)}"
+        """Return `likely dgx-h100 8 B to 2 KiB`."""
+        return f"{self.ranking} {format_span(self.first, self.last)}"
 
 
 class Change(NamedTuple):
-    """Sizes between which the fastest becomes another: at both it is told who that is, between them not."""
+    """Sizes between which the fastest becomes another: at both it is known which is, between them not."""
 
     after: int
     before: int
@@ -143,46 +149,41 @@ class Change(NamedTuple):
     surely: bool
 
     def __str__(self) -> str:
-        """`between 1 KiB and 4 KiB it changes from one to other`."""
+        """Return `between 1 KiB and 4 KiB the fastest changes from a to b`."""
         likely = "" if self.surely else "likely "
         where = f"between {format_size(self.after)} and {format_size(self.before)}"
         return f"{where} the {likely}fastest changes from {self.old} to {self.new}"
 
 
-def reigns(leads: Iterable[tuple[int, Lead]]) -> tuple[Reign, ...]:
-    """Of leads by size: neighbouring sizes with the same lead as one."""
-    found: list[Reign] = []
-    for nbytes, here in leads:
-        if found and _same(found[-1].lead, here):
+def winning_ranges(rankings: Iterable[tuple[int, Ranking]]) -> tuple[WinningRange, ...]:
+    """Return neighbouring sizes with the same ranking as one range, given rankings by size."""
+    found: list[WinningRange] = []
+    for nbytes, here in rankings:
+        last = found[-1].ranking if found else None
+        if last and set(last.names) == set(here.names) and last.surely == here.surely:
             found[-1] = found[-1]._replace(last=nbytes)
         else:
-            found.append(Reign(nbytes, nbytes, here))
+            found.append(WinningRange(nbytes, nbytes, here))
     return tuple(found)
 
 
-def _same(one: Lead, other: Lead) -> bool:
-    return set(one.names) == set(other.names) and one.surely == other.surely
-
-
-def changes(found: Iterable[Reign]) -> tuple[Change, ...]:
-    """Where the fastest becomes another; sizes at which several are not told apart lie between."""
-    single = [reign for reign in found if len(reign.lead.names) == 1]
-    return tuple(
-        Change(one.last, other.first, one.lead.names[0], other.lead.names[0], one.lead.surely and other.lead.surely)
-        for one, other in pairwise(single)
-        if one.lead.names != other.lead.names
-    )
-
-
-Wanted = Callable[[str], bool]
-"""Whether an implementation of that name may stand for an interconnect."""
+def changes(ranges: Iterable[WinningRange]) -> tuple[Change, ...]:
+    """Return where the fastest becomes another; sizes at which several are not told apart lie between."""
+    single = [winning for winning in ranges if len(winning.ranking.names) == 1]
+    found = []
+    for before, after in pairwise(single):
+        (old,), (new,) = before.ranking.names, after.ranking.names
+        if old != new:
+            surely = before.ranking.surely and after.ranking.surely
+            found.append(Change(before.last, after.first, old, new, surely))
+    return tuple(found)
 
 
 class Cell(NamedTuple):
     """An interconnect at a size: its best row, and its advantage over the first interconnect's."""
 
     row: Timed
-    advantage: Advantage | None  # of the first itself none; nor where that has no time
+    advantage: Advantage | None  # None for the first itself, and where the first has no time
 
     @property
     def ratio(self) -> str:
@@ -192,8 +193,8 @@ class Cell(NamedTuple):
         return f"{'' if self.advantage.apart else '~'}{self.advantage.times}"
 
     @property
-    def way(self) -> str:
-        """By what: the algorithm and protocol that a model expects, or the implementation."""
+    def method(self) -> str:
+        """The algorithm and protocol that a model expects, or the implementation."""
         row = self.row
         chosen = [row.algorithm, row.protocol] if isinstance(row, Prediction) else []
         return "/".join(filter(None, chosen)) or row.note.picked or row.label
@@ -204,12 +205,12 @@ class Line(NamedTuple):
 
     nbytes: int
     cells: tuple[Cell | None, ...]
-    lead: Lead
+    ranking: Ranking
 
 
 @dataclass(frozen=True)
 class Table:
-    """One kind of case on several interconnects, whose numbers of ranks may differ."""
+    """A kind of case on several interconnects, whose numbers of ranks may differ."""
 
     kind: Case  # without size; without ranks where these differ
     interconnects: tuple[Interconnect, ...]  # those with a time
@@ -223,21 +224,22 @@ class Table:
 
     @property
     def unlike(self) -> str:
-        """That they do not have the same number of ranks, if so."""
+        """That the interconnects do not have the same number of ranks, if so."""
         if len(set(self.ranks)) == 1:
             return ""
-        each = (f"{one.name} {count}" for one, count in zip(self.interconnects, self.ranks, strict=True))
+        pairs = zip(self.interconnects, self.ranks, strict=True)
+        each = (f"{interconnect.name} {count}" for interconnect, count in pairs)
         return f"not the same number of ranks: {', '.join(each)}"
 
     @property
-    def reigns(self) -> tuple[Reign, ...]:
-        """Who wins from where on."""
-        return reigns((line.nbytes, line.lead) for line in self.lines)
+    def winning_ranges(self) -> tuple[WinningRange, ...]:
+        """The fastest interconnects by range of sizes."""
+        return winning_ranges((line.nbytes, line.ranking) for line in self.lines)
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """Where the fastest becomes another."""
-        return changes(self.reigns)
+        return changes(self.winning_ranges)
 
     @property
     def contests(self) -> tuple[Contest, ...]:
@@ -247,78 +249,84 @@ class Table:
         for place, name in enumerate(others, 1):
             cells = [line.cells[place] for line in self.lines]
             points = tuple(cell.advantage for cell in cells if cell and cell.advantage)
-            found += [Contest(self.kind, first, name, points)] if points else []
+            if points:
+                found.append(Contest(self.kind, first, name, points))
         return tuple(found)
 
     def verdict(self) -> list[str]:
-        """Who wins from where on, in sentences; a fact only where intervals and bands leave room between them."""
+        """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
-        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(map(str, self.reigns))}"
+        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(map(str, self.winning_ranges))}"
         return [fastest, *map(str, self.changes), *map(in_words, self.contests)]
 
 
-def tables(interconnects: Sequence[Interconnect], wanted: Wanted | None = None) -> list[Table]:
-    """A table for each kind of case of which two have a size in common, in the order of the first that has it.
+def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:
+    """Return a table for each kind of case of which two interconnects have a size in common.
 
-    `wanted` chooses implementations; without it an interconnect is as fast as its library, or as its exact
-    implementations where it has no library.  The fastest of them stands for it.
+    Args:
+        interconnects: In the order of the columns.
+        chosen: Says whether an implementation may stand for an interconnect; without it an interconnect is as fast as
+            its library, or as its exact implementations where it has no library.  The fastest stands for it.
+
     """
     kinds = dict.fromkeys(_kind(row.case) for interconnect in interconnects for row in interconnect.results)
-    found = [_table(kind, interconnects, wanted) for kind in kinds]
+    found = [_table(kind, interconnects, chosen) for kind in kinds]
     return [table for table in found if table.lines]
 
 
 def left_out(interconnects: Sequence[Interconnect], found: Iterable[Table]) -> list[str]:
-    """For each that is in no table, a sentence that says why."""
-    there = {one.name for table in found for one in table.interconnects}
-    return [f"{one.name}: {_why(one)}" for one in interconnects if one.name not in there]
+    """Return a sentence for each interconnect that is in no table, which says why."""
+    there = {interconnect.name for table in found for interconnect in table.interconnects}
+    missing = [interconnect for interconnect in interconnects if interconnect.name not in there]
+    return [f"{interconnect.name}: {_why_left_out(interconnect)}" for interconnect in missing]
 
 
-def _why(one: Interconnect) -> str:
-    if one.results and all(row.note.bound for row in one.results):
+def _why_left_out(interconnect: Interconnect) -> str:
+    if interconnect.results and all(row.note.bound for row in interconnect.results):
         return "nothing measured stands behind what is predicted, which is a bound and no expectation"
-    return "; ".join(one.remarks) or "no time of a case and size that another one has"
+    return "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
 
 
 def _kind(case: Case) -> Case:
     return replace(case, nbytes=0, ranks=0)
 
 
-def _table(kind: Case, interconnects: Sequence[Interconnect], wanted: Wanted | None) -> Table:
-    rows = {one: _chosen([row for row in one.results if _kind(row.case) == kind], wanted) for one in interconnects}
-    rows = {one: those for one, those in rows.items() if those}
-    ranks = _ranks_of_each([{row.case.ranks for row in those} for those in rows.values()])
-    best = [
-        _best([row for row in those if row.case.ranks == count])
-        for those, count in zip(rows.values(), ranks, strict=True)
-    ]
-    sizes = sorted({nbytes for curve in best for nbytes in curve})
-    names = [one.name for one in rows]
-    columns = {nbytes: [curve.get(nbytes) for curve in best] for nbytes in sizes}
-    lines = tuple(
-        _line(nbytes, names, those) for nbytes, those in columns.items() if len(those) - those.count(None) > 1
-    )
+def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> Table:
+    rows = {}
+    for interconnect in interconnects:
+        usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
+        if usable:
+            rows[interconnect] = usable
+    ranks = _ranks_of_each([{row.case.ranks for row in usable} for usable in rows.values()])
+    curves = []
+    for usable, count in zip(rows.values(), ranks, strict=True):
+        curves.append(_best([row for row in usable if row.case.ranks == count]))
+    names = [interconnect.name for interconnect in rows]
+    lines = []
+    for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
+        column = [curve.get(nbytes) for curve in curves]
+        if len(column) - column.count(None) > 1:
+            lines.append(_line(nbytes, names, column))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
-    return Table(title, tuple(rows), tuple(ranks), lines)
+    return Table(title, tuple(rows), tuple(ranks), tuple(lines))
 
 
-def _chosen(rows: Sequence[Timed], wanted: Wanted | None) -> list[Timed]:
-    """Without what is a bound and no expectation."""
-    told = [row for row in rows if not row.note.bound]
-    if wanted:
-        return [row for row in told if wanted(row.implementation)]
-    own: list[Any] = [row for row in told if is_library(row.implementation)] or told
-    return rivals(own)
+def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
+    """The rows that may stand for an interconnect; not those that are a bound and no expectation."""
+    expected: list[Any] = [row for row in rows if not row.note.bound]
+    if chosen:
+        return [row for row in expected if chosen(row.implementation)]
+    return rivals([row for row in expected if is_library(row.implementation)] or expected)
 
 
 def _ranks_of_each(counts: Sequence[set[int]]) -> list[int]:
-    """Of each the largest number of ranks that all have, or else its own largest."""
+    """For each interconnect the largest number of ranks that all have, or else its own largest."""
     common = set.intersection(*counts) if counts else set()
-    return [max(common or own) for own in counts]
+    return [max(common or ranks) for ranks in counts]
 
 
 def _best(rows: Sequence[Timed]) -> dict[int, Timed]:
-    """By size, the fastest; of what was measured twice the later, by implementation."""
+    """The fastest row by size; of what was measured twice the later, by implementation."""
     latest = {(row.case.nbytes, row.implementation): row for row in rows}
     best: dict[int, Timed] = {}
     for (nbytes, _), row in latest.items():
@@ -329,23 +337,25 @@ def _best(rows: Sequence[Timed]) -> dict[int, Timed]:
 
 def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Line:
     first = rows[0]
-    cells = tuple(
-        Cell(row, Advantage.of(row, first) if first and row is not first else None) if row else None for row in rows
-    )
+    cells: list[Cell | None] = []
+    for row in rows:
+        advantage = Advantage.of(row, first) if row and first and row is not first else None
+        cells.append(Cell(row, advantage) if row else None)
     there = [(row, name) for row, name in zip(rows, names, strict=True) if row]
-    return Line(nbytes, cells, lead(there))
+    return Line(nbytes, tuple(cells), ranking(there))
 
 
 def records(table: Table) -> list[dict[str, Any]]:
-    """A record for each size and interconnect: seconds, and the ratio of the first's time to this one's; no NaN."""
+    """Return a record for each size and interconnect, for JSON and CSV: seconds, and the ratio to the first; no NaN."""
     found = []
     for line in table.lines:
         for interconnect, cell in zip(table.interconnects, line.cells, strict=True):
-            found += [_record(interconnect, cell, line.lead)] if cell else []
+            if cell:
+                found.append(_record(interconnect, cell, line.ranking))
     return found
 
 
-def _record(interconnect: Interconnect, cell: Cell, lead: Lead) -> dict[str, Any]:
+def _record(interconnect: Interconnect, cell: Cell, ranked: Ranking) -> dict[str, Any]:
     row, over = cell.row, cell.advantage
     low, high = row.band
     return case_fields(row.case) | {
@@ -359,12 +369,14 @@ def _record(interconnect: Interconnect, cell: Cell, lead: Lead) -> dict[str, Any
         "high": high if high == high else None,
         "ratio": over.ratio if over else None,
         "told_apart": over.apart if over else None,
-        "fastest": _place(interconnect.name, lead),
+        "fastest": _place(interconnect.name, ranked),
     }
 
 
-def _place(name: str, lead: Lead) -> str:
-    """`surely`, `likely`, `perhaps` (not told apart from the fastest), or empty: not the fastest, or nothing to be."""
-    if name not in lead.names:
+def _place(name: str, ranked: Ranking) -> str:
+    """`surely`, `likely`, `perhaps` (not told apart from the fastest), or empty: not the fastest."""
+    if name not in ranked.names:
         return ""
-    return "perhaps" if len(lead.names) > 1 else "surely" if lead.surely else "likely"
+    if len(ranked.names) > 1:
+        return "perhaps"
+    return "surely" if ranked.surely else "likely"

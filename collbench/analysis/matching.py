@@ -1,14 +1,4 @@
-"""`--only allreduce,ring-flags,1M..`: which rows are wanted.
-
-A word is a collective, an implementation or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one kind are
-alternatives; kinds must all hold.
-
-What two runs cannot be compared in: rows that one of them lacks, or that are wrong, failed or skipped in one.
-
-What the headers of two runs say differently: hardware, host, versions, variables, settings.
-
-A header may come from anywhere and hold anything, so nothing of it is relied on.
-"""
+"""Which rows of two runs are compared, which cannot be, and what the runs' headers say differently."""
 
 import json
 import re
@@ -26,17 +16,42 @@ from collbench.runfile.file import Run
 from collbench.runfile.header import Header
 from collbench.units import parse_size, printable
 
+Key = tuple[Case, str]
+Selected = Callable[[Case, str], bool] | None
+
+RIGHT, MISSING = "right", "missing"
+WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAILED.value
+DISTURBED = Outcome.DISTURBED.value
+CUT_OFF = "missing (the run was cut off)"
+
+COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run anyway is in none
+    ("collbench",),
+    ("environment",),
+    ("topology",),
+    ("sweep", "sampling"),
+    ("sweep", "spin"),
+    ("sweep", "bind"),
+    ("sweep", "starts"),
+    ("sweep", "ranks"),
+    ("sweep", "in_place"),
+    ("interleaved", "setting"),
+)
+_FLEETING = {"shm_free"}
+_LONGEST = 60  # characters of a value that are shown
+_ABSENT = object()
+_COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
+
 
 @dataclass(frozen=True)
 class Selection:
-    """What is wanted; a kind of which nothing is named lets everything through."""
+    """The rows that `--only` names; a kind of which nothing is named lets everything through."""
 
     collectives: frozenset[str] = frozenset()
     implementations: frozenset[str] = frozenset()
     sizes: tuple[tuple[int, float], ...] = ()  # first and last, both included
 
     def __call__(self, case: Case, implementation: str) -> bool:
-        """Whether a row is wanted."""
+        """Return whether a row is selected."""
         return (
             (not self.collectives or case.collective.name in self.collectives)
             and (not self.implementations or implementation in self.implementations)
@@ -45,7 +60,15 @@ class Selection:
 
 
 def selection(text: str, implementations: Collection[str]) -> Selection:
-    """From the words of `--only`; UsageError for a word that is none of a collective, an implementation or a size."""
+    """Parse `--only allreduce,ring-flags,1M..`.
+
+    A word is a collective, an implementation or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one kind are
+    alternatives; kinds must all hold.
+
+    Raises:
+        UsageError: A word is none of these.
+
+    """
     collectives, names, sizes = set(), set(), []
     for word in filter(None, (word.strip() for word in text.split(","))):
         if word in implementations:
@@ -53,7 +76,7 @@ def selection(text: str, implementations: Collection[str]) -> Selection:
         elif collective := _collective(word):
             collectives.add(collective)
         else:
-            sizes.append(_size(word, implementations))
+            sizes.append(_sizes(word, implementations))
     return Selection(frozenset(collectives), frozenset(names), tuple(sizes))
 
 
@@ -64,39 +87,32 @@ def _collective(word: str) -> str:
         return ""
 
 
-def _size(word: str, implementations: Collection[str]) -> tuple[int, float]:
+def _sizes(word: str, implementations: Collection[str]) -> tuple[int, float]:
     first, dots, last = word.partition("..")
     try:
         low = parse_size(first) if first else 0
-        high = parse_size(last) if last else float("inf") if dots else low
+        high: float = parse_size(last) if last else low
     except UsageError:
         choices = ", ".join((*COLLECTIVES, *implementations))
         raise UsageError(
             f"--only: unknown word {word!r}; choose from: {choices}, or a size such as 4K, 1K..1M, 1M.. or ..64K"
         ) from None
+    if dots and not last:
+        high = float("inf")
     if low > high:
         raise UsageError(f"--only {word}: no size lies in it; write the smaller one first")
     return low, high
 
 
-Key = tuple[Case, str]
-Selected = Callable[[Case, str], bool] | None
-
-RIGHT, MISSING = "right", "missing"
-WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAILED.value
-DISTURBED = Outcome.DISTURBED.value
-CUT_OFF = "missing (the run was cut off)"
-
-
 @dataclass(frozen=True)
 class Unmatched:
-    """A case by one implementation, and how it stands in either run; `reason` is the later run's, if it gives one."""
+    """A case by an implementation that cannot be compared, and its state in either run."""
 
     case: Case
     implementation: str
     base: str
     new: str
-    reason: str = ""
+    reason: str = ""  # of the later run, if it gives one
 
     @property
     def regression(self) -> bool:
@@ -105,27 +121,28 @@ class Unmatched:
 
     @property
     def hides(self) -> bool:
-        """Whether it was right and was to be measured again, so that nobody knows how it stands."""
+        """Whether it was right and was to be measured again, but its state is not known."""
         return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, DISTURBED)
 
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
-    """The last result of each case and implementation; neither predictions nor explanations."""
-    return {
-        (result.case, result.implementation): result
-        for result in run.results
-        if not isinstance(result, Prediction | Explanation)
-        and (not selected or selected(result.case, result.implementation))
-    }
+    """Return the last result of each case and implementation; neither predictions nor explanations."""
+    found: dict[Key, Result] = {}
+    for result in run.results:
+        if isinstance(result, Prediction | Explanation):
+            continue
+        if not selected or selected(result.case, result.implementation):
+            found[result.case, result.implementation] = result
+    return found
 
 
 def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatched]:
-    """In the order of BASE, then what is in NEW only; what is skipped in both is not worth a word."""
+    """Return in the order of BASE, then of NEW, what cannot be compared; not what is skipped in both."""
     before, after = latest(base, selected), latest(new, selected)
     for key in dict.fromkeys((*before, *after)):
-        one, other = _state(before.get(key), base), _state(after.get(key), new)
-        if (one, other) != (RIGHT, RIGHT) and not {one, other} <= {SKIPPED, MISSING, CUT_OFF}:
-            yield Unmatched(*key, one, other, _reason(after.get(key)))
+        states = _state(before.get(key), base), _state(after.get(key), new)
+        if states != (RIGHT, RIGHT) and not set(states) <= {SKIPPED, MISSING, CUT_OFF}:
+            yield Unmatched(*key, *states, _reason(after.get(key)))
 
 
 def _state(result: Result | None, run: Run) -> str:
@@ -145,24 +162,6 @@ def _reason(result: Result | None) -> str:
     return result.wrong or str(result.scheduling or "")
 
 
-_TOLD = (  # parts of a header, outermost first; what changes from run to run of itself is in none
-    ("collbench",),
-    ("environment",),
-    ("topology",),
-    ("sweep", "sampling"),
-    ("sweep", "spin"),
-    ("sweep", "bind"),
-    ("sweep", "starts"),
-    ("sweep", "ranks"),
-    ("sweep", "in_place"),
-    ("interleaved", "setting"),
-)
-_FLEETING = {"shm_free"}
-_LONGEST = 60  # characters of a value that are shown
-_ABSENT = object()
-_COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
-
-
 class Difference(NamedTuple):
     """A fact by its place in the header, and what either run says; `-` where it says nothing."""
 
@@ -172,16 +171,19 @@ class Difference(NamedTuple):
 
 
 def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """All of them, in the order of the header's parts."""
-    for path in _TOLD:
+    """Return what two headers say differently, in the order of the header's parts.
+
+    A header may come from anywhere and hold anything, so no type is relied on.
+    """
+    for path in COMPARED_PARTS:
         yield from _between(".".join(path), _at(base, path), _at(new, path))
 
 
 def machine(header: Header) -> tuple[str, ...]:
-    """What tells the machine of a run from others: the GPUs or sockets that ranks live on, or the model; () if unknown.
+    """Return what tells the machine of a run from others; () if unknown.
 
-    Not how many there are, nor the host's name, which changes with every container.  A log of another tool has them in
-    its topology's name, `8 x NVIDIA H100 on 2 nodes`.
+    That is the GPUs or sockets that ranks run on, or the model.  Not how many there are, nor the host's name, which
+    changes with every container.  A log of another tool has them in its topology's name, `8 x NVIDIA H100 on 2 nodes`.
     """
     topology = header.topology
     if topology.model:
@@ -193,7 +195,7 @@ def machine(header: Header) -> tuple[str, ...]:
 
 
 def several_machines(headers: Iterable[Header]) -> bool:
-    """Whether some of the runs are known to be of different machines or systems."""
+    """Return whether some of the runs are known to be of different machines or systems."""
     return len({machine(header) for header in headers} - {()}) > 1
 
 
@@ -205,13 +207,14 @@ def _at(header: Any, path: tuple[str, ...]) -> Any:
     return header
 
 
-def _between(name: str, one: Any, other: Any) -> Iterator[Difference]:
-    parts = [value for value in (one, other) if isinstance(value, Mapping)]
-    if all(isinstance(value, Mapping) or value is _ABSENT for value in (one, other)):
-        for key in dict.fromkeys(key for part in parts for key in part if key not in _FLEETING):
-            yield from _between(f"{name}.{key}", _at(one, (key,)), _at(other, (key,)))
-    elif one is not other and one != other:
-        yield Difference(printable(name), _text(one), _text(other))
+def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
+    if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
+        keys = [key for part in (base, new) if part is not _ABSENT for key in part]
+        for key in dict.fromkeys(keys):
+            if key not in _FLEETING:
+                yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
+    elif base is not new and base != new:
+        yield Difference(printable(name), _text(base), _text(new))
 
 
 def _text(value: Any) -> str:

@@ -87,7 +87,7 @@ class LinkRoofline:
 
 @dataclass(frozen=True)
 class MemoryRoofline:
-    """The roofline of memory: nothing is faster than all ranks' cores moving the fewest bytes that must go through it."""
+    """The roofline of memory: nothing is faster than all cores moving the fewest bytes that must go through it."""
 
     case: Case  # of some size
     copy_times: Mapping[int, float]  # measured seconds by size; of no size that caches may hold
@@ -122,8 +122,8 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
     The system is the described one of a predicted run, the one that `name` names, or the one discovered.
 
     Raises:
-        UsageError: Nothing is known, and why: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG slices,
-            nodes joined by an unknown network.
+        UsageError: Nothing is known, and why: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG
+            slices, nodes joined by an unknown network.
 
     """
     if measured := measured_roofline(run.results, case.kind):

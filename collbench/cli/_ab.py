@@ -175,4 +175,4 @@ def summary(base: Run, new: Run) -> str:
         return "no row has a time under both settings"
     rows = f"{len(comparison.rows)} row{'s' if len(comparison.rows) > 1 else ''}"
     typical = median(row.ratio for row in comparison.rows)
-    return f"B against A, {rows}: {gate.tally(comparison)}; typical B / A {typical:.3f}x"
+    return f"B against A, {rows}: {gate.counts_in_words(comparison)}; typical B / A {typical:.3f}x"

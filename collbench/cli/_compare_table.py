@@ -104,7 +104,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
         if len(rows) > _UNMATCHED:
             yield f"  {len(rows) - _UNMATCHED} more (--format json has all)"
-    yield from ("", f"rows: {gate.tally(comparison)}")
+    yield from ("", f"rows: {gate.counts_in_words(comparison)}")
 
 
 def _csv(comparisons: Sequence[Comparison], _: Sequence[Table]) -> None:

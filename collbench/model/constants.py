@@ -101,7 +101,8 @@ def alpha_net(
 ) -> tuple[float, float]:
     """Return the seconds that steps between nodes take longer than NCCL counts: of eager messages, and of others.
 
-    `counted` is what NCCL counts for the steps.  It takes LL's for much shorter than Simple's; over EFA they last as long.
+    `counted` is what NCCL counts for the steps.  It takes LL's for much shorter than
+    Simple's; over EFA they last as long.
     """
     kind = transport(system)
     start = float(getattr(constants, f"start_{kind}")) if kind in RDMA else 0.0

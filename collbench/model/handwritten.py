@@ -1,9 +1,8 @@
 """Seconds of hand-written implementations on a described system: their own counts (cost.py) on the hardware described.
 
 Published times of kernels of the same algorithm (PUBLISHED) say how much of a link's rate an implementation reaches.
-An implementation without any, or on another kind of GPU or link than those, is predicted from the rate of its links and
-from how long waits take elsewhere.  That is a bound, not an expectation: such a row is marked and is never called the
-fastest.
+An implementation without any, or on another kind of GPU or link, is predicted by the rate of its links and by how long
+waits take elsewhere.  That is a bound, not an expectation: such a row is marked and is never called the fastest.
 """
 
 from collections.abc import Mapping
@@ -95,7 +94,8 @@ PUBLISHED: Mapping[str, Published] = {
 }
 """By implementation.
 
-PyTorch's kernels (`symm_mem_two_shot`, `symm_mem_multimem`) are those of vLLM's tables for 8 GPUs.  The fractions that are reached are fitted to 16 MiB and more: 254 and 239 GB/s of the 370 that a link is taken to have.
+PyTorch's kernels (`symm_mem_two_shot`, `symm_mem_multimem`) are those of vLLM's tables for 8 GPUs.  The
+fractions that are reached are fitted to 16 MiB and more: 254 and 239 GB/s of the 370 that a link is taken to have.
 NCCL's own kernels reach 310 of them where the switch adds (482 GB/s of bus bandwidth on 8 x H200:
 github.com/stas00/ml-engineering), with many more blocks.
 """

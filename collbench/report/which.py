@@ -49,7 +49,7 @@ def _table(table: Table) -> TextTable:
 
 
 def _row(line: Line) -> tuple[str, ...]:
-    return (format_size(line.nbytes), *map(_cell, line.cells), str(line.lead))
+    return (format_size(line.nbytes), *map(_cell, line.cells), str(line.ranking))
 
 
 def _cell(cell: Cell | None) -> str:

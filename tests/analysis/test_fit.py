@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import nnls
 
 from collbench.analysis import curve_fit
-from collbench.analysis.curve_fit import CONFIDENCE, GOOD, CurveFit, Unfit, _rises, crossings, fit
+from collbench.analysis.curve_fit import CONFIDENCE, GOOD, CurveFit, Unfit, crossings, fit, sign_changes
 
 SIZES = [float(8 * 4**k) for k in range(13)]  # 8 B to 128 MiB
 
@@ -140,8 +140,8 @@ def test_crossings_are_found_with_intervals() -> None:
     assert found.sure
     assert crossings(slow, fit(SIZES, samples(2, 20e-6, 0, 2e-10))) == []
     places = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert _rises(places, np.array([-1.0, 0.0, 1.0, 0.0, 1.0, 2.0])) == [2.0]
-    assert _rises(places, np.array([-1.0, 0.0, -1.0, -1.0, 0.0, 0.0])) == []
+    assert sign_changes(places, np.array([-1.0, 0.0, 1.0, 0.0, 1.0, 2.0])) == [2.0]
+    assert sign_changes(places, np.array([-1.0, 0.0, -1.0, -1.0, 0.0, 0.0])) == []
 
 
 def test_a_crossing_within_the_noise_or_what_the_form_cannot_follow_is_not_sure() -> None:

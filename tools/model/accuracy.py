@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from collbench.model.calibration import calibrate, least, soft
+from collbench.model.calibration import calibrate, least_squares, soft
 from collbench.model.constants import Constants
 from collbench.model.equation import DEFAULT, Calibration, Floats
 from collbench.model.error_bands import kind_of, regime, smoothed
@@ -78,7 +78,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
         return np.concatenate(parts)
 
     first = np.array([math.log(getattr(start or PRIOR, name)) for name in names])
-    return Constants(*(float(value) for value in np.exp(least(residuals, first, rounds))))
+    return Constants(*(float(value) for value in np.exp(least_squares(residuals, first, rounds))))
 
 
 NOISE = 0.1  # of a published time against the model, as its logarithm

@@ -94,7 +94,7 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
     assert message.endswith("&#60;i&#62;")
     assert gate._escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
     assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
-    assert gate.tally(of()) == "no rows"
+    assert gate.counts_in_words(of()) == "no rows"
 
 
 def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:
