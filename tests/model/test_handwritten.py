@@ -75,7 +75,7 @@ def test_what_is_published_lies_in_the_band_of_its_prediction_and_mostly_near_it
     page = (ROOT / "docs" / "model.md").read_text()
     for rung, known in PUBLISHED.items():
         every = []
-        for published in known.published:
+        for published in known.sweeps:
             found = list(ratios(rung, published))
             every += found
             assert all(HANDWRITTEN[0] < ratio < HANDWRITTEN[1] for ratio in found), (published.source, found)
@@ -88,7 +88,7 @@ def test_the_share_of_a_link_is_that_of_the_largest_published_sizes() -> None:
     """Less launch and barriers, within 3 %; a share that is copied from elsewhere would not be."""
     links = hardware(H100)
     for rung, known in PUBLISHED.items():
-        for published in known.published if known.reached < 1 else ():
+        for published in known.sweeps if known.reached < 1 else ():
             shares = []
             for nbytes, seconds in published.seconds.items():
                 cost = implementations()[rung].cost(case(published.ranks, nbytes))  # type: ignore[misc]
