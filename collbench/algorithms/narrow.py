@@ -9,8 +9,8 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
-from collbench.platforms.roles import Launching, Prepared
 from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
@@ -40,20 +40,24 @@ def rounds(case: Case, wire: Wire, platform: str) -> int:
     return -(-groups // (room(case.ranks, platform) // wire.group * case.ranks))
 
 
-def private(wire: Wire, ranks: int, platform: Launching) -> int:
+def private(wire: Wire, ranks: int, platform: Platform) -> int:
     """Where in a window a rank's own memory starts, in bytes behind the flags: what its wire lost, then a study's."""
     return platform.layout.fifos[prefixed(wire)] + KINDS * ranks * room(ranks, platform.name)
 
 
-def prepare(wire: Wire, case: Case, platform: Launching, *options: str) -> Prepared:
+def prepare(wire: Wire, case: Case, platform: Platform, *options: str) -> Prepared:
     """A case by a wire, with more of the compiler's options."""
     name, size = prefixed(wire), room(case.ranks, platform.name)
-    kernel = platform.kernel("narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options)
+    kernel = platform.launcher.kernel(
+        "narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options
+    )
     fifo, most = platform.layout.fifos[name], size // wire.group
     groups = -(-case.block // GROUP)
     threads, blocks = grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
     numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
-    launch = platform.bind(kernel, case, platform.blocks(blocks), threads, *(np.uint64(number) for number in numbers))
+    launch = platform.launcher.bind(
+        kernel, case, platform.launcher.blocks(blocks), threads, *(np.uint64(number) for number in numbers)
+    )
     return Prepared(launch, wire=wire)
 
 
@@ -79,7 +83,7 @@ def _rung(wire: Wire) -> Implementation:
         collectives=("allreduce",),
         prepare=lambda case, platform: prepare(wire, case, platform),
         supports=_supports,
-        rung=12,
+        order=12,
         cost=lambda case: _cost(wire, case),
         fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + KEPT * LEARNT,
         wire=wire,

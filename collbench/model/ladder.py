@@ -8,7 +8,7 @@ from collbench.cases import Case
 from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
 from collbench.model.evidence import reached
-from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.gpu.placement import gpus
 from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.system import System
 

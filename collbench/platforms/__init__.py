@@ -17,9 +17,9 @@ from collbench.topology.topology import Topology
 
 if TYPE_CHECKING:
     from collbench.cases import Sweep
+    from collbench.platforms.interface import Platform
     from collbench.platforms.layout import Layout, Needs
     from collbench.platforms.processes import Team
-    from collbench.platforms.roles import Platform
 
 Open = Callable[["Sweep", "Layout", "Team"], "Platform"]
 """*Collective*: make processes ranks of a run, with memory of that layout on every rank."""

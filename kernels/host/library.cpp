@@ -1,5 +1,5 @@
 // How `mpi` calls its library: C functions by their addresses, from the same compiled loop as the rungs' kernels, so
-// that neither has an interpreter in its time.  Launched by collbench/platforms/cpu/calls.py.
+// that neither has an interpreter in its time.  Launched by collbench/platforms/cpu/mpi.py.
 #include "../steps.cu"
 
 #include <sched.h>

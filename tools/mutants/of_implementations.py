@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a ring of the host without its waits",
         f"{_AT}ring_host.py",
-        (("            platform.synchronize()\n", ""),),
+        (("            platform.launcher.synchronize()\n", ""),),
         Trial("ring-host"),
     ),
     Mutant(

@@ -296,7 +296,7 @@ PLACES = (
     ),
     Mutant(
         "a broadcast of the next rank's root",
-        "collbench/algorithms/ring_flags.py",
+        "collbench/algorithms/ring.py",
         (("np.uint32(case.root)", "np.uint32((case.root + 1) % case.ranks)"),),
         Trial("ring-flags", op="broadcast"),
     ),

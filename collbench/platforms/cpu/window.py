@@ -3,25 +3,41 @@
 So nothing is left behind, whoever is killed and when.  The first rank of a machine makes a file of memory (memfd), and
 the others open it through /proc, or are handed it over a socket where /proc does not let them.  Each rank's part is a
 span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has them near.
+
+How much memory ranks may take here, and where memory comes from that several processes map.
+
+What limits it is the machine's free memory and that of the control groups above this process (docker's --memory, a
+job's), and only where the kernel has no memfd the room in /dev/shm (docker's --shm-size) too.
+
+A lock with a condition in memory that processes share: who waits sleeps, and who is through sees all before.
+
+POSIX's own, by ctypes: a robust mutex and a condition variable on the monotonic clock, both process-shared.  Memory
+order is theirs to keep: what a process stored before it unlocked, the next one that locks sees, on any hardware
+(POSIX.1-2017, Base Definitions, 4.12 Memory Synchronization; pthread_mutex_lock, pthread_cond_timedwait).  The wait is
+in the kernel (futex(2)), so ranks that outnumber the cores take no core from the one they wait for.
 """
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import hmac
 import mmap
 import os
+import re
 import secrets
+import shutil
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
-from collbench.errors import PlatformError
-from collbench.platforms.cpu.memory import nameless
+from collbench.errors import CaseFailed, PlatformError
 from collbench.units import format_size
 
 T = TypeVar("T")
@@ -61,7 +77,7 @@ class Window:
             os.close(fd)
         with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be told to give none
             self._memory.madvise(mmap.MADV_HUGEPAGE)
-        start = np.frombuffer(self._memory, np.uint8).ctypes.data
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.bases = {rank: start + place * part for place, rank in enumerate(neighbours)}
         self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
         node.Free()
@@ -187,3 +203,156 @@ def _agreed(node: Any, act: Callable[[], T]) -> T:
 
 def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+FOLDER = Path("/dev/shm")  # the file system in memory that every Linux has
+_UNLIMITED = 2**60  # bytes: version 1 writes the largest multiple of a page for no limit
+
+
+class Room(NamedTuple):
+    """Bytes that may be taken, who limits them, and what a user can do about it."""
+
+    free: int
+    where: str
+    fix: str
+
+
+def nameless() -> int:
+    """A descriptor of an empty file in memory without a name; PlatformError where there is none to be had."""
+    if (fd := _memfd()) is not None:
+        return fd
+    try:
+        return os.open(FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise PlatformError(
+            f"no memory that ranks can share: neither memfd_create nor {FOLDER} gives any ({error.strerror}); "
+            "mount a tmpfs there"
+        ) from error
+
+
+def _memfd() -> int | None:
+    """None in kernels before 3.17 and in sandboxes that do not know it."""
+    try:
+        return os.memfd_create("collbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except (OSError, AttributeError):
+        return None
+
+
+def room(root: Path = Path("/")) -> Room:
+    """What this process and its children may take: the least of all limits."""
+    rooms = [*_groups(root), *_machine(root)]
+    if (fd := _memfd()) is None:
+        rooms.append(Room(shutil.disk_usage(FOLDER).free, str(FOLDER), "enlarge it (docker: --shm-size)"))
+    else:
+        os.close(fd)
+    return min(rooms, default=Room(_UNLIMITED, "this machine", ""))
+
+
+def _machine(root: Path) -> Iterator[Room]:
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    if match:
+        yield Room(int(match[1]) * 1024, "this machine", "end what takes it")
+
+
+def _groups(root: Path) -> Iterator[Room]:
+    """What is left in each control group above this process that has a limit, of version 2 and of version 1."""
+    mount = root / "sys/fs/cgroup"
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if not controllers:
+            yield from _above(mount, path, "memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+            yield from _above(mount / "memory", path, *names)
+
+
+def _above(mount: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[Room]:
+    """In a container the path may be the host's, of which only the mount's own files are to be seen."""
+    group = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
+    for folder in dict.fromkeys(mount / part for part in (group, *group.parents)):
+        most, taken = _text(folder / limit).strip(), _text(folder / usage).strip()
+        if not (most.isdigit() and taken.isdigit()) or int(most) >= _UNLIMITED:
+            continue
+        cached = re.search(rf"^{reclaimable} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+        free = int(most) - int(taken) + int(cached[1] if cached else 0)
+        yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")
+
+
+def _text(path: Path) -> str:
+    """What the file says, or nothing."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+NBYTES = 512  # of a monitor; glibc's mutex has 40 or 48 bytes, its condition variable 48
+_SHARED, _ROBUST = 1, 1  # PTHREAD_PROCESS_SHARED, PTHREAD_MUTEX_ROBUST: of glibc and of musl
+_CONDITION = 256  # bytes behind the mutex
+_NAP = 1.0  # seconds of a wait, after which it looks at the time itself
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+class Monitor:
+    """The one at an address, which one process prepares before any other comes."""
+
+    def __init__(self, address: int) -> None:
+        self._mutex, self._condition = ctypes.c_void_p(address), ctypes.c_void_p(address + _CONDITION)
+        library = _library()
+        self._lock, self._unlock = library.pthread_mutex_lock, library.pthread_mutex_unlock
+        self._wait, self._wake = library.pthread_cond_timedwait, library.pthread_cond_broadcast
+
+    def prepare(self) -> None:
+        """Make it new; whatever lay there is gone."""
+        library, attributes = _library(), ctypes.create_string_buffer(64)
+        for start, (kind, place, more) in (
+            (self._mutex, ("mutex", "mutexattr", ("setrobust", _ROBUST))),
+            (self._condition, ("cond", "condattr", ("setclock", time.CLOCK_MONOTONIC))),
+        ):
+            _succeed(getattr(library, f"pthread_{place}_init")(attributes))
+            _succeed(getattr(library, f"pthread_{place}_setpshared")(attributes, _SHARED))
+            _succeed(getattr(library, f"pthread_{place}_{more[0]}")(attributes, more[1]))
+            _succeed(getattr(library, f"pthread_{kind}_init")(start, attributes))
+            _succeed(getattr(library, f"pthread_{place}_destroy")(attributes))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Alone inside; CaseFailed if a process died in there."""
+        _succeed(self._lock(self._mutex))
+        try:
+            yield
+        finally:
+            self._unlock(self._mutex)
+
+    def until(self, met: Callable[[], bool], patience: float) -> bool:
+        """Inside `held`: let others in until that is met, for so many seconds at most; whether it is."""
+        deadline = time.monotonic() + patience
+        while not met():
+            now = time.monotonic()
+            if now >= deadline:
+                return False
+            end = min(deadline, now + _NAP)
+            limit = _Timespec(int(end), int(end % 1 * 1e9))
+            code = self._wait(self._condition, self._mutex, ctypes.byref(limit))
+            if code != errno.ETIMEDOUT:
+                _succeed(code)
+        return True
+
+    def wake(self) -> None:
+        """Inside `held`: whoever waits looks again."""
+        _succeed(self._wake(self._condition))
+
+
+def _succeed(code: int) -> None:
+    if code == errno.EOWNERDEAD:
+        raise CaseFailed("a rank died while it held the lock that all share")
+    if code:
+        raise CaseFailed(f"a lock that ranks share fails: {os.strerror(code)}")

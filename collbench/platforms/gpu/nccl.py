@@ -1,4 +1,12 @@
-"""NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
+"""NCCL's own estimate of an operation, by ncclGroupSimulateEnd (NCCL 2.22 and newer), which CuPy does not offer.
+
+A group of calls that is closed by it is planned as any other, but not enqueued.  Every copy of NCCL counts its own
+groups, so the function must be that of the copy which CuPy calls.  It is looked up through CuPy's extension module,
+among the libraries that this one was linked with; nothing is loaded for it.
+
+Structure and numbers are those of nccl.h; a test compiles that header and compares.
+
+NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
 NCCL allows that since 2.30, if told so before it starts (NCCL_MULTI_RANK_GPU_ENABLE).  Every rank's kernel must then
 find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
@@ -7,20 +15,78 @@ does for the first time, its start and the first operation of a kind, has a limi
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import starmap
+from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
 from collbench.note import Note
-from collbench.platforms.gpu import simulate
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.gpu.timing import Stopwatch
+from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
+
+MAGIC = 0x74685283
+VERSION = 22203  # of the header that had these fields first
+UNKNOWN = -1.0  # NCCL_UNDEF_FLOAT
+
+_MICROSECONDS = 1e-6
+
+SimulateEnd = Callable[[], float | None]
+"""Close this thread's open group and enqueue nothing: seconds that NCCL expects of it; None if it cannot say."""
+
+
+class SimInfo(ctypes.Structure):
+    """`ncclSimInfo_t`; a new one is what NCCL_SIM_INFO_INITIALIZER makes."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("estimatedTime", ctypes.c_float),  # microseconds
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(ctypes.sizeof(SimInfo), MAGIC, VERSION, UNKNOWN)
+
+
+def find(nccl: Any) -> SimulateEnd | None:
+    """The function of the NCCL behind `cupy.cuda.nccl`; None if that is too old, or not to be found.
+
+    No group may be open.
+    """
+    extension = getattr(sys.modules.get(nccl.NcclCommunicator.__module__), "__file__", None)
+    if not extension:
+        return None
+    try:
+        function = ctypes.CDLL(extension, mode=os.RTLD_NOLOAD).ncclGroupSimulateEnd
+    except (OSError, AttributeError):
+        return None
+    return (lambda: _seconds(function)) if _closes_groups(function, nccl) else None
+
+
+def _closes_groups(function: Any, nccl: Any) -> bool:
+    """Whether it closes an empty group that CuPy opens; for another copy of NCCL there would be none to close."""
+    nccl.groupStart()
+    if function(ctypes.byref(SimInfo())) == 0:
+        return True
+    with suppress(nccl.NcclError):  # it may be closed all the same
+        nccl.groupEnd()
+    return False
+
+
+def _seconds(function: Any) -> float | None:
+    """What NCCL leaves unset stays negative."""
+    info = SimInfo()
+    failed = function(ctypes.byref(info))
+    known = not failed and isfinite(info.estimatedTime) and info.estimatedTime > 0
+    return info.estimatedTime * _MICROSECONDS if known else None
+
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 MOST_CTAS = 64  # that NCCL ever uses
@@ -41,11 +107,11 @@ class Communicators:
         team: Team,
         places: Placement,
         queues: Mapping[int, Queue],
-        stopwatch: Stopwatch,
+        clock: GpuClock,
         patience: float,
     ) -> None:
         self._cuda, self._team, self._places = cuda, team, places
-        self._queues, self._stopwatch, self._patience = queues, stopwatch, patience
+        self._queues, self._clock, self._patience = queues, clock, patience
         self.hung = False  # whether NCCL took longer than `patience` seconds: nothing here may be waited for any more
 
     @property
@@ -110,7 +176,7 @@ class Communicators:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
             self._bounded("connect its ranks", lambda: launch(1))
-            if not self._stopwatch.wait_at_most(self._patience):
+            if not self._clock.wait_at_most(self._patience):
                 self._raise_of_network()
                 raise self._hang("carry out its first operation")
 
@@ -182,9 +248,9 @@ class Communicators:
         return max((seconds for seconds in estimates if seconds is not None), default=None)
 
     @cached_property
-    def _simulate_end(self) -> simulate.SimulateEnd | None:
+    def _simulate_end(self) -> SimulateEnd | None:
         """None unless every process has it: planning may connect ranks, which takes all of them."""
-        simulate_end = simulate.find(self._cuda.nccl)
+        simulate_end = find(self._cuda.nccl)
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
     def destroy(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 from collbench.cases import Case, Sampling
 from collbench.errors import CaseFailed
 from collbench.measure import stress as planned
-from collbench.platforms import checking, kernels, stress
-from collbench.platforms.cpu import stress as on_cpu
+from collbench.platforms import checking, compiler, stress
+from collbench.platforms.cpu import check as on_cpu
 from collbench.platforms.layout import Region
 from collbench.platforms.stress import Plan
 from tests.conftest import case
@@ -119,7 +119,7 @@ def halted(plan: Plan, seconds: float) -> int:
     memory = Alone(one, seconds)
     operation = on_cpu.Operation(memory.copy)
     check, arrays = on_cpu.prepared(memory, one, 0, operation, plan)
-    run = kernels.host_function(kernels.JUDGE, "stress", kernels.defines(one.dtype, one.redop))
+    run = compiler.host_function(compiler.JUDGE, "stress", compiler.defines(one.dtype, one.redop))
     assert run(ctypes.c_void_p(check.ctypes.data)) == 0
     assert operation.failure is None
     assert not arrays["verdicts"]["wrong"].any()
@@ -138,6 +138,6 @@ def test_without_timers_the_check_fails_and_says_so(monkeypatch: pytest.MonkeyPa
     """A weaker check would pass for the whole one."""
     one = case(nbytes=64, ranks=1)
     memory = Alone(one, 0.0)
-    monkeypatch.setattr(kernels, "host_function", lambda *_: lambda check: 11)
+    monkeypatch.setattr(compiler, "host_function", lambda *_: lambda check: 11)
     with pytest.raises(CaseFailed, match=r"no timer for the stress check \(Resource temporarily unavailable\); fix: "):
         on_cpu.carry_out(memory, one, 0, memory.copy, Plan(2, 1e-6, seed=1))

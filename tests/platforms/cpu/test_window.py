@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from collbench.measure.start import mpiexec
-from collbench.platforms.cpu import memory, window
+from collbench.platforms.cpu import window
 from tests.conftest import ROOT, of_a_user
 
 
@@ -97,16 +97,16 @@ def test_kill_9_of_all_ranks_at_once_leaves_no_memory() -> None:
     while any(mine & maps(folder.name) for folder in Path("/proc").glob("[0-9]*")):
         assert time.monotonic() < deadline, "the memory outlives its ranks"
         time.sleep(0.02)
-    assert not list(memory.FOLDER.glob("*collbench*"))
+    assert not list(window.FOLDER.glob("*collbench*"))
 
 
 def test_a_kernel_without_memfd_gives_memory_without_a_name_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of /dev/shm that never had a name."""
-    monkeypatch.setattr(memory, "_memfd", lambda: None)
-    fd = memory.nameless()
+    monkeypatch.setattr(window, "_memfd", lambda: None)
+    fd = window.nameless()
     try:
         os.ftruncate(fd, 4096)
-        assert os.fstat(fd).st_dev == memory.FOLDER.stat().st_dev
+        assert os.fstat(fd).st_dev == window.FOLDER.stat().st_dev
         assert os.fstat(fd).st_nlink == 0, "no folder has it"
     finally:
         os.close(fd)
