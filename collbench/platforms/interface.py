@@ -258,9 +258,9 @@ class Platform(Protocol):
         """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""
 
     def hesitant(self, seconds: float) -> Self | None:
-        """Return the same ranks with kernels that lose time in the middle of operations of so many seconds.
+        """Return the same ranks with kernels that are delayed in the middle of operations of so many seconds.
 
-        None where ranks can be halted within the kernels that are measured.
+        None where calls begin so promptly that a rank which comes late is enough.
         """
 
     def shifted(self, offset: int) -> Self:

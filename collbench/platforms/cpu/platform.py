@@ -236,7 +236,7 @@ class CpuPlatform:
         return other
 
     def hesitant(self, seconds: float) -> None:
-        """Return None: a timer halts ranks within the kernels that are measured (kernels/host/halt.hpp)."""
+        """Return None: a rank of its own process falls behind by itself, and a call begins right after the last."""
 
     def shifted(self, offset: int) -> Self:
         """Return the same platform with buffers that start so many bytes later."""

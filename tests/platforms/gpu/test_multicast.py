@@ -13,7 +13,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.measure.stepping import measure_steps
-from collbench.platforms.cpu.platform import CpuPlatform
+from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu import platform as gpu
@@ -134,7 +134,7 @@ def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
         with pytest.raises(Unsupported, match=choices):
             NVLS.refuse(a_case(2, 64, dtype, redop))
     with pytest.raises(Unsupported, match="CPUs have no switch between them"):
-        CpuPlatform.multicast(None, Region.SEND)  # type: ignore[arg-type]
+        CpuMemory.multicast(None, Region.SEND)  # type: ignore[arg-type]
 
 
 def allocated(machine: Machine) -> tuple[Any, Any]:
