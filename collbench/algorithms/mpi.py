@@ -1,4 +1,4 @@
-"""`mpi`: the MPI library's own collectives, called from the same compiled loop as the rungs beside it.
+"""`mpi`: the MPI library's own collectives, called from the same compiled loop as our kernels.
 
 Its functions are the ones that mpi4py calls; only the interpreter is left out (`mpi-python` has it).  What MPI lacks is
 made of what it has, as its users do: the average is the sum, divided afterwards by each rank that holds a result, and
@@ -143,7 +143,7 @@ def operation(case: Case) -> Any:
 
 @cache
 def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
-    """The ladder's addition; made once, since MPI has room for a few user-defined operations."""
+    """Return our kernels' addition; made once, since MPI has room for a few user-defined operations."""
     from mpi4py import MPI
 
     handle = np.zeros(1, np.uint64)

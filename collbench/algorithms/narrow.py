@@ -1,6 +1,6 @@
 """`narrow-bfloat16`, `narrow-half` and the like: a two-shot whose ranks exchange something narrower than their arrays.
 
-A rung for each format of collbench/wires.py.  None is exact: results are checked against a bound that is proved.
+An implementation for each format of collbench/wires.py.  None is exact: results are checked against a proved bound.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ FEEDBACK = "-DFEEDBACK"
 
 
 def prefixed(wire: Wire) -> str:
-    """What the rung of a wire is called."""
+    """Return the name of a wire's implementation."""
     return f"narrow-{wire.name}"
 
 
@@ -75,7 +75,7 @@ def _cost(wire: Wire, case: Case) -> Cost:
     return Cost(Wait.BARRIER, steps, link=2 * others * share, memory=2 + 4 * others * share, blocks=BLOCKS)
 
 
-def _rung(wire: Wire) -> Implementation:
+def _implementation(wire: Wire) -> Implementation:
     return Implementation(
         name=prefixed(wire),
         summary=f"a two-shot in {wire.summary}",
@@ -90,4 +90,4 @@ def _rung(wire: Wire) -> Implementation:
     )
 
 
-IMPLEMENTATIONS = tuple(map(_rung, WIRES.values()))
+IMPLEMENTATIONS = tuple(map(_implementation, WIRES.values()))

@@ -1,4 +1,4 @@
-"""`nccl`: NVIDIA's library, through CuPy; what the ladder is compared with on GPUs.
+"""`nccl`: NVIDIA's library, through CuPy.
 
 One thread drives all ranks, so an operation is one group with every rank's calls, or one after another.  What NCCL has
 no call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.

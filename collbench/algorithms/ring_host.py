@@ -101,7 +101,7 @@ class Ring:
         return actions
 
     def complete(self) -> Step:
-        """Each rank divides the chunk that it has the whole sum of, if the average is wanted."""
+        """Each rank divides the chunk that it has the whole sum of, for an average."""
         if self.case.redop.name != "avg":
             return {}
         actions: Step = {}

@@ -53,7 +53,7 @@ class PlatformKind:
     steadier: str = ""  # what to do so that times scatter less, in words
     apart: str = ""  # what ranks lack that compute more slowly beside others than alone, in words
     matrix: int = 256  # rows of the square matrices that steps multiply
-    fitted: Hardware | None = None  # what the costs of hand-written rungs were fitted to by measuring
+    fitted: Hardware | None = None  # constants of the cost model, fitted to measured hand-written implementations
 
 
 @cache

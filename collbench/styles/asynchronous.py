@@ -4,7 +4,7 @@ Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et a
 memory of rank 0, which all ranks of a machine load and store under one lock.  A rank that is to begin its step c waits
 until all others have made their step c - 1 - s, and one that is to hand its step c in until all others have begun their
 step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest
-rank never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/monitor.py).
+rank never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/window.py).
 """
 
 from collections.abc import Callable

@@ -107,7 +107,7 @@ class Clock:
 
 
 def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
-    """Address of a function that combines elements as the ladder does, of MPI's type MPI_User_function.
+    """Return the address of a function of MPI's type MPI_User_function that combines elements as our kernels do.
 
     If `large`, of the type MPI_User_function_c.
     """
@@ -152,9 +152,9 @@ def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Memory 
     """A call of that function; of its form for large counts, where one is needed.  `held` lives as long as it does."""
     from mpi4py import MPI
 
-    wanted = f"{name}_c" if large else name
-    if (address := symbol(MPI.__file__, wanted)) is None:
-        raise Unsupported(f"the MPI library has no {wanted}, which blocks of more than {LARGEST_COUNT} elements need")
+    form = f"{name}_c" if large else name
+    if (address := symbol(MPI.__file__, form)) is None:
+        raise Unsupported(f"the MPI library has no {form}, which blocks of more than {LARGEST_COUNT} elements need")
     return Call(address, arguments, errors=INTEGER_STATUS, held=held)
 
 

@@ -124,24 +124,24 @@ KINDS = {
 ALIASES = {"impi": "intel", "intelmpi": "intel", "intel-mpi": "intel", "ompi": "openmpi", "open-mpi": "openmpi"}
 
 
-def short_name(said: str) -> str:
+def short_name(version: str) -> str:
     """What a library says of itself as `MPICH 5.0.2`; its first words where nobody here knows it."""
     for kind in KINDS.values():
-        if match := re.search(kind.version, said, re.IGNORECASE):
+        if match := re.search(kind.version, version, re.IGNORECASE):
             return f"{kind.name} {match[1].rstrip(',')}"
-    return " ".join(said.replace("\0", " ").split()[:4])
+    return " ".join(version.replace("\0", " ").split()[:4])
 
 
-def adds_half(said: str) -> bool:
+def adds_half(version: str) -> bool:
     """Whether a library that says this of itself can add 16-bit floats; one that cannot ends in a fault."""
     for kind in KINDS.values():
-        if match := re.search(kind.version, said, re.IGNORECASE):
+        if match := re.search(kind.version, version, re.IGNORECASE):
             return int((re.match(r"\d+", match[1]) or "0")[0]) >= kind.adds_half_since
     return False
 
 
 LIBMPI, ABI = "MPI4PY_LIBMPI", "MPI4PY_MPIABI"  # variables that tell mpi4py which library to load
-_PATIENCE = 10.0  # seconds for a launcher to say whose it is
+_TIMEOUT = 10.0  # seconds for a launcher to say whose it is
 _OPEN_MPI = "OMPI_COMM_WORLD_SIZE"  # a variable that only its launcher sets
 _DAEMONS = ("orted", "orterun", "prted", "prterun", "mpirun", "mpiexec", "hydra", "pmi_proxy")  # parents of ranks
 
@@ -163,9 +163,11 @@ class Library:
 
     def environment(self, changed: Mapping[str, str]) -> dict[str, str]:
         """That of the ranks: what a user has set stays."""
-        told = {LIBMPI: str(self.file)} if self.file else {}
-        kept = {name: value for name, value in changed.items() if not (told and name == ABI)}
-        return {**self.kind.environment, **kept, **told}
+        variables = {**self.kind.environment, **changed}
+        if self.file:
+            variables.pop(ABI, None)
+            variables[LIBMPI] = str(self.file)
+        return variables
 
     @property
     def own(self) -> bool:
@@ -193,8 +195,8 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     if not path:
         raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
     kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
-    told = beside.exists() or environment.get(LIBMPI) or environment.get(ABI)
-    return Library(kind, Path(path), None if told else _file_of(kind, Path(path)))
+    known = beside.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    return Library(kind, Path(path), None if known else _file_of(kind, Path(path)))
 
 
 def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
@@ -263,7 +265,7 @@ def _says(launcher: Path) -> str:
     """What a launcher says of itself; nothing if it does not start or hangs."""
     try:
         done = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False
+            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

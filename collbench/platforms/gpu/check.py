@@ -238,10 +238,10 @@ class _Calls:
     def _compare(self, number: int, rank: int, place: int, piece: checking.Piece) -> None:
         got = self._buffers(rank)[1] + piece[0] * self._size
         verdict = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
-        at, _, *wanted, there = checking.comparison(
+        at, _, *expected, there = checking.comparison(
             self._case, self._plan.seed + number, piece, got, verdict, self._wire
         )
-        arguments = at, self._where, *wanted, np.uint64(number), there
+        arguments = at, self._where, *expected, np.uint64(number), there
         self._run(checking.entry("probe_compare", self._wire), rank, self._elements, *arguments)
 
     def _spoil_inputs(self, number: int, rank: int) -> None:

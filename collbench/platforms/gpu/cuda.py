@@ -9,7 +9,7 @@ are bytes, devices are ordinals.  Every method raises PlatformError with the dri
 
 CuPy, imported in one place and its errors translated in one place; streams, memory, kernels.
 
-CuPy finds NCCL in the wheel nvidia-nccl-cu12 (or -cu13) or on the system.  Where another NCCL is wanted, name it:
+CuPy finds NCCL in the wheel nvidia-nccl-cu12 (or -cu13) or on the system.  To load another NCCL, name it:
 COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it for every later request of that name.
 """
 
@@ -32,7 +32,7 @@ _HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
 _CUBLAS = "nvidia-cublas-cu12 (for CUDA 13: nvidia-cublas)"
 CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
 _MISMATCH = f"update the driver, or pip install --upgrade {_NVRTC}"
-_CURES = {  # by words of CuPy, NVRTC or the driver
+_HINTS = {  # by words of CuPy, NVRTC or the driver
     "--gpu-architecture": f"it does not know this GPU (sm_70: CUDA 12's does): pip install --upgrade {_NVRTC}",
     "libnvrtc": f"it compiles the kernels: pip install {_NVRTC}",
     "libcublas": f"matrix products need it: pip install {_CUBLAS}",
@@ -49,17 +49,17 @@ _CURES = {  # by words of CuPy, NVRTC or the driver
 _COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and lines of the source
 
 
-def cure(reason: str) -> str:
-    """What helps; "" where nobody knows."""
-    return next((fix for words, fix in _CURES.items() if words in reason), "")
+def hint(reason: str) -> str:
+    """Return what helps; "" where that is not known."""
+    return next((fix for words, fix in _HINTS.items() if words in reason), "")
 
 
 def why(error: Exception) -> str:
-    """What CuPy, NVRTC or the driver said, in one line, and what helps."""
+    """Return the message of CuPy, NVRTC or the driver in one line, and what helps."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     plain = isinstance(error, RuntimeError | OSError)  # CuPy's and CUDA's own errors begin with what is wrong
     reason = next((line for line in lines if not plain and _COMPLAINT.search(line)), lines[0]).strip()
-    fix = cure(reason) or (CACHE if isinstance(error, OSError) else "")
+    fix = hint(reason) or (CACHE if isinstance(error, OSError) else "")
     return f"{reason}: {fix}" if fix else reason
 
 
@@ -68,7 +68,7 @@ _NEW = {7: "ncclInProgress", 8: "ncclTimeout"}
 
 
 def beyond_cupy(error: KeyError) -> str:
-    """What NCCL said, where CuPy has no name for it; "" for any other KeyError."""
+    """Return the status of NCCL for which CuPy has no name; "" for any other KeyError."""
     *_, last = traceback.extract_tb(error.__traceback__)
     name = _NEW.get(error.args[0], "") if last.filename.endswith("nccl.pyx") else ""
     return f"NCCL says {name}" if name else ""
@@ -327,7 +327,7 @@ class Cuda:
         except self.errors as error:
             devices, reason = 0, str(error)
         if not devices:
-            fix = f"{cure(reason)}, or " if cure(reason) else ""
+            fix = f"{hint(reason)}, or " if hint(reason) else ""
             raise PlatformError(f"no GPU found ({reason}): {fix}use --on cpu")
         return devices
 
@@ -397,7 +397,7 @@ class Queue:
         return event
 
     def fetch(self, address: int, into: Array) -> Array:
-        """Bytes from this device's memory, filling the array; whoever wrote them is done."""
+        """Fill the array from this device's memory, after what wrote there is done."""
         self.enter()
         self._runtime.memcpy(into.ctypes.data, address, into.nbytes, self._runtime.memcpyDeviceToHost)
         return into
@@ -446,8 +446,8 @@ def compile_kernel(
 ) -> GpuKernel:
     """An entry of kernels/<file> through NVRTC, for each device's architecture, and loaded on each.
 
-    PlatformError in one line: no rung is measured by a machine that cannot compile the project's own sources, and a row
-    that said `skipped` would hide it.
+    PlatformError in one line: no implementation is measured on a machine that cannot compile the project's own
+    sources, and a row that said `skipped` would hide it.
 
     CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
     only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.

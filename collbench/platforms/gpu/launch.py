@@ -20,7 +20,7 @@ from collbench.platforms.processes import Team
 
 SPINS = 2**23
 """Tries before a wait gives up.  A try is a load that must miss the caches, half a microsecond to one: 4 to 8 seconds,
-long after any rank that lives has answered and well before the supervisor's patience ends.
+long after any rank that lives has answered and well before the supervisor's timeout ends.
 
 Processes that share a GPU run in turns of a few milliseconds, and tries pass in a rank's own turns only.  While it
 makes them, each of the others has had as long a turn: the bound needs no change, it only lasts as many times longer."""

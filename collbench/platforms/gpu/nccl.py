@@ -8,7 +8,7 @@ Structure and numbers are those of nccl.h; a test compiles that header and compa
 
 NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
-NCCL allows that since 2.30, if told so before it starts (NCCL_MULTI_RANK_GPU_ENABLE).  Every rank's kernel must then
+NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
 find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
 """
@@ -108,11 +108,11 @@ class Communicators:
         places: Placement,
         queues: Mapping[int, Queue],
         clock: GpuClock,
-        patience: float,
+        timeout: float,
     ) -> None:
         self._cuda, self._team, self._places = cuda, team, places
-        self._queues, self._clock, self._patience = queues, clock, patience
-        self.hung = False  # whether NCCL took longer than `patience` seconds: nothing here may be waited for any more
+        self._queues, self._clock, self._timeout = queues, clock, timeout
+        self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property
     def note(self) -> Note:
@@ -130,7 +130,7 @@ class Communicators:
     def ranks(self) -> dict[int, Any]:
         """The communicators by local rank, made when they are first asked for; Unsupported where NCCL cannot.
 
-        *Collective*: whoever started NCCL while another process cannot would wait for that one for ever.
+        *Collective*: a process that started NCCL while another cannot would wait for it for ever.
         """
         with (
             self._team.agreeing(),
@@ -176,7 +176,7 @@ class Communicators:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
             self._bounded("connect its ranks", lambda: launch(1))
-            if not self._clock.wait_at_most(self._patience):
+            if not self._clock.wait_at_most(self._timeout):
                 self._raise_of_network()
                 raise self._hang("carry out its first operation")
 
@@ -199,7 +199,7 @@ class Communicators:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(self._patience)
+        thread.join(self._timeout)
         if thread.is_alive():
             raise self._hang(doing, StartFailed if doing == _START else CaseFailed)
         if failure:
@@ -208,7 +208,7 @@ class Communicators:
 
     def _hang(self, doing: str, kind: type[CaseFailed] = CaseFailed) -> CaseFailed:
         self._give_up()
-        return kind(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
+        return kind(f"NCCL did not {doing} within {self._timeout:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 
     def _give_up(self) -> None:
         """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""

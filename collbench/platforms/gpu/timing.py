@@ -270,7 +270,7 @@ class GpuClock:
             queue.used = False
 
     def _slowest(self, queues: Sequence[Queue]) -> float:
-        self.wait_at_most(math.inf)  # whoever watches over this process has a limit
+        self.wait_at_most(math.inf)  # the supervisor has a limit
         elapsed = [self._cuda.cupy.cuda.get_elapsed_time(queue.start, queue.end) for queue in queues]
         return float(max(elapsed, default=0.0)) * 1e-3  # where no rank of this process has a part in it, it has no time
 
@@ -284,8 +284,8 @@ _FRESH = 4.0
 which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
 
 
-def closest(look: Callable[[], Seen], told: Callable[[Seen], Told]) -> tuple[float, Told, float]:
-    """When the quickest of several looks was, by the host's clock; what was told of what it saw; the error in seconds.
+def closest(look: Callable[[], Seen], read: Callable[[Seen], Told]) -> tuple[float, Told, float]:
+    """When the quickest of several looks was, by the host's clock; what was read of what it saw; the error in seconds.
 
     It saw something between its two ends, so the middle is off by half of what it took at most.
     """
@@ -296,7 +296,7 @@ def closest(look: Callable[[], Seen], told: Callable[[Seen], Told]) -> tuple[flo
         seen = look()
         if (elapsed := time.perf_counter() - begun) < shortest:
             shortest, at = elapsed, begun + elapsed / 2
-            answers.append(told(seen))
+            answers.append(read(seen))
     return at, answers[-1], shortest / 2
 
 

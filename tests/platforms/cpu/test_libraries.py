@@ -110,7 +110,7 @@ def test_a_launcher_that_hangs_or_cannot_be_started_is_none(alone: Path, monkeyp
         find("openmpi", {"PATH": str(program.parent)})
     program.write_text("#!/bin/sh\necho 'Open MPI'\nexec sleep 60\n")
     mpi_libraries._says.cache_clear()
-    monkeypatch.setattr(mpi_libraries, "_PATIENCE", 0.2)
+    monkeypatch.setattr(mpi_libraries, "_TIMEOUT", 0.2)
     with pytest.raises(UsageError, match="no Open MPI"):
         find("openmpi", {"PATH": str(program.parent)})
 
