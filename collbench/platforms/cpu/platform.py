@@ -18,9 +18,10 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed
 from collbench.note import Note
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.cpu import cpus, memory_traffic, mpi
+from collbench.platforms.cpu import memory_traffic, mpi
 from collbench.platforms.cpu.check import CpuChecker, singly
 from collbench.platforms.cpu.compute import CpuCompute
+from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, view
