@@ -40,7 +40,7 @@ _FLAGS = (
     "-Wno-unknown-pragmas",
 )
 _COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
-_CURE = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
+_HINT = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
 _LONGEST = 400  # characters of a compiler's that go into an error
 _ELF = b"\x7fELF"  # how a shared library begins
 _PROOF = "gate.cu"  # the smallest file
@@ -159,13 +159,13 @@ def _compile(command: Sequence[str], text: str, product: Path) -> None:
     origin = product.with_suffix(".cpp")
     origin.write_text(text, encoding="utf-8")
     names = ["-o", product.name, origin.name]  # within that folder, so that no other is looked into
-    status, _, errors = ask([*command, *names], _COMPILING, _CURE, product.parent)
+    status, _, errors = ask([*command, *names], _COMPILING, _HINT, product.parent)
     if status:
-        said = errors.strip() or f"status {status}, and not a word"
-        first = next((line for line in said.splitlines() if "error" in line), said)[:_LONGEST]
-        raise PlatformError(f"{command[0]} could not compile {product.name}: {first}; {_CURE}")
+        complaint = errors.strip() or f"status {status}, and not a word"
+        first = next((line for line in complaint.splitlines() if "error" in line), complaint)[:_LONGEST]
+        raise PlatformError(f"{command[0]} could not compile {product.name}: {first}; {_HINT}")
     if not product.is_file() or product.read_bytes()[:4] != _ELF:
-        raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_CURE}")
+        raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_HINT}")
 
 
 def prove_compiler(team: Team) -> None:
@@ -189,7 +189,7 @@ def _complaint() -> str:
         ctypes.CDLL(str(library))
     except OSError as error:
         library.unlink(missing_ok=True)
-        return f"what {compiler()[0]} compiled cannot be loaded: {error}; {_CURE}"
+        return f"what {compiler()[0]} compiled cannot be loaded: {error}; {_HINT}"
     return ""
 
 
@@ -204,7 +204,7 @@ def compiler() -> tuple[str, ...]:
         if shutil.which(name):
             return (name,)
     zig = (sys.executable, "-P", "-m", "ziglang")
-    if ask([*zig, "version"], _ANSWERING, _CURE)[0] == 0:
+    if ask([*zig, "version"], _ANSWERING, _HINT)[0] == 0:
         return *zig, "c++"
     raise PlatformError(
         "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
@@ -214,7 +214,7 @@ def compiler() -> tuple[str, ...]:
 @cache
 def compiler_version() -> str:
     """What the compiler says of itself, in its first line."""
-    return ask([*compiler(), "--version"], _ANSWERING, _CURE)[1].partition("\n")[0]
+    return ask([*compiler(), "--version"], _ANSWERING, _HINT)[1].partition("\n")[0]
 
 
 def _cpu() -> str:

@@ -1,15 +1,20 @@
 """Matrix products on GPUs, by cuBLAS through CuPy, for every rank on a stream beside that of its collectives.
 
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
+
+The part of a platform that computes in steps (roles.Computing), for ranks that are streams of GPUs.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 
-from collbench.errors import CaseFailed
+from collbench.errors import CaseFailed, PlatformError
 from collbench.flaws import Miscomputed
-from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue
+from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue, why
+from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment
 
@@ -98,3 +103,51 @@ class GpuProducts:
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
             own = next(filter(None, (matrices.flaw() for matrices in self._of.values())), None)
             return next(filter(None, self._team.exchange(own)), None)
+
+
+class GpuCompute:
+    """The ranks of a device run a kernel together, on the stream of the first: the others' streams wait for it."""
+
+    queued = True
+
+    def __init__(self, cuda: Cuda, team: Team, places: Placement, queues: Mapping[int, Queue], clock: GpuClock) -> None:
+        self._cuda, self._team, self._places, self._queues, self._clock = cuda, team, places, queues, clock
+        self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
+
+    def products(self, size: int) -> GpuProducts:
+        """Return matrices of this process's ranks; PlatformError, with what to install, without room or cuBLAS.
+
+        The same ones for the same size: another round of measurements neither makes them again nor takes more memory.
+        """
+        if size not in self._products:
+            self._products.clear()
+            failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
+            try:
+                made = GpuProducts(self._cuda, self._team, self._queues, self._clock.clocks.moment, size)
+            except failures as error:
+                raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
+            self._clock.besides = made.queues
+            self._products[size] = made
+        return self._products[size]
+
+    def gather_queues(self) -> None:
+        """Make every stream of a device wait for all its others."""
+        for device in self._places.devices:
+            queues = [self._queues[rank] for rank in self._places.on(device) if rank in self._queues]
+            marks = [(queue, queue.mark()) for queue in queues if len(queues) > 1]
+            for queue in queues:
+                for other, mark in marks:
+                    if other is not queue:
+                        queue.enter().wait_event(mark)
+
+    def spread_queues(self) -> None:
+        """Do the same: an operation may stand on one stream of a device or on all."""
+        self.gather_queues()
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""
+        return self._cuda.failing_as(CaseFailed, "while a step was carried out")
+
+    def refuse_given_up(self) -> None:
+        """Raise CaseFailed if a kernel of a local rank waited in vain."""
+        self._clock.given_up.refuse()
