@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from collbench.cases import Step, flops_of
 from collbench.errors import PlatformError
 from collbench.measure import calibrated_together, series
 from collbench.measure.calibrated_together import LEAST, calibrated, products_for
@@ -17,10 +18,9 @@ from collbench.measure.calibration import Work
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.measure.closely import activities
 from collbench.measure.series import take
-from collbench.measurement import Failed
 from collbench.platforms.processes import Alone
+from collbench.results import Failed
 from collbench.schedules import Moments, Parts, Recorder
-from collbench.steps import Step, flops_of
 from tests.conftest import case
 from tests.test_cases import sweep
 
