@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from collbench import interrupts
 from collbench.analysis.compare import gate
 from collbench.analysis.compare.compare import compare
 from collbench.api.wanted import cut_short, default_folder, make_sweep, of_described
@@ -21,11 +20,12 @@ from collbench.cli._live_table import LiveTable
 from collbench.cli._progress import awaited, begun
 from collbench.cli._table import PAIRED_LEGEND, explained, label, paired_heading, paired_rows
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host import signals
+from collbench.host.launcher import launched
 from collbench.measure import worker
-from collbench.measure.ab import COPIES, PairedSession, ratios
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import exit_status
+from collbench.measure.interleave import ratios
+from collbench.measure.session import COPIES, PairedSession, exit_status
 from collbench.measurement import Measurement, Result
 from collbench.platforms import find_platform, platforms
 from collbench.runfile import file
@@ -66,7 +66,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         click.echo(
             f"\ninterrupted: {f'what was measured is in {where}' if where else 'nothing was measured'}", err=True
         )
-        return interrupts.answered(cause)
+        return signals.status(cause)
     _close([path for path in paths if path], options["plot"])
     if advice := disturbed_in_words([result for one in session.sessions for result in one.results]):
         click.echo(advice, err=True)

@@ -14,9 +14,9 @@ from collbench.analysis.compare.compare import Comparison
 from collbench.analysis.compare.unmatched import Unmatched
 from collbench.analysis.compare.verdicts import Judged, Row, Together
 from collbench.analysis.interconnects.table import Table
-from collbench.clean import cell
 from collbench.cli._columns import Table as Wide
 from collbench.cli._interconnects_table import as_json, show
+from collbench.host.sanitize import cell
 from collbench.runfile.cut_off import cut_off
 from collbench.runfile.records import case_fields
 from collbench.units import digits, format_seconds, printable, significant

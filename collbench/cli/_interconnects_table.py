@@ -11,8 +11,8 @@ import click
 from collbench.analysis.interconnects.interconnect import Interconnect
 from collbench.analysis.interconnects.records import records
 from collbench.analysis.interconnects.table import Cell, Line, Table
-from collbench.clean import cell
 from collbench.cli._columns import room
+from collbench.host.sanitize import cell
 from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (

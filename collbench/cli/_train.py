@@ -21,7 +21,7 @@ from collbench.cli._train_options import (
     question,
 )
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.planned import PlannedStep
 from collbench.planner.advice import largest_batch, sensitivities, why

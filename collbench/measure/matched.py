@@ -9,8 +9,7 @@ from typing import Any, Self
 
 from collbench.cases import Sweep
 from collbench.errors import PlatformError
-from collbench.measure.calibrated_together import products_for, seconds_of_products
-from collbench.measure.calibration import Work
+from collbench.measure.calibration import Work, products_for, seconds_of_products
 from collbench.measure.overlapped import Overlapped
 from collbench.measure.session import Session
 from collbench.measurement import Measurement, Result

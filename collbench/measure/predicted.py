@@ -10,7 +10,7 @@ import numpy as np
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
-from collbench.measure.greeting import Greeting
+from collbench.measure.protocol import WorkerHello
 from collbench.measurement import Prediction, Result, Skipped
 from collbench.model.network.on_network import network_curve
 from collbench.topology.system import System
@@ -32,7 +32,7 @@ class Modelled:
         self._sweep = sweep
         self._results: list[Result] = []
         # No variable of this process changes a prediction.
-        self.greeting = Greeting(topology_record(self.system, what_ifs), {"numpy": np.__version__})
+        self.greeting = WorkerHello(topology_record(self.system, what_ifs), {"numpy": np.__version__})
 
     def __enter__(self) -> Self:
         self._results = list(self._predict())

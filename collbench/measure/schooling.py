@@ -17,7 +17,8 @@ from collbench.learning.data import Data
 from collbench.learning.network import loss
 from collbench.learning.seat import Seat
 from collbench.learning.trail import Kept, Part, Stepped, first_flaw, known_weights, miscounted, shared
-from collbench.measure.runner import SEEDS, Progress
+from collbench.measure.sampling import SEEDS
+from collbench.measure.sampling import Heartbeat as Progress
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
 from collbench.platforms.roles import Platform

@@ -16,7 +16,8 @@ from collbench.errors import Unsupported
 from collbench.flaws import Flaw
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
-from collbench.measure.runner import SEEDS, Progress, enough
+from collbench.measure.sampling import SEEDS, enough
+from collbench.measure.sampling import Heartbeat as Progress
 from collbench.measure.series import take
 from collbench.measurement import Result, Skipped
 from collbench.note import Note

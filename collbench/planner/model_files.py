@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from collbench import door
-from collbench.clean import text as cleaned
 from collbench.errors import UsageError, unknown
+from collbench.host.sanitize import read_toml
+from collbench.host.sanitize import text as cleaned
 from collbench.planner.models import Model, of_size
 from collbench.planner.presets import ALIASES, MODELS
 
@@ -27,7 +27,7 @@ _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 def load_model(text: str) -> Model:
     """The model that is meant; UsageError, with the choices, for what is none."""
     if text.endswith(".toml"):
-        return described(door.described(Path(text)), text)
+        return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
         return described(_words(text), text)
     name = ALIASES.get(text.lower(), text.lower())

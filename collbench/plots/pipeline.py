@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import planned
-from collbench.clean import text
+from collbench.host.sanitize import text
 from collbench.planned import Pipeline, PlannedStep
 from collbench.planner.timeline import BACKWARD, FORWARD, WEIGHTS, Event, events_of, makespan, schedule, shortened
 from collbench.plots.bars import LABEL, of_what

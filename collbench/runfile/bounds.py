@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from collbench.clean import text
+from collbench.host.sanitize import text
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
 from collbench.planned import Pipeline, PlannedStep
 from collbench.step_times import StepPrediction, StepTimes

@@ -5,7 +5,7 @@ A header says what was to be measured; a run that was killed, or interrupted, ha
 
 from collections.abc import Iterable
 
-from collbench.clean import message
+from collbench.host.sanitize import message
 from collbench.runfile.file import INTERRUPTED, Run
 
 WORD = "cut off"

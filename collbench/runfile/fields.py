@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from collbench.clean import text
+from collbench.host.sanitize import text
 
 
 def whole(fields: Mapping[str, Any], name: str) -> int:

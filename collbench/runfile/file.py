@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from collbench import clean, door
-from collbench.clean import text
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
+from collbench.host import sanitize
+from collbench.host.sanitize import text
 from collbench.measurement import Prediction, Result, Skipped
 from collbench.planned import PlannedStep
 from collbench.runfile import rescue
@@ -173,7 +173,7 @@ def read(path: Path) -> Run:
     RunFileError, with file and line, where the header is wrong or no row can be read.
     """
     place = path / NAME if path.is_dir() else path
-    lines = ((number, line) for number, line in door.lines(place) if line.strip())
+    lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
     header, number = _header(place, lines)
     rows = _Rows(place, number < FORMAT)
     for at, line in lines:
@@ -197,7 +197,7 @@ def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, in
     """The header, and the number of the format."""
     at, line = next(lines, (1, b"{}"))
     try:
-        fields = door.record(line)
+        fields = sanitize.parse_object(line)
     except ValueError as error:
         raise RunFileError(f"{place}:{at}: {error}") from None
     if fields.pop("kind", None) != "header":
@@ -222,23 +222,23 @@ class _Rows:
     def take(self, at: int, line: bytes) -> None:
         """Read one more."""
         try:
-            fields = door.record(line)
+            fields = sanitize.parse_object(line)
             self.last = fields
             result = _result(upgraded(fields) if self._old else fields)
             self.results += [result] if result else []
         except ValueError as error:
             if line.endswith(b"\n"):
-                self.left_out.append(f"{at}: {clean.message(str(error))}")
+                self.left_out.append(f"{at}: {sanitize.message(str(error))}")
             else:  # no newline behind it: the writer was stopped in the middle of it
                 words = f"{self._place}:{at}: the last line is torn; read without it"
-                warnings.warn(clean.message(words), TornLine, stacklevel=4)
+                warnings.warn(sanitize.message(words), TornLine, stacklevel=4)
 
     def warn(self) -> None:
         """Of what was left out, as much as can be looked at."""
         for reason in self.left_out[:_NAMED]:
-            warnings.warn(clean.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
+            warnings.warn(sanitize.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
         if more := len(self.left_out[_NAMED:]):
-            warnings.warn(clean.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)
+            warnings.warn(sanitize.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)
 
 
 def _result(fields: dict[str, Any]) -> Result | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench import __version__
-from collbench.cache import cache_folder, private
 from collbench.errors import PlatformError
+from collbench.host.cache import cache_folder, private_folder
 from collbench.runfile.file import FORMAT
 from collbench.runfile.scan_folder import Facts, Medians, Scan
 
@@ -92,7 +92,7 @@ class Index:
             return []
 
     def _open(self) -> sqlite3.Connection:
-        own = private("history") / self.path.name
+        own = private_folder("history", PlatformError) / self.path.name
         if own.is_symlink():
             own.unlink()  # from when others could write there
         connection = sqlite3.connect(own, timeout=1)

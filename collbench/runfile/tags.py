@@ -7,9 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from collbench import door
-from collbench.clean import text
 from collbench.errors import CollbenchError, UsageError
+from collbench.host.sanitize import safe_read, text
 from collbench.runfile.file import NAME
 
 FILE = "tags"  # within the folder of a run
@@ -23,7 +22,7 @@ _MOST = 2**16  # bytes of the file
 def tags(folder: Path) -> tuple[str, ...]:
     """The tags of the run in that folder, in the order given; lines that are no names are passed over."""
     try:
-        with door.opened(folder / FILE, _MOST) as file:
+        with safe_read(folder / FILE, UsageError, _MOST) as file:
             lines = file.read(_MOST).decode(errors="replace").splitlines()
     except CollbenchError:
         return ()

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from collbench import door
 from collbench.errors import UsageError, unknown
+from collbench.host.sanitize import read_toml
 from collbench.topology import schema
 from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec
 from collbench.topology.system import CUBE_RINGS, Nics, System, Tier
@@ -32,7 +32,7 @@ def load(name: str) -> System:
         path = FOLDER / f"{name}.toml"
     else:
         raise unknown("system", name, (*names(), "FILE.toml"))
-    return parse(door.described(path), path)
+    return parse(read_toml(path, UsageError), path)
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:

@@ -17,7 +17,7 @@ import pytest
 
 from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
-from collbench.measure.start import mpiexec
+from collbench.measure.supervisor import mpiexec
 from collbench.measurement import Failed, Measurement, Skipped
 from collbench.runfile.file import TornLine, read
 from tests.cli.conftest import RIGHT, Whole

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError, UsageError, unknown
-from collbench.lifetimes import life
 from collbench.platforms.cpu.libraries import ALIASES, KINDS, Kind
 
 LIBMPI, ABI = "MPI4PY_LIBMPI", "MPI4PY_MPIABI"  # variables that tell mpi4py which library to load
@@ -195,14 +194,12 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def _ancestors() -> Iterator[Path]:
     """Programs of launchers among this process's ancestors, the nearest first."""
-    child = life(os.getpid())
-    for _ in range(16):
-        if not child:
-            return
+    import psutil
+
+    for process in psutil.Process().parents():
         try:
-            program = Path(f"/proc/{child.parent}/exe").readlink()
-        except OSError:
+            program = Path(process.exe())
+        except psutil.Error:
             return
-        child = life(child.parent)
         if any(name in program.name for name in _DAEMONS):
             yield program

@@ -11,7 +11,7 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
-from collbench.measure.runner import measure
+from collbench.measure.sampling import measure
 from collbench.measurement import Measurement
 from collbench.platforms.gpu import simulate
 from collbench.platforms.kernels import compiler
