@@ -59,9 +59,10 @@ def _carry_out() -> int:
 
         joined = launched()
     from collbench.cli import _errors
-    from collbench.cli._commands import group
 
     with _errors.agreed(joined):
+        from collbench.cli._commands import group
+
         return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
 from collbench.cli import _streams
 from collbench.errors import CollbenchError, Unforeseen, UsageError
 from collbench.host.cache import cache_folder
@@ -54,20 +52,27 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
     from collbench.measure.external_launcher import WATCHDOG
 
     WATCHDOG.start(launched[0])
-    error: CollbenchError
     try:
         yield
         WATCHDOG.stop()
         return
-    except (_streams.Unwritable, click.exceptions.Exit):
+    except _streams.Unwritable:
         raise
-    except click.ClickException as refused:
-        error = UsageError(refused.format_message())
-    except CollbenchError as refused:
-        error = refused
     except Exception as reason:
-        error = Unforeseen(unforeseen(reason))
+        error = _known(reason)
     _refuse(error, launched[0])
+
+
+def _known(reason: Exception) -> CollbenchError:
+    """Return the error that all processes are told of, also where click is what cannot be imported."""
+    if isinstance(reason, CollbenchError):
+        return reason
+    if click := sys.modules.get("click"):
+        if isinstance(reason, click.exceptions.Exit):
+            raise reason
+        if isinstance(reason, click.ClickException):
+            return UsageError(reason.format_message())
+    return Unforeseen(unforeseen(reason))
 
 
 def _refuse(error: CollbenchError, rank: int) -> None:
