@@ -113,7 +113,7 @@ def _of_class(error: BaseException) -> tuple[str, int] | None:
 
 def _leave(how: str) -> None:
     """Other processes of a launcher may wait for this one."""
-    if watching := sys.modules.get("collbench.measure.external_launcher"):
+    if watching := sys.modules.get("collbench.measure.watchdog"):
         getattr(watching.WATCHDOG, how)()
 
 

@@ -1,22 +1,18 @@
 """A run inside processes that somebody else started (mpirun, srun): each is a rank, and rank 0 keeps the run file.
 
 Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
-for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run.
+for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
+process ends it where nothing goes on.
 
 Any process may wait for ever for one that was stopped, never came or took another way.  So a watchdog in each sleeps
 until the time is up, is put off by whatever begins, and ends the processes where nothing has begun for too long.
 """
 
 import os
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from enum import Enum, auto
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
-from pathlib import Path
 from typing import Self
 
 from collbench.cases import Case, Sweep
@@ -25,6 +21,7 @@ from collbench.host import processes, signals
 from collbench.host.launcher import launched
 from collbench.measure.protocol import WorkerHello, installation, refuse_other
 from collbench.measure.supervisor import seconds_for
+from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
 from collbench.measurement import Failed, Result
 from collbench.platforms import find_platform, kernels, open_platform
@@ -34,124 +31,7 @@ from collbench.platforms.roles import Platform
 from collbench.runfile.environment import variables
 from collbench.runfile.records import sweep_fields, to_sweep
 
-START = 60.0  # seconds until all have come, where nobody has said a time-out yet
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
-_LOOK = 0.5  # seconds between two looks at the deadline, which may come nearer too
-_GRACE = 5.0  # seconds that the others leave to rank 0, which can note in the run file what happened
-_BEFORE = 1.5  # seconds before rank 0 ends all, in which another rank says what it failed of
-_ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
-
-
-class Phase(Enum):
-    """How far the processes are, which decides how one that fails tells the others."""
-
-    APART = auto()  # none waits for another
-    GATHERING = auto()  # the others come to an exchange next, and learn it there
-    MEASURING = auto()  # they may be anywhere, and are ended
-
-
-class Watchdog:
-    """Ends the run from a thread unless `feed` is called in time."""
-
-    def __init__(self) -> None:
-        self.phase = Phase.APART
-        self.last_words: Callable[[str], str] = lambda reason: ""  # notes why the run ends; what a user must know
-        self.trouble: Callable[[], str] = str  # what this process failed of, if the others do not come to hear it
-        self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
-        self._rank = 0
-        self.seconds, self._deadline = START, 0.0
-        self._stopped = threading.Event()
-
-    def start(self, rank: int) -> None:
-        """Watch over this rank, before anything can hang."""
-        self._rank, self.phase, self._stopped = rank, Phase.GATHERING, threading.Event()
-        self.feed(START)
-        threading.Thread(target=self._watch, args=(self._stopped,), daemon=True).start()
-
-    def feed(self, seconds: float) -> None:
-        """Allow that many seconds for what begins now."""
-        self.seconds, self._deadline = seconds, time.monotonic() + seconds
-
-    def stop(self) -> None:
-        """Watch no more: none waits for another, and what follows may take as long as it likes."""
-        self.phase = Phase.APART
-        self._stopped.set()
-
-    def _watch(self, stopped: threading.Event) -> None:
-        grace, printed = _GRACE if self._rank else 0.0, ""
-        while (left := self._deadline + grace - time.monotonic()) > 0:
-            if stopped.wait(min(left, _LOOK)):
-                return
-            if left < grace + _BEFORE and self.trouble() != printed:
-                printed = self.trouble()
-                self._print(printed)
-        reason = f"no progress for {self.seconds:.0f} s (--timeout)"
-        self._print(f"{reason}; the run ends here{self.last_words(reason)}")
-        end_all()
-
-    def _print(self, words: str) -> None:
-        if words:
-            sys.stderr.write(f"collbench: error: rank {self._rank}: {words}\n")
-            sys.stderr.flush()
-
-    def leave(self) -> None:
-        """End all if others may wait for this process, which cannot go on."""
-        if self.phase is not Phase.APART:
-            end_all()
-
-    def leave_hanging(self) -> None:
-        """End a process that did all it had to, and holds what hangs: rank 0, which writes, ends them all."""
-        if self.hanging:
-            time.sleep(START if self._rank else 0.0)
-            end_all()
-
-
-WATCHDOG = Watchdog()
-
-
-def end_all() -> None:
-    """End this process and all others of the launcher, even where MPI hangs."""
-    seconds = _ABORT if "mpi4py.MPI" in sys.modules else START / 2  # the others may come to MPI's start later
-    thread = threading.Thread(target=_abort, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    os._exit(1)
-
-
-def _abort() -> None:
-    # A process that has not come to MPI's start yet does so now, since the others may wait for it there.
-    with suppress(ImportError):
-        from mpi4py import MPI
-
-        processes.unlink_mpich_memory()
-        MPI.COMM_WORLD.Abort(1)
-
-
-_GUARD = """
-import select, sys
-seconds, pid, line, home = sys.argv[1:]
-if not select.select([0], [], [], float(seconds))[0]:
-    print(line, file=sys.stderr, flush=True)
-    sys.path.insert(0, home)
-    from collbench.host import processes
-    processes.end([int(pid)])
-"""
-
-
-@contextmanager
-def guarded(rank: int, seconds: float) -> Iterator[None]:
-    """Bound the start of MPI, which waits for all processes and keeps Python's lock, so that no thread can watch it.
-
-    A process beside this one does, and goes with it.
-    """
-    line = f"collbench: error: rank {rank}: MPI did not start within {seconds:.0f} s: not all processes came to it"
-    limit = seconds + (_GRACE if rank else 0)
-    command = [sys.executable, "-I", "-S", "-c", _GUARD, str(limit), str(os.getpid()), line]
-    with subprocess.Popen([*command, str(Path(__file__).parents[2])], stdin=subprocess.PIPE) as guard:
-        try:
-            yield
-        finally:
-            guard.kill()
 
 
 @cache

@@ -14,10 +14,11 @@ from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.labels import labelled
-from collbench.measure.external_launcher import WATCHDOG, Joined
+from collbench.measure.external_launcher import Joined
 from collbench.measure.interleave import Arm, Interleaving, Rotation, Starts
 from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
+from collbench.measure.watchdog import WATCHDOG
 from collbench.measurement import Result
 from collbench.platforms.cpu.libraries import short_name
 from collbench.runfile.environment import Setting, describe

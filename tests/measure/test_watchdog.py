@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from collbench.measure import external_launcher
-from collbench.measure.external_launcher import Watchdog
+from collbench.measure import watchdog
+from collbench.measure.watchdog import Watchdog
 from tests.cli.test_sweep import wait_for
 from tests.conftest import ROOT
 
@@ -36,9 +36,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made_up = Clock()
-    monkeypatch.setattr(external_launcher, "time", SimpleNamespace(monotonic=made_up.monotonic))
-    monkeypatch.setattr(external_launcher, "_LOOK", 0.005)
-    monkeypatch.setattr(external_launcher, "end_all", made_up.rung.set)
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=made_up.monotonic))
+    monkeypatch.setattr(watchdog, "_LOOK", 0.005)
+    monkeypatch.setattr(watchdog, "end_all", made_up.rung.set)
     return made_up
 
 
@@ -93,7 +93,7 @@ def ended(steps: str) -> tuple[int, str]:
     """Status and errors of a process that does that and would then sleep."""
     script = (
         "import sys, time\nsys.modules['mpi4py.MPI'] = None  # as if it had started\n"
-        f"from collbench.measure import external_launcher as watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
+        f"from collbench.measure import watchdog as watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
     )
     command, surroundings = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
