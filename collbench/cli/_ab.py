@@ -22,7 +22,7 @@ from collbench.cli._table import PAIRED_LEGEND, explained, label, paired_heading
 from collbench.errors import UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
-from collbench.measure import worker
+from collbench.measure import protocol
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import ratios
 from collbench.measure.session import COPIES, PairedSession, exit_status
@@ -36,7 +36,7 @@ AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
 _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
-_OURS = (worker.FOLDER, worker.SUPERVISOR, worker.PLATFORM)
+_OURS = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
 
 

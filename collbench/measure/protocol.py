@@ -24,6 +24,11 @@ from collbench.host import signals
 from collbench.platforms import kernels
 from collbench.runfile.header import Interleaved
 
+WORKER = "collbench.measure.worker"  # the module that ranks run
+FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
+SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
+PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
+
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
 _PAGE = struct.Struct("Q56s")  # how often something was begun, and the implementation it was begun for
 _NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "report")  # packages

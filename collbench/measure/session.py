@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from collbench import __version__
 from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.labels import labelled
-from collbench.measure.external_launcher import Joined
 from collbench.measure.interleave import Arm, Interleaving, Rotation, Starts
 from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
@@ -25,6 +24,9 @@ from collbench.runfile.environment import Setting, describe
 from collbench.runfile.file import Writer
 from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
 from collbench.runfile.records import sweep_fields
+
+if TYPE_CHECKING:
+    from collbench.measure.external_launcher import Joined
 
 COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
 
@@ -52,8 +54,14 @@ class Session:
     ) -> None:
         self.sweep = sweep
         self.modelled = modelled
-        self._ranks: Ranks = _ranks(on, sweep, launched) if isinstance(on, str) else on
-        self._joined = self._ranks if isinstance(self._ranks, Joined) else None
+        self._joined = _join(on, sweep) if launched and isinstance(on, str) else None
+        self._ranks: Ranks
+        if self._joined:
+            self._ranks = self._joined
+        elif isinstance(on, str):
+            self._ranks = Supervisor(on, sweep) if sweep.starts == 1 else Starts(on, sweep)
+        else:
+            self._ranks = on
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
             self._writer = Writer(folder) if self.leader and folder else None
@@ -141,10 +149,10 @@ class Session:
                 self._writer.end(_now(), exit_status(self.results))
 
 
-def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Ranks:
-    if launched:
-        return Joined(platform, sweep)
-    return Supervisor(platform, sweep) if sweep.starts == 1 else Starts(platform, sweep)
+def _join(platform: str, sweep: Sweep) -> "Joined":
+    from collbench.measure.external_launcher import Joined  # the ranks' side: no supervisor needs it
+
+    return Joined(platform, sweep)
 
 
 def _label(name: str, versions: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ from collbench.errors import Notice, PlatformError, RanksLost
 from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
-from collbench.measure import protocol, worker
+from collbench.measure import protocol
 from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
 from collbench.measurement import Failed, Result, Skipped
 from collbench.platforms import find_platform
@@ -60,7 +60,7 @@ _TRIES = 2  # of a library's start, which takes most of --timeout where it hangs
 def rank_command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
     """Return the command that starts ranks; on a CPU by the launcher of that library, or of the one mpi4py loads."""
     # -P: a copy of collbench in the working folder is not what was asked for.
-    python = [sys.executable, "-P", "-m", worker.__name__]
+    python = [sys.executable, "-P", "-m", protocol.WORKER]
     return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
@@ -81,9 +81,9 @@ def rank_environment(platform: str, folder: Path, setting: Setting, library: Lib
     changed = isolated(changed)
     others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))
     return changed | {
-        worker.FOLDER: str(folder),
-        worker.SUPERVISOR: str(os.getpid()),
-        worker.PLATFORM: platform,
+        protocol.FOLDER: str(folder),
+        protocol.SUPERVISOR: str(os.getpid()),
+        protocol.PLATFORM: platform,
         "TMPDIR": str(folder / SCRATCH),  # what a killed compiler or MPI leaves there goes with the folder
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
     }
@@ -270,7 +270,7 @@ class Workers:
 
         A process that waits for a device within its driver can do so for as long as the device keeps silent.
         """
-        processes.end_marked(worker.FOLDER, str(self._folder), self._files)
+        processes.end_marked(protocol.FOLDER, str(self._folder), self._files)
         if self._channel is None:  # ranks that have greeted leave no names
             processes.unlink_orphans(self._begun)
         with contextlib.suppress(ProcessLookupError):

@@ -15,16 +15,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from collbench import algorithms, styles
+from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import CaseFailed, CollbenchError, StartFailed
 from collbench.host import processes
 from collbench.measure import protocol
-from collbench.measure.protocol import UNKNOWN, Installation, installation, refuse_other
+from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
 from collbench.measure.sampling import measure
-from collbench.measure.schooling import train
-from collbench.measure.stepping import measure_steps
-from collbench.measure.tracing import explain
 from collbench.measurement import Result
 from collbench.platforms import find_platform, kernels, open_platform
 from collbench.platforms.layout import Needs
@@ -33,16 +30,14 @@ from collbench.platforms.roles import Platform
 from collbench.runfile.environment import variables
 from collbench.runfile.records import to_case, to_line, to_sweep
 
-FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
-SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
-PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
-
 _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
     """Return what a sweep wants of memory: its implementations, or where there are jobs, its styles of training."""
     if jobs := list(filter(None, sweep.jobs)):
+        from collbench import styles
+
         return styles.needs(sweep.implementations, jobs, sweep.ranks, platform)
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
@@ -61,13 +56,20 @@ def execute_case(
         CaseFailed: The platform must be opened anew.
 
     """
+    # Imported where they are needed: most runs measure collectives.
     if case.job:
+        from collbench.measure.schooling import train
+
         return train(case, names, platform, sampling, heartbeat)
     known = algorithms.implementations()
     chosen = [known[name] for name in names]
     if sampling.traced:
+        from collbench.measure.tracing import explain
+
         return explain(case, chosen, platform, sampling, heartbeat)
     if case.step:
+        from collbench.measure.stepping import measure_steps
+
         return measure_steps(case, chosen, platform, sampling, heartbeat, launches)
     return measure(case, chosen, platform, sampling, heartbeat, launches)
 

@@ -66,7 +66,7 @@ def test_ranks_without_an_order_sleep() -> None:
 def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    python = [sys.executable, "-P", "-m", worker.__name__]
+    python = [sys.executable, "-P", "-m", protocol.WORKER]
     assert rank_command("gpu", 4) == python
     assert rank_command("cpu", 4) == [*own().command(4), *python]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -86,9 +86,9 @@ def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.Mon
     wanted = {
         "A": "1",
         "OMP_NUM_THREADS": "1",
-        worker.FOLDER: str(tmp_path),
-        worker.SUPERVISOR: str(os.getpid()),
-        worker.PLATFORM: "cpu",
+        protocol.FOLDER: str(tmp_path),
+        protocol.SUPERVISOR: str(os.getpid()),
+        protocol.PLATFORM: "cpu",
     }
     assert wanted.items() <= given.items()
     assert "PMI_RANK" not in given
