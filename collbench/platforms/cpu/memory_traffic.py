@@ -16,7 +16,7 @@ import numpy as np
 from collbench.cases import Case
 from collbench.platforms.interface import Clock, Limits, Prepared
 from collbench.platforms.processes import Team
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Topology
 
 KERNELS = "host/memory.cu"
 LINE = 64  # bytes

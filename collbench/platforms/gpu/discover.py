@@ -16,8 +16,7 @@ from collbench.platforms.gpu.peers import VERIFIED, Probed
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 from collbench.topology import discover_gpu
-from collbench.topology.devices import Gpu
-from collbench.topology.topology import Topology, join, named
+from collbench.topology.discovered import Gpu, Topology, join, named
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:

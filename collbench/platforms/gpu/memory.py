@@ -34,7 +34,7 @@ from collbench.platforms.gpu.peers import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.layout import SHIFTED, Layout, Region
 from collbench.platforms.processes import Team
-from collbench.topology.architectures import ADDING, capability
+from collbench.topology.products import ADDING, capability
 
 Exported = tuple[bytes, int] | str
 """Handle of the allocation and offset in it, or why there is none."""
