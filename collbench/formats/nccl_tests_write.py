@@ -252,9 +252,12 @@ def empty_row(case: Case) -> str:
 
 def start(case: Case) -> str:
     """Write what a row says of its case."""
-    root = case.root if case.collective.rooted else -1
     redop = case.redop.name if case.redop is not NONE else "none"
-    return f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {root:>6d}"
+    return f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+
+
+def _root(case: Case) -> int:
+    return case.root if case.collective.rooted else -1
 
 
 def _place(result: Observed) -> str:
@@ -321,13 +324,12 @@ def write_json(selection: ExportSelection) -> str:
 
 def _entry(line: ExportLine) -> dict[str, Any]:
     case = line.case
-    root = case.root if case.collective.rooted else -1
     entry: dict[str, Any] = {
         "size": case.nbytes,
         "count": case.block,
         "type": case.dtype.name,
         "redop": case.redop.name,
-        "root": f"{root:6d}",
+        "root": f"{_root(case):6d}",
     }
     for name, place in zip(PLACES, line.places, strict=True):
         entry[name] = _figures(place) if place else None
