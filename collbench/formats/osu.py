@@ -23,8 +23,8 @@ from collbench.formats.imported import (
     no_collective,
     require_ranks,
 )
+from collbench.formats.nccl_tests_log import without_log
 from collbench.formats.nccl_tests_table import begins_row
-from collbench.formats.nccl_tests_text import without_log
 from collbench.formats.source import (
     SHORTEST,
     Source,
