@@ -85,6 +85,18 @@ def test_a_trimmed_list_of_ranks_does_not_make_a_smaller_run() -> None:
         assert tests[0].machine.name.startswith("16 x ")
 
 
+def test_numbers_tell_no_more_than_their_digits_do() -> None:
+    """128 ranks need five of them; counts that are no share of the size say nothing of the collective."""
+    header = LOG[LOG.index("#       size") : LOG.index("#        (B)")]
+    row = "17179869184 4294967296 float sum -1 91237 188.30 {0} 0 91237 188.30 {0} 0\n"
+    assert ranks_of(read(header + row.format("373.66"))) == {128}
+    with pytest.raises(UsageError, match="give --ranks N"):
+        read(header + row.format("373.7"))
+    odd = header + "1028 64 float sum -1 10.0 0.10 0.10 0 10.0 0.10 0.10 0\n"
+    for name in ("allreduce", "reducescatter"):
+        assert set(collectives_of(read(odd, name, 4))) == {name}
+
+
 def test_ranks_that_nobody_lists_are_those_of_the_command_or_the_one_number_that_rows_leave() -> None:
     command, rest = COMMANDS[COMMANDS.index("./build/all_reduce") :].split("\n", 1)
     table = rest[rest.index("#       size") : rest.index("# Out of")]
