@@ -9,7 +9,7 @@ from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import USUAL
 from collbench.labels import family
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, Look, looks, style
+from collbench.plots.style import SCREEN, Look, looks, style
 from collbench.runfile.file import Run
 from collbench.step_times import StepPrediction, StepTimes
 

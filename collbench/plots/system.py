@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.plots.pictures import save
-from collbench.plots.styles import FORMATS, style
+from collbench.plots.save import save
+from collbench.plots.style import FORMATS, style
 from collbench.topology.system import System
 from collbench.topology.system_text import fabric_words, nic_words, tiers
 

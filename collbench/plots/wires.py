@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.measurement import Measurement
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, looks, style
+from collbench.plots.style import SCREEN, looks, style
 from collbench.runfile.file import Run
 from collbench.units import format_size
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from collbench import __version__
 from collbench.planned import PlannedStep
-from collbench.plots import palette
+from collbench.plots.style import phase_css
 from collbench.report import sections
 from collbench.report.anchors import SECTIONS, Anchors
 from collbench.report.data import chart_of, data_block
@@ -59,7 +59,7 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
         **_content([_analysed(run, name) for run in shown]),
         version=__version__,
         policy=_policy(library, script),
-        style=Markup(_file("report.css") + palette.css(".part.")),
+        style=Markup(_file("report.css") + phase_css(".part.")),
         library=packed(library),
         script=Markup(script),
     )

@@ -12,8 +12,9 @@ from collbench.cases import Case
 from collbench.measurement import Measurement, Prediction, Reported, timed
 from collbench.observed import Timed
 from collbench.plots.panels import share_a_device
-from collbench.plots.styles import Look, looks
-from collbench.plots.views import RATE
+from collbench.plots.style import Look, looks
+
+RATE = "bandwidth"
 from collbench.report.anchors import Anchors
 from collbench.report.head import statuses
 from collbench.report.rows import check

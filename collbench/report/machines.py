@@ -68,8 +68,7 @@ def picture(system: System, prefix: str) -> str:
 
     The text stays text; nothing in it refers to anything outside.
     """
-    from collbench.plots.library import matplotlib
-    from collbench.plots.styles import UNDATED, style
+    from collbench.plots.style import UNDATED, matplotlib, style
     from collbench.plots.system import figure
 
     file = io.StringIO()

@@ -19,12 +19,12 @@ class Picture(NamedTuple):
 
 def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
     """Figures that are drawn of such rows alone: as many as have room, in bytes, and how many are left out."""
-    from collbench.plots.embedded import small_png
+    from collbench.plots.save import page_png
 
     drawn: list[Picture] = []
     left_out = 0
     for stem, figure in _figures(run, rows):
-        address = f"data:image/png;base64,{base64.b64encode(small_png(figure)).decode()}"
+        address = f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
         room -= len(address)
         if room >= 0:
             drawn.append(Picture(address, stem, anchors.new("figure", stem)))

@@ -13,9 +13,10 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.flaws import Mismatch
 from collbench.measurement import Measurement, Prediction, Result
-from collbench.plots import curves, styles
+from collbench.plots import curves
+from collbench.plots import style as styles
 from collbench.plots.kinds import Wanted
-from collbench.plots.styles import SCREEN
+from collbench.plots.style import SCREEN
 from collbench.runfile.file import Run
 from collbench.runfile.header import Header
 from tests.conftest import ROOT

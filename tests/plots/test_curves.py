@@ -9,7 +9,8 @@ from PIL import Image
 from collbench.measurement import Failed, Measurement, Prediction, Skipped
 from collbench.note import Note, Sharing
 from collbench.plots import axes as scales
-from collbench.plots import curves, kinds, styles
+from collbench.plots import curves, kinds
+from collbench.plots import style as styles
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,

@@ -1,19 +1,14 @@
 """Which lines have a colour, how `auto` is marked on what it picked, and what names stand at the ends of lines."""
 
 from dataclasses import replace
-from itertools import pairwise
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from collbench.measurement import Measurement
 from collbench.note import Note
-from collbench.plots import styles
-from collbench.plots.ends import spread
-from collbench.plots.styles import COLOURED, MUTED
+from collbench.plots import style as styles
+from collbench.plots.style import COLOURED, MUTED
 from tests.plots.made_up_sweeps import SIZES, drawn, labels, lines, run, sweep
 
 CROWD = run(*sweep(*styles.LOOKS, "a", "b", "c"))
@@ -70,16 +65,3 @@ def test_auto_is_a_mark_on_the_line_of_what_it_picked() -> None:
     for others in (("nccl",), ("nccl", "two-shot")):
         figure = drawn("bandwidth", run(*sweep(*others), *rows))
         assert by_name(figure)["auto"].get_linestyle() != "None", "marks would hang in the air"
-
-
-@settings(max_examples=100, derandomize=True, deadline=None)
-@given(some.lists(some.floats(0, 100), max_size=20).map(sorted), some.floats(0.1, 5))
-def test_names_are_moved_no_farther_than_they_must_be(wanted: list[float], step: float) -> None:
-    places = spread(wanted, step, 0.0, 100.0)
-    assert len(places) == len(wanted)
-    assert all(after - before >= step - 1e-6 for before, after in pairwise(places))
-    if places:
-        assert places[0] >= -1e-9
-        assert places[-1] <= max(100.0, (len(places) - 1) * step) + 1e-6
-    if all(after - before >= step for before, after in pairwise(wanted)):
-        assert places == pytest.approx(wanted, abs=1e-6)

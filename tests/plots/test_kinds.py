@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from collbench.measurement import Failed
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
-from collbench.plots import palette
+from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, Wanted, draw, kinds, lacking
 from collbench.step_times import COMMUNICATED, COMPUTED
 from collbench.tracks import PARTS

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from collbench.measurement import Explanation
-from collbench.plots import palette
+from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.timeline import spent
 from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Span, Track

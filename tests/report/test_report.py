@@ -21,7 +21,7 @@ from collbench.errors import UsageError
 from collbench.flaws import Mismatch
 from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Skipped
 from collbench.note import Note
-from collbench.plots.styles import LOOKS
+from collbench.plots.style import LOOKS
 from collbench.report import data
 from collbench.report.data import data_block
 from collbench.report.lesson import lesson
