@@ -1,8 +1,8 @@
 """A plan from its request to its run file: the request is parsed, planned as a whole, then printed and stored."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from math import inf
@@ -19,17 +19,16 @@ from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure.session import Session
 from collbench.planned import PlannedStep, words
-from collbench.planner.cost import Elsewhere, Size, interconnects, same_cost, sizes
-from collbench.planner.curves import Modelled
+from collbench.planner.cost import OnSystem, Size, interconnects, same_cost, sizes
+from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
-from collbench.planner.layouts import Said, parse_layout
+from collbench.planner.layouts import Choices, parse_layout
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.models import load_model, parse_count, parse_duration, usual_tokens, with_sequence
 from collbench.planner.rows import Plans, row, sweep_of
 from collbench.planner.search import Plan, Planned, plan_on
-from collbench.planner.sensitivity import Gain, anchored, largest_batch, parse_anchor, sensitivities, why
-from collbench.planner.setting import Setting, machine_of
-from collbench.planner.setting import said as with_said
+from collbench.planner.sensitivity import Gain, anchored, explain_best, largest_batch, parse_anchor, sensitivities
+from collbench.planner.setting import Setting, machine_of, with_user_rates
 from collbench.runfile.file import NAME, Run, read
 from collbench.topology.products import GIB
 from collbench.topology.system import System
@@ -39,67 +38,102 @@ GPUS = 64  # of a described system, by default
 MOST_COUNTS = 64  # of numbers of GPUs
 
 
-class Question(NamedTuple):
-    """What is asked: the setting, what is said of the layout, and what the anchor was read of."""
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options of `collbench train` as click parses them; None where an option is not given."""
+
+    model: str
+    on: str
+    gpus: int | None
+    batch: int
+    sequence: int | None
+    precision: str
+    optimiser: str
+    gradients: str
+    stack: str | None
+    layout: str | None
+    top: int
+    anchor: str | None
+    loader: float | None  # samples/s
+    scale: str | None
+    compare_interconnects: str | None
+    price: float | None  # of a GPU's hour
+    deadline: str | None
+    tokens: str | None
+    up_or_out: tuple[str, ...]
+    noise_scale: float  # samples
+    reserve: float  # per cent of the memory
+    noise: float  # per cent of a GPU's speed
+    tflops: float | None
+    memory: float | None  # GiB
+    fitted: bool
+    machine: str | None
+    formats: tuple[str, ...]
+    out: Path | None
+
+
+class TrainRequest(NamedTuple):
+    """The parsed request: the setting, the fixed choices of the layout, and the layout of the anchor."""
 
     setting: Setting
-    said: Said
+    fixed: Choices
     anchor: Planned | None
 
 
-def question(options: Mapping[str, Any]) -> Question:
-    """UsageError, with a way out, for what cannot be asked."""
-    model = load_model(options["model"])
-    if options["sequence"] is not None:
-        model = with_sequence(model, options["sequence"])
-    said = parse_layout(options["layout"]) if options["layout"] else {}
-    run = read(Path(options["on"])) if _is_run(options["on"]) else None
-    gpus = options["gpus"] if options["gpus"] is not None else run.header.topology.ranks if run else GPUS
+def parse_request(options: TrainOptions) -> TrainRequest:
+    """Parse the options; UsageError, with a way out, for what cannot be planned."""
+    model = load_model(options.model)
+    if options.sequence is not None:
+        model = with_sequence(model, options.sequence)
+    fixed = parse_layout(options.layout) if options.layout else {}
+    run = read(Path(options.on)) if _is_run(options.on) else None
+    gpus = options.gpus if options.gpus is not None else run.header.topology.ranks if run else GPUS
     if not 1 <= gpus <= MOST_GPUS:
         raise UsageError(f"--gpus {gpus} is impossible; give 1 to {MOST_GPUS}")
     names = ("precision", "optimiser", "gradients")
-    how = {name: options[name] for name in names} | {
+    how = {name: getattr(options, name) for name in names} | {
         "reserve": _share(options, "reserve"),
         "noise": _share(options, "noise"),
     }
 
     def job(stack: str) -> Job:
-        whole = Job(model, gpus, options["batch"], model.sequence, stack=options["stack"] or stack, **how)
+        whole = Job(model, gpus, options.batch, model.sequence, stack=options.stack or stack, **how)
         return whole.checked()
 
     setting = _of_run(run, job, options) if run else _described(gpus, job, options)
-    if options["anchor"]:
-        setting, layout = anchored(setting, parse_anchor(options["anchor"]), said)
-        return Question(setting, said, layout)
-    return Question(setting, said, None)
+    if options.anchor:
+        setting, layout = anchored(setting, parse_anchor(options.anchor), fixed)
+        return TrainRequest(setting, fixed, layout)
+    return TrainRequest(setting, fixed, None)
 
 
-def _share(options: Mapping[str, Any], name: str) -> float:
-    value = float(options[name])
+def _share(options: TrainOptions, name: str) -> float:
+    value = float(getattr(options, name))
     if not 0 <= value < 100:
         raise UsageError(f"--{name} {value:g} is no share; give per cent from 0 to less than 100")
     return value / 100
 
 
-def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any]) -> Setting:
-    """On a described system, by the model's curves."""
-    if options["fitted"]:
-        raise UsageError(f"--fitted is of a run's curves; {options['on']} is described, and has those of the model")
-    system = find_system(options["on"], ())
+def _described(gpus: int, job: Callable[[str], Job], options: TrainOptions) -> Setting:
+    """Return the setting on a described system, by the model's curves."""
+    if options.fitted:
+        raise UsageError(f"--fitted is of a run's curves; {options.on} is described, and has those of the model")
+    system = find_system(options.on, ())
     assert system
-    curves = Modelled(system, gpus)
-    machine = with_said(machine_of(curves.system), options["tflops"], options["memory"])
+    curves = ModelCurves(system, gpus)
+    machine = with_user_rates(machine_of(curves.system), options.tflops, options.memory)
     return Setting(job(machine.stack), curves, machine, _loader(options))
 
 
-def _of_run(run: Run, job: Callable[[str], Job], options: Mapping[str, Any]) -> Setting:
-    from collbench.planner.run_curves import setting_of
+def _of_run(run: Run, job: Callable[[str], Job], options: TrainOptions) -> Setting:
+    from collbench.planner.run_curves import Given, setting_of
 
-    return setting_of(run, job, options, _loader(options))
+    given = Given(options.machine, options.tflops, options.memory, options.fitted)
+    return setting_of(run, job, given, _loader(options))
 
 
-def _loader(options: Mapping[str, Any]) -> float:
-    rate = options["loader"]
+def _loader(options: TrainOptions) -> float:
+    rate = options.loader
     if rate is not None and not 0 < rate < inf:
         raise UsageError(f"--loader {rate:g} is no rate; give samples a second, above 0")
     return rate or inf
@@ -111,7 +145,7 @@ def _is_run(on: str) -> bool:
 
 
 def parse_counts(text: str) -> list[int]:
-    """`8..8192` doubles, `64,96,128` lists; UsageError for anything else."""
+    """Return the numbers of GPUs of `8..8192`, which doubles, or `64,96,128`; UsageError for anything else."""
     doubled = []
     for word in text.split(","):
         match = re.fullmatch(r"\s*([1-9]\d{0,6})(?:\.\.([1-9]\d{0,6}))?\s*", word)
@@ -128,12 +162,12 @@ def parse_counts(text: str) -> list[int]:
 
 
 def parse_systems(text: str) -> list[System]:
-    """Of `--compare-interconnects`: names and files, after commas."""
+    """Return the systems of `--compare-interconnects`: names and files with commas between."""
     return [system for name in text.split(",") if (system := find_system(name.strip(), ()))]
 
 
 def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
-    """Of `--up-or-out`: `SYSTEM=PRICE`; UsageError without one."""
+    """Return the systems and prices of `--up-or-out`: `SYSTEM=PRICE`; UsageError without a price."""
     priced = []
     for word in words:
         name, _, price = word.partition("=")
@@ -146,7 +180,7 @@ def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
 
 
 def parse_tokens(text: str) -> float:
-    """Of the whole run."""
+    """Return the number of tokens of the whole run."""
     count = parse_count(text, "--tokens")
     if not 1 <= count <= 1e18:
         raise UsageError(f"--tokens {text} is impossible; give 1 to 1e18, such as 300B")
@@ -169,7 +203,7 @@ LEGEND = (
 
 
 def heading(plan: Plan) -> Iterator[str]:
-    """What is planned, on what, by which curves."""
+    """Yield what is planned, on what, and by which curves."""
     given = plan.setting
     job, model = given.job, given.job.model
     size = f"{model.parameters / 1e9:.4g} billion parameters"
@@ -187,7 +221,7 @@ def heading(plan: Plan) -> Iterator[str]:
 
 
 def ranking(plans: Sequence[Planned]) -> Iterator[str]:
-    """The table of layouts."""
+    """Yield the table of layouts."""
     width = max(len(plan.layout.name) for plan in plans)
     yield _RANK.format(
         rank="", layout="layout", width=width, step="step", band="nine in ten", mfu="MFU", tokens="tokens/s",
@@ -200,7 +234,7 @@ def ranking(plans: Sequence[Planned]) -> Iterator[str]:
 
 
 def memory(given: Setting, best: Planned) -> Iterator[str]:
-    """What a GPU's memory is needed for."""
+    """Yield what the memory of a GPU is needed for."""
     lines = {words(name): best.memory[name] for name in MEMORY_PARTS if best.memory[name] >= 2**20}
     lines[f"all, of {given.capacity / GIB:.3g} GiB"] = best.needed
     yield f"memory of a GPU, {best.layout.name}"
@@ -209,14 +243,14 @@ def memory(given: Setting, best: Planned) -> Iterator[str]:
 
 
 def gains(most_first: Sequence[Gain]) -> Iterator[str]:
-    """Sensitivity."""
+    """Yield the table of sensitivities."""
     yield "ten per cent more of"
     for gain in most_first:
         yield f"  {gain.resource:<24} gives {gain.factor:.3f}x"
 
 
 def scaling(sizes: Sequence[Size], rows: Sequence[PlannedStep]) -> Iterator[str]:
-    """By the number of GPUs; `rows` are those that fit, in their order."""
+    """Yield the table by number of GPUs; `rows` are those that fit, in their order."""
     curves = scaled(rows)
     width = max((len(row.implementation) for row in rows), default=0)
     yield f"{'GPUs':>7}  {'layout':<{width}} {'step':>8} {'nine in ten':>19} {'tokens/s':>9} {'efficiency':>10}"
@@ -240,8 +274,8 @@ def scaling(sizes: Sequence[Size], rows: Sequence[PlannedStep]) -> Iterator[str]
         yield f"against {curve.rows[0].gpus:,} GPUs, the same batch: it leaves {', '.join(words)}"
 
 
-def elsewhere(places: Sequence[Elsewhere], price: float = 0.0) -> Iterator[str]:
-    """By the system; with a price, what a million tokens cost."""
+def on_systems(places: Sequence[OnSystem], price: float = 0.0) -> Iterator[str]:
+    """Yield the table by system; with a price, what a million tokens cost."""
     width = max([6, *(len(one.system.name) for one in places)])
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
     yield _ELSEWHERE.format(
@@ -261,7 +295,7 @@ def elsewhere(places: Sequence[Elsewhere], price: float = 0.0) -> Iterator[str]:
 
 
 def _cells(plan: Planned) -> dict[str, str]:
-    """What tables say of a layout."""
+    """Return the cells of a layout that several tables share."""
     exposed = sum(plan.parts[name] for name in UNHIDDEN)
     return {
         "layout": plan.layout.name,
@@ -275,7 +309,7 @@ def _cells(plan: Planned) -> dict[str, str]:
 
 
 def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
-    """By the number of GPUs; those that no other one beats have a mark, and the cheapest that is done in time."""
+    """Yield the table of costs by number of GPUs; marks the Pareto front and the cheapest in time."""
     best, chosen = front(plans), cheapest(plans, deadline) if deadline else None
     yield f"{'GPUs':>7}  {'whole run':>10} {'cost':>12} {'of 1M tokens':>13}"
     for plan in plans:
@@ -295,11 +329,11 @@ AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where --scale does not say which."""
 
 
-def carry_out(options: Mapping[str, Any]) -> int:
-    """Print the plan, store it, draw it; 0."""
+def run_train(options: TrainOptions) -> int:
+    """Print the plan, store it and draw it; return exit status 0."""
     _refuse(options)
-    asked = question(options)
-    answer = _Answer(plan_on(asked.setting, asked.said), asked, options)
+    request = parse_request(options)
+    answer = _Plans(plan_on(request.setting, request.fixed), request, options)
     with _session(answer, options) as session:
         for _ in session.run():
             pass
@@ -308,67 +342,67 @@ def carry_out(options: Mapping[str, Any]) -> int:
     for line in answer.lines():
         click.echo(line)
     click.echo(f"\n{LEGEND}", err=True)
-    say_where(session, options["formats"])
+    say_where(session, options.formats)
     return 0
 
 
-def _refuse(options: Mapping[str, Any]) -> None:
-    """Options that are of no use without another one, and prices that are none."""
+def _refuse(options: TrainOptions) -> None:
+    """Refuse options that are useless without another option, and impossible prices."""
     for name in ("deadline", "up_or_out", "tokens"):
-        if options[name] and not options["price"]:
+        if getattr(options, name) and not options.price:
             raise UsageError(f"--{name.replace('_', '-')} needs a --price, of an hour of a GPU")
-    if options["price"] is not None and not 0 < options["price"] < 1e6:
-        raise UsageError(f"--price {options['price']:g} is no price of a GPU's hour; give one above 0")
-    if not 0 <= options["noise_scale"] < 1e15:
-        raise UsageError(f"--noise-scale {options['noise_scale']:g} is none; give samples, above 0")
+    if options.price is not None and not 0 < options.price < 1e6:
+        raise UsageError(f"--price {options.price:g} is no price of a GPU's hour; give one above 0")
+    if not 0 <= options.noise_scale < 1e15:
+        raise UsageError(f"--noise-scale {options.noise_scale:g} is none; give samples, above 0")
     for name in ("tflops", "memory"):
-        if options[name] is not None and not 0 < options[name] < 1e9:
-            raise UsageError(f"--{name} {options[name]:g} is impossible; give a number above 0")
+        if getattr(options, name) is not None and not 0 < getattr(options, name) < 1e9:
+            raise UsageError(f"--{name} {getattr(options, name):g} is impossible; give a number above 0")
 
 
-class _Answer:
-    """All that was asked for, evaluated."""
+class _Plans:
+    """Everything that was requested, evaluated."""
 
-    def __init__(self, plan: Plan, asked: Question, options: Mapping[str, Any]) -> None:
-        self._plan, self._asked, self._options = plan, asked, options
-        self.ranked = plan.ranked(options["top"])
-        self._given, self._said = plan.setting, plan.said
-        self._price = options["price"] or 0.0
-        self._sizes = list(sizes(self._given, self._said, self._counts()))
-        systems = parse_systems(options["compare_interconnects"]) if options["compare_interconnects"] else []
-        self._systems = interconnects(self._given, self._said, systems)
-        self._tokens = parse_tokens(options["tokens"]) if options["tokens"] else usual_tokens(self._given.job.model)
-        self._deadline = parse_duration(options["deadline"], "--deadline") if options["deadline"] else 0.0
-        priced = parse_priced(options["up_or_out"])
-        self._same_cost = same_cost(self._given, self._said, self._price, priced) if priced else []
+    def __init__(self, plan: Plan, request: TrainRequest, options: TrainOptions) -> None:
+        self._plan, self._asked, self._options = plan, request, options
+        self.ranked = plan.ranked(options.top)
+        self._given, self._fixed = plan.setting, plan.fixed
+        self._price = options.price or 0.0
+        self._sizes = list(sizes(self._given, self._fixed, self._counts()))
+        systems = parse_systems(options.compare_interconnects) if options.compare_interconnects else []
+        self._systems = interconnects(self._given, self._fixed, systems)
+        self._tokens = parse_tokens(options.tokens) if options.tokens else usual_tokens(self._given.job.model)
+        self._deadline = parse_duration(options.deadline, "--deadline") if options.deadline else 0.0
+        priced = parse_priced(options.up_or_out)
+        self._same_cost = same_cost(self._given, self._fixed, self._price, priced) if priced else []
 
     def _counts(self) -> Sequence[int]:
-        """Numbers of GPUs to plan for, besides the one that is asked for."""
-        if self._options["scale"]:
-            return parse_counts(self._options["scale"])
+        """Return the numbers of GPUs to plan for besides the requested number."""
+        if self._options.scale:
+            return parse_counts(self._options.scale)
         gpus = self._given.job.gpus
         steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)] if self._price else []
         return sorted({round(step * more) for step in steps for more in (1, 1.5) if step * more >= 1})
 
     @property
     def best(self) -> Planned:
-        """The first of the ranking."""
+        """The first layout of the ranking."""
         return self.ranked[0]
 
     @property
     def title(self) -> str:
-        """What the run file calls it."""
+        """Title of the run file."""
         return f"{self._given.job.model.name} on {self._given.machine.name}"
 
     def topology(self) -> dict[str, Any]:
-        """For the run file's header."""
+        """Return the topology for the header of the run file."""
         curves = self._given.curves
-        described = {"system": asdict(curves.system)} if isinstance(curves, Modelled) else {}
+        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
         where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": self._given.job.gpus, "model": True}
         return {**where, **described, "curves": curves.origin}
 
     def rows(self) -> Iterator[PlannedStep]:
-        """All of it as rows of a run file."""
+        """Yield everything as rows of a run file."""
         name = self._given.machine.name
         yield from (row(plan, "layout", name) for plan in self.ranked)
         yield from self._scaled
@@ -380,7 +414,7 @@ class _Answer:
 
     @cached_property
     def _scaled(self) -> list[PlannedStep]:
-        return self._by_size("scale") if self._options["scale"] else []
+        return self._by_size("scale") if self._options.scale else []
 
     @cached_property
     def _priced(self) -> list[PlannedStep]:
@@ -390,7 +424,7 @@ class _Answer:
         return [row(size.best, purpose, self._given.machine.name, *more) for size in self._sizes if size.best]
 
     def lines(self) -> Iterator[str]:
-        """All of it in words."""
+        """Yield everything as lines of text."""
         yield from heading(self._plan)
         if self._asked.anchor:
             at = self._given.job.efficiency
@@ -398,44 +432,44 @@ class _Answer:
         yield ""
         yield from ranking(self.ranked)
         yield ""
-        yield from why(self._plan)
+        yield from explain_best(self._plan)
         yield ""
-        yield from gains(sensitivities(self._given, self.best.layout, self._said))
+        yield from gains(sensitivities(self._given, self.best.layout, self._fixed))
         yield ""
         yield from memory(self._given, self.best)
         yield ""
-        yield largest_batch(self._given.job.batch, self._options["noise_scale"])
+        yield largest_batch(self._given.job.batch, self._options.noise_scale)
         yield from chain(self._scaling(), self._elsewhere(), self._costs())
 
     def _scaling(self) -> Iterator[str]:
-        if self._options["scale"]:
+        if self._options.scale:
             yield ""
             yield from scaling(self._sizes, self._scaled)
 
     def _elsewhere(self) -> Iterator[str]:
         if self._systems:
             yield ""
-            yield from elsewhere([self._here(), *self._systems])
+            yield from on_systems([self._here(), *self._systems])
         if self._same_cost:
             yield "\nfor the same money an hour"
-            yield from elsewhere([self._here(self._price), *self._same_cost], self._price)
+            yield from on_systems([self._here(self._price), *self._same_cost], self._price)
 
-    def _here(self, price: float = 0.0) -> Elsewhere:
-        return Elsewhere(self._given.machine, self._given.job.gpus, self.best, price=price)
+    def _here(self, price: float = 0.0) -> OnSystem:
+        return OnSystem(self._given.machine, self._given.job.gpus, self.best, price=price)
 
     def _costs(self) -> Iterator[str]:
         if not self._priced:
             return
         yield f"\na run of {self._tokens:.3g} tokens at {self._price:g} an hour and GPU"
-        if not self._options["tokens"]:
+        if not self._options.tokens:
             usual = "as many as were published" if self._given.job.model.trained else "20 a parameter at work"
             yield f"({usual}; --tokens says otherwise)"
         yield from costs(self._priced, self._deadline)
 
 
-def _session(answer: _Answer, options: Mapping[str, Any]) -> Session:
+def _session(answer: _Plans, options: TrainOptions) -> Session:
     rows = list(answer.rows())
     sweep = sweep_of(rows[0].case)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{answer.title}".lower()).strip("-")
-    folder = options["out"] or default_folder(sweep, name)
+    folder = options.out or default_folder(sweep, name)
     return Session(Plans(rows, answer.topology()), sweep, launched(), folder, modelled=True)

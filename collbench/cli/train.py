@@ -64,6 +64,6 @@ def command(**options: Any) -> int:
     recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
     described system, measured or fitted for a run.  Nothing runs.
     """
-    from collbench.cli._train import carry_out
+    from collbench.cli._train import TrainOptions, run_train
 
-    return carry_out(options)
+    return run_train(TrainOptions(**options))

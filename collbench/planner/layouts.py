@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from collbench.errors import UsageError, unknown
-from collbench.planner.curves import Array, Where
+from collbench.planner.curves import Array, Place
 from collbench.planner.job import MOST_GPUS, STACKS, Job
 
 
 class Sharding(NamedTuple):
-    """What of the weights every replica keeps a part of only."""
+    """How much of the weights each replica holds: the level of ZeRO, and whether only the GPUs of a node share."""
 
     level: int  # 1: the optimiser's states, 2: gradients too, 3: weights too
     hybrid: bool = False  # only among the GPUs of a node
@@ -43,7 +43,7 @@ PLACEMENTS = ("dp-inside", "pp-inside")
 
 @dataclass(frozen=True)
 class Layout:
-    """All choices of a training run."""
+    """All choices of how a training run is divided over GPUs."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -61,12 +61,12 @@ class Layout:
 
     @property
     def gpus(self) -> int:
-        """How many it takes."""
+        """Number of GPUs that the layout takes."""
         return self.tensor * self.pipeline * self.data * self.context
 
     @property
     def name(self) -> str:
-        """What is not as it is by default."""
+        """The layout's name: every choice that is not the default."""
         sizes = [f"{short}{value}" for short, name in _SIZES.items() if (value := getattr(self, name)) > 1]
         words = [*sizes, f"dp{self.data}", f"mb{self.micro}", self.sharding]
         words += [self.recompute] if self.recompute != "none" else []
@@ -77,7 +77,7 @@ class Layout:
 
 
 def _usual(chunks: int) -> str:
-    """The schedule of stages with so many chunks, if it is not said."""
+    """Return the schedule of stages with so many chunks where none is named."""
     return "interleaved" if chunks > 1 else "1f1b"
 
 
@@ -90,20 +90,20 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "schedule": SCHEDULES,
     "placement": PLACEMENTS,
 }
-Said = Mapping[str, int | str | bool]
+Choices = Mapping[str, int | str | bool]
 
 
-def parse_layout(text: str) -> Said:
-    """What a layout's name says, by the names of Layout's fields; UsageError for a word that is none."""
-    said: dict[str, int | str | bool] = {}
+def parse_layout(text: str) -> Choices:
+    """Return the choices in a layout's name, by the names of Layout's fields; UsageError for an unknown word."""
+    fixed: dict[str, int | str | bool] = {}
     for word in re.split(r"[\s,]+", text.strip().lower()):
         name, value = _meaning(word)
-        if said.get(name, value) != value:
-            raise UsageError(f"--layout says {name} twice: {said[name]} and {value}; give one")
-        said[name] = value
-    if "chunks" in said and "schedule" not in said:
-        said["schedule"] = _usual(int(said["chunks"]))
-    return said
+        if fixed.get(name, value) != value:
+            raise UsageError(f"--layout says {name} twice: {fixed[name]} and {value}; give one")
+        fixed[name] = value
+    if "chunks" in fixed and "schedule" not in fixed:
+        fixed["schedule"] = _usual(int(fixed["chunks"]))
+    return fixed
 
 
 def _meaning(word: str) -> tuple[str, int | str | bool]:
@@ -121,11 +121,11 @@ def _meaning(word: str) -> tuple[str, int | str | bool]:
     raise unknown("word of a layout", word, choices)
 
 
-def in_words(said: Said) -> str:
-    """What is said as a layout's name has it."""
+def in_words(fixed: Choices) -> str:
+    """Return choices in the words of a layout's name."""
     shorts = {name: short for short, name in (_COUNTS | _FLAGS).items()}
     words = []
-    for name, value in said.items():
+    for name, value in fixed.items():
         if isinstance(value, bool):
             words.append(shorts[name] if value else f"no-{shorts[name]}")
         else:
@@ -133,8 +133,8 @@ def in_words(said: Said) -> str:
     return " ".join(words)
 
 
-def layout_of(values: Said) -> Layout:
-    """The layout with these fields."""
+def layout_of(values: Choices) -> Layout:
+    """Return the layout with these fields."""
     names = {field.name for field in fields(Layout)}
     assert set(values) <= names
     return Layout(**values)  # type: ignore[arg-type]
@@ -156,95 +156,101 @@ CODES: dict[str, Sequence[Any]] = {
 """Choices that stand in arrays as their place here."""
 
 
-def candidates(job: Job, system: Where, said: Said) -> dict[str, Array]:
-    """Every combination that numbers allow and that agrees with what is said; UsageError, with a way out, if none."""
-    shapes = list(_shapes(job, system, said))
+def candidates(job: Job, system: Place, fixed: Choices) -> dict[str, Array]:
+    """Return every combination that the numbers allow and that agrees with the fixed choices, as arrays by choice.
+
+    UsageError, with a way out, if there is none.
+    """
+    shapes = list(_shapes(job, system, fixed))
     if not shapes:
-        raise UsageError(_why_none(job, system, said))
+        raise UsageError(_why_none(job, system, fixed))
     options = {
         name: words
         for name, words in STACKS[job.stack].options.items()
-        if not (name == "schedule" and "chunks" in said)
+        if not (name == "schedule" and "chunks" in fixed)
     }
-    allowed = {name: (said[name],) if name in said else options.get(name, words) for name, words in CODES.items()}
+    allowed = {name: (fixed[name],) if name in fixed else options.get(name, words) for name, words in CODES.items()}
     codes = [[place for place, value in enumerate(words) if value in allowed[name]] for name, words in CODES.items()]
     combined = np.array(list(product(*codes)), np.float64)
     columns = np.repeat(np.array(shapes, np.float64), len(combined), axis=0).T
     rows = np.tile(combined, (len(shapes), 1)).T
     arrays = dict(zip((*FIELDS, *CODES), (*columns, *rows), strict=True))
-    sensible = _sensible(arrays, system, said)
+    sensible = _sensible(arrays, system, fixed)
     if not sensible.any():
         raise UsageError(
-            f"--layout {in_words(said)} is none of {job.model.name} on {job.gpus} GPUs: sp needs tp, zb and v need pp, "
-            "v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp several in a node and "
-            "several nodes; leave one of them out"
+            f"--layout {in_words(fixed)} is none of {job.model.name} on {job.gpus} GPUs: sp needs tp, zb and v need "
+            "pp, v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp several in a node "
+            "and several nodes; leave one of them out"
         )
     return {name: array[sensible] for name, array in arrays.items()}
 
 
 def layouts(arrays: Mapping[str, Array], places: Iterable[int]) -> list[Layout]:
-    """Those at these places."""
+    """Return the layouts at these places of the arrays."""
     return [layout_of(_decoded(arrays, int(place))) for place in places]
 
 
-def _decoded(arrays: Mapping[str, Array], place: int) -> Said:
+def _decoded(arrays: Mapping[str, Array], place: int) -> Choices:
     numbers: dict[str, int | str | bool] = {name: int(arrays[name][place]) for name in FIELDS}
     return numbers | {name: words[int(arrays[name][place])] for name, words in CODES.items()}
 
 
 def coded(layout: Layout) -> dict[str, float]:
-    """A layout as the arrays have it."""
+    """Return a layout as numbers, as the arrays have them."""
     numbers = {name: float(getattr(layout, name)) for name in FIELDS}
     return numbers | {name: float(words.index(getattr(layout, name))) for name, words in CODES.items()}
 
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> list[int]:
-    """In order."""
+    """Return all divisors of a number in ascending order."""
     small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
     return sorted({*small, *(number // one for one in small)})
 
 
-def _chosen(said: Said, name: str, usual: Sequence[int]) -> Sequence[int]:
-    wanted = said.get(name)
-    return usual if wanted is None else [int(wanted)]
+def _chosen(fixed: Choices, name: str, usual: Sequence[int]) -> Sequence[int]:
+    requested = fixed.get(name)
+    return usual if requested is None else [int(requested)]
 
 
-def _shapes(job: Job, system: Where, said: Said) -> Iterator[Shape]:
-    """All numbers of GPUs, micro-batches and chunks."""
+def _shapes(job: Job, system: Place, fixed: Choices) -> Iterator[Shape]:
+    """Yield all possible numbers of GPUs, micro-batches and chunks."""
     model, gpus = job.model, job.gpus
     node = min(system.gpus, gpus)
-    for tensor in _chosen(said, "tensor", [one for one in divisors(node) if model.heads % one == 0]):
+    for tensor in _chosen(fixed, "tensor", [one for one in divisors(node) if model.heads % one == 0]):
         if gpus % tensor or model.heads % tensor:
             continue
-        for pipeline in _chosen(said, "pipeline", divisors(gpus // tensor)):
+        for pipeline in _chosen(fixed, "pipeline", divisors(gpus // tensor)):
             if gpus % (tensor * pipeline) or not _divides(model.layers, pipeline):
                 continue
-            for context in _chosen(said, "context", _contexts(job)):
+            for context in _chosen(fixed, "context", _contexts(job)):
                 if gpus % (tensor * pipeline * context) or job.sequence % context:
                     continue
                 data = gpus // (tensor * pipeline * context)
-                if said.get("data", data) == data and job.batch % data == 0:
-                    yield from _more(job, said, (tensor, pipeline, context, data))
+                if fixed.get("data", data) == data and job.batch % data == 0:
+                    yield from _more(job, fixed, (tensor, pipeline, context, data))
 
 
-def _more(job: Job, said: Said, sizes: tuple[int, int, int, int]) -> Iterator[Shape]:
+def _more(job: Job, fixed: Choices, sizes: tuple[int, int, int, int]) -> Iterator[Shape]:
     tensor, pipeline, context, data = sizes
     own = job.batch // data
     experts = [one for one in divisors(max(1, job.model.experts)) if data * context % one == 0]
-    for micro in _chosen(said, "micro", [one for one in MICROS if own % one == 0]):
+    for micro in _chosen(fixed, "micro", [one for one in MICROS if own % one == 0]):
         if own % micro:
             continue
-        for chunks in _chosen(said, "chunks", _chunks(job.model.layers, pipeline, own // micro)):
+        for chunks in _chosen(fixed, "chunks", _chunks(job.model.layers, pipeline, own // micro)):
             if chunks > 1 and (pipeline == 1 or not _divides(job.model.layers, pipeline * chunks)):
                 continue
-            for expert in _chosen(said, "expert", experts):
+            for expert in _chosen(fixed, "expert", experts):
                 if data * context % expert == 0 and max(1, job.model.experts) % expert == 0:
                     yield tensor, pipeline, context, expert, data, micro, chunks
 
 
 def _divides(layers: int, stages: int) -> bool:
-    """Whether stages have as many layers each; embedding and output may count as one each (LLaMA 3, section 3.3.2)."""
+    """Return whether all stages have equally many layers; embedding and output may count as a layer each.
+
+    Source: LLaMA 3, arXiv:2407.21783, section 3.3.2.
+    """
     return stages <= layers and (layers % stages == 0 or (layers + 2) % stages == 0)
 
 
@@ -255,46 +261,49 @@ def _contexts(job: Job) -> list[int]:
 
 
 def _chunks(layers: int, pipeline: int, micro_batches: int) -> list[int]:
-    """Interleaving wants whole rounds of micro-batches (Narayanan et al. 2021, section 2.2.2)."""
+    """Return the possible numbers of chunks: interleaving needs whole rounds of micro-batches.
+
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
+    """
     if pipeline == 1 or micro_batches % pipeline:
         return [1]
     return [one for one in range(1, MOST_CHUNKS + 1) if one == 1 or _divides(layers, pipeline * one)]
 
 
-def _sensible(arrays: dict[str, Array], system: Where, said: Said) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Without those that are another one under a second name; what is said stays."""
+def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which candidates are not another candidate under a second name; fixed choices are always kept."""
     replicas = arrays["data"] * arrays["context"]
     sharding = arrays["sharding"]
     inside = node_replicas(arrays, system)
     hybrid = sharding == CODES["sharding"].index("hsdp")
     alone = (replicas == 1) & (sharding > sharding.min())  # the least that is allowed stays
-    same = hybrid & ((inside <= 1) | (inside >= replicas)) & ("sharding" not in said)
-    lonely = (arrays["tensor"] == 1) & (arrays["sequential"] == 1) & ("sequential" not in said)
+    same = hybrid & ((inside <= 1) | (inside >= replicas)) & ("sharding" not in fixed)
+    lonely = (arrays["tensor"] == 1) & (arrays["sequential"] == 1) & ("sequential" not in fixed)
     zero_bubble = arrays["schedule"] == CODES["schedule"].index("zb")
-    unpiped = zero_bubble & (arrays["pipeline"] == 1) & ("schedule" not in said)
+    unpiped = zero_bubble & (arrays["pipeline"] == 1) & ("schedule" not in fixed)
     unpiped |= (arrays["schedule"] == CODES["schedule"].index("interleaved")) != (arrays["chunks"] > 1)
-    placed = (arrays["placement"] == 1) & ((arrays["pipeline"] == 1) | (replicas == 1)) & ("placement" not in said)
+    placed = (arrays["placement"] == 1) & ((arrays["pipeline"] == 1) | (replicas == 1)) & ("placement" not in fixed)
     return np.asarray(~(alone | same | lonely | unpiped | placed))
 
 
-def node_replicas(arrays: dict[str, Array], system: Where) -> Array:
-    """Replicas of a GPU's weights that live in its node."""
+def node_replicas(arrays: dict[str, Array], system: Place) -> Array:
+    """Return the number of replicas of a GPU's weights that are in its node."""
     stride = data_stride(arrays)
     replicas = np.asarray(arrays["data"] * arrays["context"], np.int64)
     return np.asarray(np.gcd(replicas, _fit(stride, system)), np.float64)
 
 
-def _fit(stride: Array, system: Where) -> Any:
+def _fit(stride: Array, system: Place) -> Any:
     return np.maximum(1, system.gpus // stride).astype(np.int64)
 
 
 def data_stride(arrays: dict[str, Array]) -> Array:
-    """GPUs from one replica to the next."""
+    """Return the number of GPUs from a replica to the next."""
     return np.asarray(arrays["tensor"] * np.where(arrays["placement"] == 1, arrays["pipeline"], 1), np.float64)
 
 
-def _why_none(job: Job, system: Where, said: Said) -> str:
-    """Which of the numbers stand in the way, and ones that do not."""
+def _why_none(job: Job, system: Place, fixed: Choices) -> str:
+    """Return which of the numbers stand in the way, and numbers that do not."""
     model, experts = job.model, max(1, job.model.experts)
     stages = [one for one in range(1, min(model.layers, job.gpus) + 1) if _divides(model.layers, one)]
     even = {
@@ -304,36 +313,36 @@ def _why_none(job: Job, system: Where, said: Said) -> str:
         "expert": (f"{experts} experts", divisors(experts)),
     }
     for name, (what, fitting) in even.items():
-        if name in said and int(said[name]) not in fitting:
-            nearest = sorted(fitting, key=lambda one: abs(one - int(said[name])))
-            near = next((one for one in nearest if _any(job, system, {**said, name: one})), nearest[0])
-            return f"{in_words({name: said[name]})} cannot deal out the {what} of {model.name} evenly; give {near}"
-    words = in_words(said)
+        if name in fixed and int(fixed[name]) not in fitting:
+            nearest = sorted(fitting, key=lambda one: abs(one - int(fixed[name])))
+            near = next((one for one in nearest if _any(job, system, {**fixed, name: one})), nearest[0])
+            return f"{in_words({name: fixed[name]})} cannot deal out the {what} of {model.name} evenly; give {near}"
+    words = in_words(fixed)
     begun = f"no layout of {model.name} on {job.gpus} GPUs{f' has {words}' if words else ''} with --batch {job.batch}"
-    return f"{begun}; {_way_out(job, system, said)}"
+    return f"{begun}; {_way_out(job, system, fixed)}"
 
 
-def _way_out(job: Job, system: Where, said: Said) -> str:
-    """The nearest batch with which there is a layout, or else number of GPUs, or what is not to be said."""
-    for least in sorted({data * int(said.get("micro", 1)) for data in _data_sizes(job, system, said)}):
+def _way_out(job: Job, system: Place, fixed: Choices) -> str:
+    """Return the nearest batch or number of GPUs with which there is a layout, or the fixed choice to leave out."""
+    for least in sorted({data * int(fixed.get("micro", 1)) for data in _data_sizes(job, system, fixed)}):
         batch = least * max(1, round(job.batch / least))
-        if _any(replace(job, batch=batch), system, said):
+        if _any(replace(job, batch=batch), system, fixed):
             return f"give a multiple of {least}, such as --batch {batch}"
-    taken = prod(int(said.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
+    taken = prod(int(fixed.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
     counts = sorted({taken * one for one in divisors(job.batch)}, key=lambda gpus: abs(gpus - job.gpus))
     for gpus in counts:
-        if gpus <= MOST_GPUS and _any(job.on(gpus), system, said):
+        if gpus <= MOST_GPUS and _any(job.on(gpus), system, fixed):
             return f"give --gpus {gpus}"
-    for name in said:
-        if _any(job, system, {other: value for other, value in said.items() if other != name}):
-            return f"leave out {in_words({name: said[name]})}"
+    for name in fixed:
+        if _any(job, system, {other: value for other, value in fixed.items() if other != name}):
+            return f"leave out {in_words({name: fixed[name]})}"
     return "give another --batch, --gpus and --layout"
 
 
-def _any(job: Job, system: Where, said: Said) -> bool:
-    return next(_shapes(job, system, said), None) is not None
+def _any(job: Job, system: Place, fixed: Choices) -> bool:
+    return next(_shapes(job, system, fixed), None) is not None
 
 
-def _data_sizes(job: Job, system: Where, said: Said) -> set[int]:
-    """All sizes of the data-parallel part that the model allows: those of a batch that any of them divides."""
-    return {shape[4] for shape in _shapes(replace(job, batch=job.gpus), system, dict(said) | {"micro": 1})}
+def _data_sizes(job: Job, system: Place, fixed: Choices) -> set[int]:
+    """Return all data-parallel sizes that the model allows with some batch."""
+    return {shape[4] for shape in _shapes(replace(job, batch=job.gpus), system, dict(fixed) | {"micro": 1})}

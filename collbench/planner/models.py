@@ -54,17 +54,17 @@ class Model:
 
     @property
     def keys(self) -> int:
-        """Elements of all heads of keys; of values there are as many."""
+        """Elements of all key heads; values have as many."""
         return (self.kv_heads or self.heads) * self.head_size
 
     @property
     def width(self) -> int:
-        """Of the feed-forward part, or of an expert."""
+        """Width of the feed-forward part, or of an expert."""
         return self.ffn or 4 * self.hidden
 
     @property
     def matrices(self) -> int:
-        """Of the feed-forward part."""
+        """Number of matrices of the feed-forward part."""
         return 3 if self.gated else 2
 
     @property
@@ -74,46 +74,46 @@ class Model:
 
     @property
     def moe_layers(self) -> int:
-        """Layers with experts."""
+        """Number of layers with experts."""
         return self.layers // self.moe_every if self.experts else 0
 
     @property
     def attention_weights(self) -> int:
-        """Of a layer: queries, keys, values and the projection."""
+        """Weights of attention in a layer: queries, keys, values and the projection."""
         return 2 * self.hidden * (self.queries + self.keys)
 
     @property
     def dense_weights(self) -> int:
-        """Of the feed-forward part of a layer without experts."""
+        """Weights of the feed-forward part of a layer without experts."""
         width = (self.dense_ffn or self.width) if self.experts else self.width
         return self.matrices * self.hidden * width
 
     @property
     def expert_weights(self) -> int:
-        """Of one expert."""
+        """Weights of an expert."""
         return self.matrices * self.hidden * self.width if self.experts else 0
 
     @property
     def layer_extras(self) -> int:
-        """Norms and biases of a layer: GPT's have 13 times hidden where the feed-forward part is 4 times as wide."""
+        """Weights of norms and biases of a layer: in GPT 13 times hidden if feed-forward is 4 times as wide."""
         if self.gated:
             return 2 * self.hidden
         return 4 * self.hidden + self.queries + 2 * self.keys + self.hidden + self.width + self.hidden
 
     @property
     def embedding(self) -> int:
-        """Of the words, and of learned positions."""
+        """Weights of the vocabulary's embedding and of learned positions."""
         return self.vocabulary * self.hidden + (0 if self.gated else self.sequence * self.hidden)
 
     @property
     def output(self) -> int:
-        """Of the matrix before the words' probabilities, if it is one of its own, and the last norm."""
+        """Weights of the output matrix, if it is not the embedding's, and of the last norm."""
         own = 0 if self.shares_embedding else self.vocabulary * self.hidden
         return own + (1 if self.gated else 2) * self.hidden
 
     @property
     def layer_parameters(self) -> float:
-        """Of a layer without its routed experts, the mean over the layers."""
+        """Parameters of a layer without its routed experts, as the mean over all layers."""
         moe = self.moe_layers / self.layers
         router = self.hidden * self.experts
         own = self.attention_weights + self.layer_extras
@@ -121,41 +121,41 @@ class Model:
 
     @property
     def routed_parameters(self) -> float:
-        """Of the routed experts of a layer, the mean over the layers."""
+        """Parameters of the routed experts of a layer, as the mean over all layers."""
         return self.moe_layers / self.layers * self.experts * self.expert_weights
 
     @property
     def parameters(self) -> float:
-        """All of them."""
+        """Number of all parameters."""
         return self.layers * (self.layer_parameters + self.routed_parameters) + self.embedding + self.output
 
     @property
     def active(self) -> float:
-        """Those that a token meets."""
+        """Number of the parameters that a token uses."""
         spared = self.moe_layers * (self.experts - self.top_k) * self.expert_weights if self.experts else 0.0
         return self.parameters - spared
 
     @property
     def routed(self) -> float:
-        """Routed experts that a token meets in a layer, the mean over the layers."""
+        """Number of routed experts that a token uses in a layer, as the mean over all layers."""
         return self.moe_layers / self.layers * self.top_k
 
     @property
     def worked(self) -> float:
-        """Weights that a token is multiplied by in a layer, the mean over the layers."""
+        """Number of weights that a token is multiplied by in a layer, as the mean over all layers."""
         moe = self.moe_layers / self.layers
         everywhere = self.attention_weights + (1 - moe) * self.dense_weights + moe * self.hidden * self.experts
         return everywhere + (self.routed + moe * self.shared) * self.expert_weights
 
     def flops(self, sequence: int) -> float:
-        """Of a token, forward and backward, as utilisation is counted: the whole attention, nothing twice.
+        """Return the FLOPs of a token, forward and backward, for utilisation: whole attention, no recomputation.
 
         6 a weight, 12 a layer, element of the heads and earlier token (Chowdhery et al., PaLM, 2022, appendix B).
         """
         return self.layers * (6 * self.worked + 12 * self.queries * sequence) + 6 * self.hidden * self.vocabulary
 
     def checked(self) -> "Model":
-        """Itself; UsageError for what no transformer is."""
+        """Return the model itself; UsageError for dimensions that no transformer has."""
         least = dict.fromkeys(("layers", "hidden", "heads", "sequence", "vocabulary", "moe_every", "top_k"), 1)
         for name in (*least, "kv_heads", "ffn", "experts", "shared", "dense_ffn", "head"):
             value, low = getattr(self, name), least.get(name, 0)
@@ -189,7 +189,7 @@ class Model:
 
 
 def of_size(name: str, parameters: float, **known: Any) -> Model:
-    """A model of GPT-3's shape with about as many parameters: hidden 128 times the layers, heads of 128."""
+    """Return a model of GPT-3's shape with about as many parameters: hidden 128 times the layers, heads of 128."""
     if not 1e5 <= parameters <= 1e15:
         raise UsageError(f"{name}: parameters = {parameters:g} is impossible; give 1e5 to 1e15, such as 13e9")
     words = known.get("vocabulary", Model.vocabulary) + known.get("sequence", Model.sequence)
@@ -201,7 +201,7 @@ def of_size(name: str, parameters: float, **known: Any) -> Model:
 
 
 def _hidden(parameters: float, words: int) -> int:
-    """What makes so many parameters with one layer for every 128 of it: even heads of 128 where it is large."""
+    """Return the hidden size with so many parameters and a layer for every 128 of it; whole heads if large."""
     exact = 1.0
     for _ in range(200):  # of 12 exact^3 / 128 + words exact = parameters, by Newton
         exact = (24 * exact**3 / 128 + parameters) / (36 * exact**2 / 128 + words)
@@ -210,13 +210,13 @@ def _hidden(parameters: float, words: int) -> int:
 
 
 def _divisor(number: int, near: int) -> int:
-    """The divisor of a number that is nearest to another one."""
+    """Return the divisor of a number that is nearest to another number."""
     small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
     return min((*small, *(number // one for one in small)), key=lambda one: abs(one - near))
 
 
 def with_sequence(model: Model, sequence: int) -> Model:
-    """The same with another length of its samples."""
+    """Return the same model with another length of its samples."""
     return replace(model, sequence=sequence).checked()
 
 
@@ -288,7 +288,7 @@ _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def load_model(text: str) -> Model:
-    """The model that is meant; UsageError, with the choices, for what is none."""
+    """Return the model of a preset, a TOML file or dimensions in a line; UsageError, with the choices, otherwise."""
     if text.endswith(".toml"):
         return described(door.described(Path(text)), text)
     if "=" in text:
@@ -299,10 +299,10 @@ def load_model(text: str) -> Model:
     return MODELS[name]
 
 
-def described(said: Mapping[str, Any], where: str) -> Model:
-    """The model of a file's keys."""
-    said = said["model"] if set(said) == {"model"} and isinstance(said["model"], dict) else said
-    values = {name: _checked(name, value, where) for name, value in said.items()}
+def described(fixed: Mapping[str, Any], where: str) -> Model:
+    """Return the model that the keys of a file describe."""
+    fixed = fixed["model"] if set(fixed) == {"model"} and isinstance(fixed["model"], dict) else fixed
+    values = {name: _checked(name, value, where) for name, value in fixed.items()}
     name = cleaned(str(values.pop("name", Path(where).stem if where.endswith(".toml") else "model")), 60)
     stated = values.pop("parameters", 0.0)
     if stated and not {"layers", "hidden", "heads"} & set(values):
@@ -316,19 +316,19 @@ def described(said: Mapping[str, Any], where: str) -> Model:
 def _checked(name: str, value: Any, where: str) -> Any:
     if name not in KEYS or name in _INSIDE:
         raise unknown(f"key in {where}", name, (key for key in KEYS if key not in _INSIDE))
-    wanted = KEYS[name]
+    requested = KEYS[name]
     if name == "parameters":
         return parse_count(value, f"{where}: parameters")
-    if wanted is int and isinstance(value, float) and value.is_integer():
+    if requested is int and isinstance(value, float) and value.is_integer():
         value = int(value)
-    if type(value) is not wanted:
-        words = {int: "a whole number", bool: "true or false", str: "a text"}[wanted]
+    if type(value) is not requested:
+        words = {int: "a whole number", bool: "true or false", str: "a text"}[requested]
         raise UsageError(f"{where}: {name} = {cleaned(repr(value), 40)} is impossible; it must be {words}")
     return value
 
 
 def parse_count(value: Any, where: str) -> float:
-    """A number of things, also as `13B` or `1.5T`; UsageError if it is none."""
+    """Return a number such as `13B` or `1.5T`; UsageError if the text is no number."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)([MBT]?)", str(value).upper().replace("E", "e"))
     if not match or isinstance(value, bool):
         raise UsageError(f"{where} = {cleaned(repr(value), 40)} is no number; write one such as 7e9, 13B or 1.5T")
@@ -336,14 +336,14 @@ def parse_count(value: Any, where: str) -> float:
 
 
 def _words(text: str) -> dict[str, Any]:
-    """`layers=32,gated=true` as a file would have it."""
-    said: dict[str, Any] = {}
+    """Return `layers=32,gated=true` as the mapping that a file would give."""
+    fixed: dict[str, Any] = {}
     for word in text.split(","):
         name, _, value = word.strip().partition("=")
-        said[name] = {"true": True, "false": False}.get(
+        fixed[name] = {"true": True, "false": False}.get(
             value, int(value) if re.fullmatch(r"\d{1,18}", value) else value
         )
-    return said
+    return fixed
 
 
 TOKENS_A_PARAMETER = 20
@@ -352,12 +352,12 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def usual_tokens(model: Model) -> float:
-    """Of a run whose length is not said: as published, or so many a parameter that a token meets."""
+    """Return the tokens of a run whose length is not given: as published, or 20 for each active parameter."""
     return model.trained or TOKENS_A_PARAMETER * model.active
 
 
 def parse_duration(text: str, option: str) -> float:
-    """Seconds of `30d`, `12h`, `90m`; UsageError for what is none."""
+    """Return the seconds of `30d`, `12h` or `90m`; UsageError if the text is no duration."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)", text.strip())
     if not match or not float(match[1]):
         raise UsageError(f"{option} {text!r} is no duration; write one such as 30d, 12h or 90m")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -24,9 +23,9 @@ from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.measure.calibration import seconds_of_a_product
 from collbench.observed import Observed
-from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Tabled, Where
+from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Place, TabulatedCurve
 from collbench.planner.job import Job
-from collbench.planner.setting import Constants, Machine, Setting, machine_of, said
+from collbench.planner.setting import Constants, Machine, Setting, machine_of, with_user_rates
 from collbench.runfile.file import Run
 from collbench.steps import flops_of
 from collbench.topology.products import GIB, Product
@@ -45,8 +44,8 @@ LEAST = 4  # sizes of a curve
 
 
 @dataclass(frozen=True)
-class Box:
-    """What the run was measured on, as far as groups need it."""
+class MeasuredOn:
+    """Name and number of ranks of what the run was measured on."""
 
     name: str
     gpus: int
@@ -54,7 +53,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Points:
-    """A measured curve: typical seconds and band at sizes in bytes."""
+    """A measured curve: median seconds and band at sizes in bytes."""
 
     collective: str
     ranks: int
@@ -64,10 +63,10 @@ class Points:
     high: tuple[float, ...]
 
 
-class Measured:
-    """Curves of a run, by the fastest library in it, or the fastest implementation where there is none."""
+class RunCurves:
+    """Curves of a run, by the fastest library in it, or the fastest implementation where there is no library."""
 
-    def __init__(self, run: Run, system: Where, name: str, fitted: bool = False) -> None:
+    def __init__(self, run: Run, system: Place, name: str, fitted: bool = False) -> None:
         self.system = system
         self.origin = f"{'fitted to' if fitted else 'measured in'} {name}"
         self._curves = tuple(_points(measured([run]), fitted))
@@ -77,7 +76,7 @@ class Measured:
             )
 
     def curve(self, collective: str, group: Group) -> Curve:
-        """Of the measured number of ranks that is nearest."""
+        """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
         return _scaled(self._curves, collective, group.ranks, self.origin)
 
 
@@ -100,11 +99,11 @@ def _scaled(known: tuple[Points, ...], collective: str, ranks: int, origin: str)
         for edge, values in edges.items()
     }
     from_what = "" if same else f", from its {points.collective} of {points.ranks} ranks"
-    return Tabled(f"{origin}{from_what}", sizes, times)
+    return TabulatedCurve(f"{origin}{from_what}", sizes, times)
 
 
 def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
-    """The curve to take, and the share of its time."""
+    """Return the measured curve to take, and the share of its time."""
     for name, share in ((collective, 1.0), *SUBSTITUTES.get(collective, ())):
         there = [points for points in known if points.collective == name]
         if there:
@@ -114,7 +113,7 @@ def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Poin
 
 
 def _points(rows: Sequence[Observed], fitted: bool) -> list[Points]:
-    """Every curve, of the implementation that is chosen for its collective."""
+    """Return every curve, of the implementation that is chosen for its collective."""
     kinds: dict[tuple[str, int], list[Observed]] = {}
     for row in rows:
         if row.case.ranks > 1 and not row.case.step and not row.case.job:
@@ -142,12 +141,12 @@ def _chosen(collective: str, ranks: int, rows: Sequence[Observed], fitted: bool)
 
 
 def _band(row: Observed) -> tuple[float, float]:
-    """Where nine of ten samples lie; the one figure where there is no more."""
+    """Return where nine of ten samples are, or the only figure where there are no samples."""
     return stats.percentile(row.times, 5), stats.percentile(row.times, 95)
 
 
 def _fitted(collective: str, ranks: int, sizes: Sequence[int], samples: Sequence[Sequence[float]]) -> Points:
-    """The fit at the measured sizes, and at those between the smallest and the largest by powers of two."""
+    """Return the fit at the measured sizes, and at powers of two between the smallest and the largest."""
     try:
         fitted_curve = fit(sizes, samples)
     except Unfit as error:
@@ -167,51 +166,64 @@ REACHED = Constants(
 """Of rates that were measured, and so are what is reached."""
 
 
-def setting_of(run: Run, job: Callable[[str], Job], options: Mapping[str, Any], loader: float) -> Setting:
-    """Curves of the run, measured or fitted; UsageError where it does not say what computes, and no option does."""
+@dataclass(frozen=True)
+class Given:
+    """What a user says of the ranks of a run; None where nothing is said."""
+
+    machine: str | None = None  # name or file of the system that the run was measured on
+    tflops: float | None = None  # of a rank
+    memory: float | None = None  # GiB of a rank
+    fitted: bool = False  # whether to take the fit instead of the points
+
+
+def setting_of(run: Run, job: Callable[[str], Job], options: Given, loader: float) -> Setting:
+    """Return a setting with curves of the run, measured or fitted.
+
+    UsageError where neither the run nor an option says what its ranks can compute.
+    """
     try:
-        system = machine(run, options["machine"])
+        system = machine(run, options.machine)
     except CollbenchError as error:
         return _of_ranks(run, job, options, loader, str(error))
     there = machine_of(system)
-    curves = Measured(run, system, str(run.path), options["fitted"])
-    return Setting(job(there.stack), curves, said(there, options["tflops"], options["memory"]), loader)
+    curves = RunCurves(run, system, str(run.path), options.fitted)
+    return Setting(job(there.stack), curves, with_user_rates(there, options.tflops, options.memory), loader)
 
 
-def _of_ranks(run: Run, job: Callable[[str], Job], options: Mapping[str, Any], loader: float, why_not: str) -> Setting:
-    told = run.header.topology
-    if told.platform != "cpu" or not told.ranks:
+def _of_ranks(run: Run, job: Callable[[str], Job], options: Given, loader: float, why_not: str) -> Setting:
+    topology = run.header.topology
+    if topology.platform != "cpu" or not topology.ranks:
         raise UsageError(why_not)
-    box = Box(told.name, told.ranks)
-    product = _product(run, options, told.ranks)
-    source = "as said" if options["tflops"] else "measured here"
+    box = MeasuredOn(topology.name, topology.ranks)
+    product = _product(run, options, topology.ranks)
+    source = "as given" if options.tflops else "measured here"
     there = Machine(
-        told.name, told.ranks, product, REACHED, pcie_rate=1e10, process=PROCESS, unit="ranks",
+        topology.name, topology.ranks, product, REACHED, pcie_rate=1e10, process=PROCESS, unit="ranks",
         note=f"a rank computes {product.flops / 1e9:.3g} GFLOP/s, {source}",
     )  # fmt: skip
-    return Setting(job("modern"), Measured(run, box, str(run.path), options["fitted"]), there, loader)
+    return Setting(job("modern"), RunCurves(run, box, str(run.path), options.fitted), there, loader)
 
 
-def _product(run: Run, options: Mapping[str, Any], ranks: int) -> Product:
-    """What a rank of a CPU can do: as it is said, or measured here if the run was measured here."""
+def _product(run: Run, options: Given, ranks: int) -> Product:
+    """Return what a rank of a CPU can do: as the options say, or measured here if the run was measured here."""
     here = run.header.environment.host in ("", socket.gethostname())
-    if not here and not (options["tflops"] and options["memory"]):
+    if not here and not (options.tflops and options.memory):
         raise UsageError(
             f"{run.path} was measured on another machine ({run.header.environment.host}), whose ranks' computing is "
             "not known; give --tflops and --memory of a rank"
         )
-    flops = options["tflops"] * 1e12 if options["tflops"] else flops_of(1, MATRIX) / seconds_of_a_product("cpu", MATRIX)
-    memory = options["memory"] * GIB if options["memory"] else _memory() / ranks
+    flops = options.tflops * 1e12 if options.tflops else flops_of(1, MATRIX) / seconds_of_a_product("cpu", MATRIX)
+    memory = options.memory * GIB if options.memory else _memory() / ranks
     return Product(flops, flops, memory, _copied())
 
 
 def _memory() -> float:
-    """Bytes of this machine."""
+    """Return the bytes of memory of this machine."""
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _copied() -> float:
-    """Bytes/s that a core reads and writes when it copies far more than its caches hold: the best of a few."""
+    """Return the bytes/s that a core reads and writes when it copies more than its caches hold: best of a few."""
     source = np.ones(2**23)
     target = np.empty_like(source)
     times = []

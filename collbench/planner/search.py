@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from collbench.errors import UsageError
 from collbench.planner import communication, compute, memory, step
-from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Modelled, Network
+from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, Layout, Said, candidates, coded, in_words, layouts, parse_layout
+from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, parse_layout
 from collbench.planner.models import Model, load_model
 from collbench.planner.setting import Inputs, Machine, Setting, choices, inputs, machine_of
 from collbench.planner.step import evaluate
@@ -30,7 +30,7 @@ _COSTLY = ("recompute", "offload")  # choices that cost time and never save any
 
 @dataclass(frozen=True)
 class Planned:
-    """A layout with its books."""
+    """A layout, and the values of all formulas for it."""
 
     layout: Layout
     job: Job
@@ -60,12 +60,12 @@ class Planned:
 
     @property
     def utilisation(self) -> float:
-        """Of the data sheet's FLOP/s, by the FLOPs that are counted (MFU)."""
+        """Share of the data sheet's FLOP/s that the counted FLOPs reach (MFU)."""
         return self.job.flops / self.step / self.layout.gpus / float(self.values["peak16"])
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all GPUs together."""
+        """Tokens a second of all GPUs together."""
         return self.job.tokens / self.step
 
 
@@ -80,9 +80,9 @@ EDGES = (TYPICAL, LOW, HIGH, TYPICAL, TYPICAL)
 
 
 def evaluate_layout(given: Setting, layout: Layout) -> Planned:
-    """The books of one layout, with the band of its step.
+    """Evaluate all formulas for a layout, and the band of its step.
 
-    What curves and what computing may be off know nothing of each other: both are squared and added.
+    Errors of the curves and of computing are independent: they are added as squares.
     """
     constants = given.machine.constants
     spread = 1 + (constants.spread_experts if given.job.model.experts else constants.spread)
@@ -96,15 +96,15 @@ def evaluate_layout(given: Setting, layout: Layout) -> Planned:
 
 
 def mean_of(low: Array, likely: Array, high: Array) -> Array:
-    """Over a band, of which the likely value counts four times (Malcolm et al. 1959, PERT)."""
+    """Return the mean over a band, of which the likely value counts four times (Malcolm et al. 1959, PERT)."""
     return (low + 4 * likely + high) / 6
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What a search yields: places in its arrays, in the order of the means over their bands.
+class SearchResult:
+    """The result of a search: places in its arrays, in the order of the means over their bands.
 
-    A layout that leans on a link of which little is known comes behind one that is a little slower for sure.
+    A layout that depends on a link of which little is known comes after a layout that is certainly a little slower.
     """
 
     arrays: dict[str, Array]
@@ -116,21 +116,21 @@ class Searched:
 
     @property
     def tried(self) -> int:
-        """How many there are."""
+        """Number of layouts that there are."""
         return len(self.needs)
 
     @property
     def smallest(self) -> int:
-        """The place of the one that needs least."""
+        """Place of the layout that needs least memory."""
         return int(np.argmin(self.needs))
 
 
-def search(given: Setting, said: Said) -> Searched:
-    """All layouts that agree with what is said, and the means of steps of those that fit.
+def search(given: Setting, fixed: Choices) -> SearchResult:
+    """Return all layouts that agree with the fixed choices, with the mean steps of those that fit.
 
-    A layout is not timed where one that recomputes or offloads less and is otherwise the same fits too: it is slower.
+    A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
     """
-    arrays = candidates(given.job, given.curves.system, said)
+    arrays = candidates(given.job, given.curves.system, fixed)
     known, count = inputs(given), len(arrays["data"])
     needs = np.concatenate([_needed(given, known, part) for part in _parts(arrays, np.arange(count))])
     fitting = np.flatnonzero(needs <= given.capacity)
@@ -138,11 +138,11 @@ def search(given: Setting, said: Said) -> Searched:
     times = [_times(given, known, part) for part in _parts(arrays, timed)]
     means, steps = np.concatenate(times, axis=1) if times else np.zeros((2, 0))
     order = np.argsort(means, kind="stable")
-    return Searched(arrays, means[order], steps[order], timed[order], needs, len(fitting))
+    return SearchResult(arrays, means[order], steps[order], timed[order], needs, len(fitting))
 
 
 def _parts(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Array]]:
-    """The arrays at these places, as many at once as memory allows."""
+    """Yield the arrays at these places, as many at once as memory allows."""
     for start in range(0, len(places), AT_ONCE):
         own = places[start : start + AT_ONCE]
         yield {name: array[own] for name, array in arrays.items()}
@@ -154,7 +154,7 @@ def _needed(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
 
 
 def _times(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
-    """Means and likely steps: two rows."""
+    """Return mean and likely steps, as two rows."""
     alike = evaluate(WITHOUT_CURVES, {**known, **choices(part, given)})
     low, step, high = (
         evaluate(WITH_CURVES, {**alike, "network": Network(given.curves, edge)})["busy"]  # starving or not
@@ -164,7 +164,7 @@ def _times(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
 
 
 def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether nothing among the same but for recomputation and offloading does less of one and no more of the other."""
+    """Return which candidates are not beaten by one that only recomputes or offloads less."""
     kinds = np.zeros(len(places), np.int64)
     for name in arrays:
         if name not in _COSTLY:
@@ -184,7 +184,7 @@ GROUPED = ("tensor", "pipeline", "context", "expert", "data")
 EQUAL = 0.01
 """Steps that differ by less are equal: no plan can tell."""
 
-SMALLER: Said = {"sharding": "zero3", "recompute": "full", "offload": True}
+SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
 """Choices that need less memory than others of their kind."""
 HOPELESS = 2**12
 """Times the memory of a GPU that a layout needs, beyond which no number of GPUs is looked for."""
@@ -192,15 +192,15 @@ HOPELESS = 2**12
 
 @dataclass(frozen=True)
 class Plan:
-    """An answer: the layouts that fit, those first that take least, the mean over their bands."""
+    """The answer to a request: the layouts that fit, ranked by the mean over their bands."""
 
     setting: Setting
-    said: Said
-    searched: Searched
+    fixed: Choices
+    searched: SearchResult
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """In the order of their means, the best of every group; of equal ones that with most memory to spare."""
+        """Places of the best layout of every group by their means; of equals, most memory to spare first."""
         keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
@@ -212,7 +212,7 @@ class Plan:
         return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, ranks))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
-        """The best, with their books."""
+        """Return the best layouts, evaluated."""
         return [evaluate_layout(self.setting, layout) for layout in layouts(self.searched.arrays, self.places[:count])]
 
     @cached_property
@@ -222,17 +222,17 @@ class Plan:
 
     @cached_property
     def boldest(self) -> Planned:
-        """The layout whose likely step is shortest, however sure that is."""
+        """The layout whose likely step is shortest, however uncertain it is."""
         place = self.searched.fitting[int(np.argmin(self.searched.steps))]
         return evaluate_layout(self.setting, layouts(self.searched.arrays, [int(place)])[0])
 
     @property
     def fitting(self) -> int:
-        """How many layouts fit."""
+        """Number of layouts that fit."""
         return self.searched.fits
 
     def layout(self, text: str) -> Planned:
-        """The best that agrees with a layout's name, whether it fits or not."""
+        """Return the best layout that agrees with a layout's name, whether it fits or not."""
         return best_of(self.setting, parse_layout(text))
 
 
@@ -262,30 +262,30 @@ def plan(
     True
     """
     known = load_model(model) if isinstance(model, str) else model
-    curves = Modelled(on, gpus)
+    curves = ModelCurves(on, gpus)
     machine = machine_of(curves.system)
     job = Job(known, gpus, batch, sequence or known.sequence, **({"stack": machine.stack} | how))  # type: ignore[arg-type]
     return plan_on(Setting(job.checked(), curves, machine, loader), parse_layout(layout) if layout else {})
 
 
-def plan_on(given: Setting, said: Said, advised: bool = True) -> Plan:
-    """The same for a setting; UsageError if nothing fits, saying by how much, and if `advised` what would."""
-    searched = search(given, said)
+def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
+    """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
+    searched = search(given, fixed)
     if not len(searched.means):
         near = float(searched.needs[searched.smallest]) < HOPELESS * given.capacity
-        way_out = _what_fits(given, said) if near else "give a smaller model"
+        way_out = _what_fits(given, fixed) if near else "give a smaller model"
         raise UsageError(_why_nothing_fits(given, searched) + (f"; {way_out}" if advised else ""))
-    return Plan(given, said, searched)
+    return Plan(given, fixed, searched)
 
 
-def best_of(given: Setting, said: Said) -> Planned:
-    """The first of those that agree with what is said; where none fits, the one that needs least memory."""
-    searched = search(given, said)
+def best_of(given: Setting, fixed: Choices) -> Planned:
+    """Return the best layout that agrees with the fixed choices; if none fits, that of least memory."""
+    searched = search(given, fixed)
     place = int(searched.fitting[0]) if len(searched.fitting) else searched.smallest
     return evaluate_layout(given, layouts(searched.arrays, [place])[0])
 
 
-def _why_nothing_fits(given: Setting, searched: Searched) -> str:
+def _why_nothing_fits(given: Setting, searched: SearchResult) -> str:
     missing = float(searched.needs[searched.smallest]) - given.capacity
     short = format_size(2**20 * round(missing / 2**20 + 0.5))
     capacity = format_size(given.capacity)
@@ -296,17 +296,17 @@ def _why_nothing_fits(given: Setting, searched: Searched) -> str:
     )
 
 
-def _what_fits(given: Setting, said: Said) -> str:
-    """What would make it possible: less said, another optimiser, newer software, or more GPUs."""
-    relaxed = [{**said, name: value} for name, value in SMALLER.items() if said.get(name, value) != value]
+def _what_fits(given: Setting, fixed: Choices) -> str:
+    """Return what would make it possible: fewer fixed choices, another optimiser, newer software, or more GPUs."""
+    relaxed = [{**fixed, name: value} for name, value in SMALLER.items() if fixed.get(name, value) != value]
     ways = [f'--layout "{in_words(other)}"' for other in relaxed if fits(given, other)]
-    if said and not ways and fits(given, {}):
+    if fixed and not ways and fits(given, {}):
         ways.append("another --layout")
     for name, value in (("optimiser", "adam8bit"), ("stack", "modern"), ("gradients", "bf16")):
         changed = _changed(given.job, name, value)
-        if changed != given.job and fits(replace(given, job=changed), said):
+        if changed != given.job and fits(replace(given, job=changed), fixed):
             ways.append(f"--{name} {value}")
-    more = _enough(given, said)
+    more = _enough(given, fixed)
     ways += [f"--gpus {more}"] if more else []
     return f"these fit: {', '.join(ways)}" if ways else "give more GPUs, or GPUs with more memory"
 
@@ -315,31 +315,31 @@ def _changed(job: Job, name: str, value: str) -> Job:
     return replace(job, **{name: value})  # type: ignore[arg-type]
 
 
-def fits(given: Setting, said: Said) -> Layout | None:
-    """A layout that does, if there is one."""
+def fits(given: Setting, fixed: Choices) -> Layout | None:
+    """Return a layout that fits, or None."""
     try:
-        searched = search(given, said)
+        searched = search(given, fixed)
     except UsageError:
         return None
     return layouts(searched.arrays, searched.fitting[:1])[0] if len(searched.fitting) else None
 
 
-def _enough(given: Setting, said: Said) -> int:
-    """The next doubling of GPUs on which something fits, with a batch that is large enough; 0 if none does."""
+def _enough(given: Setting, fixed: Choices) -> int:
+    """Return the next doubling of GPUs on which a layout fits, or 0."""
     gpus = given.job.gpus
     for _ in range(12):
         gpus *= 2
         grown = resized(given, gpus)
-        if grown and fits(grown, {name: value for name, value in said.items() if name != "data"}):
+        if grown and fits(grown, {name: value for name, value in fixed.items() if name != "data"}):
             return gpus
     return 0
 
 
 def resized(given: Setting, gpus: int) -> Setting | None:
-    """The same on another number of GPUs; None where those cannot be had, as of a run that was measured."""
-    if isinstance(given.curves, Modelled):
+    """Return the setting on another number of GPUs, or None where there are not as many."""
+    if isinstance(given.curves, ModelCurves):
         try:
-            curves = Modelled(given.curves.whole, gpus)
+            curves = ModelCurves(given.curves.whole, gpus)
         except UsageError:
             return None
         return replace(given, job=given.job.on(gpus), curves=curves)

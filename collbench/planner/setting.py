@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collbench.model.steps import CONTENTION, slowest
-from collbench.planner.curves import Curves, Modelled
+from collbench.planner.curves import Curves, ModelCurves
 from collbench.planner.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.planner.layouts import CODES, SHARDINGS, data_stride, node_replicas
 from collbench.topology.architectures import capability
@@ -18,7 +18,7 @@ from collbench.topology.system import System
 
 @dataclass(frozen=True)
 class Constants:
-    """Shares of a data sheet's rates."""
+    """Shares of a data sheet's rates that computing reaches."""
 
     products: float  # that matrix products reach
     fused: float = 0.547  # of that: what fused attention reaches of long samples
@@ -39,14 +39,14 @@ FITTED = {
 
 
 def constants_of(arch: str) -> Constants:
-    """Those of the newest generation known that is not newer than the architecture; of the oldest for older ones."""
+    """Return the constants of the newest known generation not newer than the architecture, or the oldest."""
     known = [one for one in FITTED if one <= capability(arch)] or [min(FITTED)]
     return FITTED[max(known)]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """GPUs, all alike."""
+    """What a plan computes on: GPUs, all alike."""
 
     name: str
     gpus: int  # of a node
@@ -67,7 +67,7 @@ _LAST_OLDER = 80  # their compute capability
 
 
 def machine_of(system: System) -> Machine:
-    """A described system's."""
+    """Return the machine of a described system."""
     constants = constants_of(system.arch)
     return Machine(
         system.name,
@@ -80,8 +80,8 @@ def machine_of(system: System) -> Machine:
     )
 
 
-def said(machine: Machine, tera: float | None, gibibytes: float | None) -> Machine:
-    """With what a user says of a GPU: dense TFLOP/s on 16 bits, and GiB of memory."""
+def with_user_rates(machine: Machine, tera: float | None, gibibytes: float | None) -> Machine:
+    """Return the machine with a user's figures for a GPU: dense TFLOP/s on 16 bits, and GiB of memory."""
     product = machine.product
     if tera:
         doubled = 2 if product.flops_fp8 > product.flops else 1
@@ -96,7 +96,7 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a plan is made from, but for the layout."""
+    """Everything that a plan is made from, except the layout."""
 
     job: Job
     curves: Curves
@@ -105,17 +105,17 @@ class Setting:
 
     @property
     def capacity(self) -> float:
-        """Bytes of a GPU's memory."""
+        """Bytes of memory of a GPU."""
         return self.machine.product.memory
 
 
-def setting(job: Job, curves: Modelled, loader: float = inf) -> Setting:
-    """On a described system."""
+def setting(job: Job, curves: ModelCurves, loader: float = inf) -> Setting:
+    """Return the setting of a job on a described system."""
     return Setting(job.checked(), curves, machine_of(curves.system), loader)
 
 
 def inputs(given: Setting) -> dict[str, Any]:
-    """What terms need that no layout changes."""
+    """Return the inputs of formulas that are the same for all layouts."""
     return _of_model(given.job) | _of_software(given.job) | _of_hardware(given)
 
 
@@ -178,7 +178,7 @@ def _of_hardware(given: Setting) -> dict[str, Any]:
 
 
 def choices(arrays: dict[str, Any], given: Setting) -> dict[str, Any]:
-    """What terms need of layouts."""
+    """Return the inputs of formulas that differ from layout to layout."""
     levels = np.array([sharding.level for sharding in SHARDINGS.values()])
     hybrids = np.array([sharding.hybrid for sharding in SHARDINGS.values()])
     place = np.asarray(arrays["sharding"], np.int64)

@@ -32,7 +32,7 @@ class Lines:
     latency: float = 0.0
     system: System = SYSTEM
     origin: str = "made up"
-    asked: list[tuple[str, Group, float]] = field(default_factory=list)
+    request: list[tuple[str, Group, float]] = field(default_factory=list)
 
     def curve(self, collective: str, group: Group) -> Curve:
         return Line(self, collective, group)
@@ -49,13 +49,13 @@ class Line:
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         sizes = np.asarray(nbytes, np.float64)
-        self.of.asked.extend((self.collective, self.group, float(size)) for size in np.atleast_1d(sizes))
+        self.of.request.extend((self.collective, self.group, float(size)) for size in np.atleast_1d(sizes))
         factor = {"low": 0.8, "high": 1.25}.get(edge, 1.0)
         sent = sizes * bus_factor(self.collective, self.group.ranks)
         return np.asarray(factor * (self.of.latency + sent / self.of.rate))
 
 
-def asked(
+def request(
     model: Model = GPT, gpus: int = 8, batch: int = 64, curves: Lines | None = None, loader: float = float("inf"),
     **job: Any,
 ) -> Setting:  # fmt: skip
@@ -79,7 +79,7 @@ def evaluated(given: Setting, layout: Layout) -> Planned:
 
 def books(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> Planned:
     """What a layout comes to, on as many GPUs as it takes."""
-    return evaluated(asked(model, layout.gpus, batch, **more), layout)
+    return evaluated(request(model, layout.gpus, batch, **more), layout)
 
 
 FEW = st.sampled_from((1, 2))

@@ -17,25 +17,35 @@ from collbench.model.steps import CONTENTION
 from collbench.planner import plan
 from collbench.planner import search as search_module
 from collbench.planner.cost import on_system, same_cost, sizes
-from collbench.planner.curves import Group, Modelled, Network, group_of, placed
+from collbench.planner.curves import Group, ModelCurves, Network, group_of, placed
 from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layouts, parse_layout
 from collbench.planner.models import MODELS, described, load_model, parse_duration, usual_tokens
 from collbench.planner.rows import row
 from collbench.planner.search import EQUAL, GROUPED, TERMS, Plan, best_of, evaluate_layout, plan_on, resized, search
-from collbench.planner.sensitivity import RESOURCES, anchored, largest_batch, parse_anchor, sensitivities, why
+from collbench.planner.sensitivity import RESOURCES, anchored, explain_best, largest_batch, parse_anchor, sensitivities
 from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, setting
 from collbench.planner.step import evaluate
 from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.files import load
-from tests.planner.layouts_on_lines import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, asked, evaluated, with_constants
+from tests.planner.layouts_on_lines import (
+    CONSTANTS,
+    GATED,
+    GPT,
+    MIXED,
+    SYSTEM,
+    Lines,
+    evaluated,
+    request,
+    with_constants,
+)
 
 SMALL = replace(GPT, layers=4, sequence=512)
 
 
 def tight(gpus: int) -> Setting:
     """A job on GPUs so small that half of its layouts fits."""
-    given = asked(SMALL, gpus, 8, Lines(1e10), reserve=0.0)
+    given = request(SMALL, gpus, 8, Lines(1e10), reserve=0.0)
     arrays = candidates(given.job, SYSTEM, {})
     needs = [evaluated(given, layout).needed for layout in layouts(arrays, range(0, len(arrays["data"]), 5))]
     memory = float(np.quantile(needs, 0.5))
@@ -80,7 +90,7 @@ def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch:
 
 def test_a_band_is_of_what_is_unsure() -> None:
     """A GPU alone is as unsure as computing; two whose computing is known as unsure as their curves."""
-    given = asked(gpus=1)
+    given = request(gpus=1)
     alone = evaluate_layout(given, Layout())
     parts = alone.parts
     assert alone.high == pytest.approx(alone.step + 0.1 * parts["computing"])
@@ -88,14 +98,14 @@ def test_a_band_is_of_what_is_unsure() -> None:
     sure = replace(given.machine.constants, spread=0.0)
     one = evaluate_layout(with_constants(given, sure), Layout())
     assert one.low == one.step == one.high
-    two = asked(gpus=2, stack="megatron-2022")
+    two = request(gpus=2, stack="megatron-2022")
     known = evaluate_layout(with_constants(two, sure), Layout(2))
     sent = known.parts["tensor_parallel"]
     assert known.high - known.step == pytest.approx(0.25 * sent)  # by the edges of the curves that were made up
     assert known.step - known.low == pytest.approx(0.2 * sent)
     both = evaluate_layout(two, Layout(2))
     assert both.high - both.step == pytest.approx(np.hypot(0.25 * sent, 0.1 * both.parts["computing"]))
-    experts = evaluate_layout(asked(MIXED, gpus=1), Layout())
+    experts = evaluate_layout(request(MIXED, gpus=1), Layout())
     assert experts.high == pytest.approx(experts.step + CONSTANTS.spread_experts * experts.parts["computing"])
     assert CONSTANTS.spread_experts > CONSTANTS.spread
 
@@ -106,7 +116,7 @@ def test_constants_are_of_the_newest_generation_that_is_known() -> None:
         older = [one for one in FITTED if one <= int(arch[2:])] or [min(FITTED)]
         assert constants_of(arch) == FITTED[max(older)], arch
         assert 0 < constants_of(arch).products < 1, arch
-    given = setting(Job(GPT, 8, 8, 1024), Modelled(load("dgx-a100")), loader=10.0)
+    given = setting(Job(GPT, 8, 8, 1024), ModelCurves(load("dgx-a100")), loader=10.0)
     fitted = FITTED[80]
     assert (given.machine.constants, given.capacity, given.loader) == (fitted, 80 * 2**30, 10.0)
     values = evaluated(given, Layout(data=8)).values
@@ -144,7 +154,7 @@ def arrays_of(given: Setting) -> dict[str, Any]:
 
 
 def test_formulas_say_what_they_return_and_take_only_what_is_known_before() -> None:
-    setting = asked(MIXED, 32, 64, Lines(1e10))
+    setting = request(MIXED, 32, 64, Lines(1e10))
     given = {*inputs(setting)}
     known = {*given, *choices(arrays_of(setting), setting), "network"}
     parameters = {term.__name__: {*inspect.signature(term).parameters} for term in TERMS}
@@ -159,7 +169,7 @@ def test_formulas_say_what_they_return_and_take_only_what_is_known_before() -> N
 
 def test_many_layouts_are_evaluated_as_each_alone() -> None:
     for model, stack in zip(cycle((MIXED, GPT, GATED)), STACKS, strict=False):
-        setting = asked(model, 32, 64, Lines(1e10), stack=stack)
+        setting = request(model, 32, 64, Lines(1e10), stack=stack)
         arrays = arrays_of(setting)
         many = evaluate(TERMS, inputs(setting) | choices(arrays, setting) | {"network": Network(setting.curves)})
         for place, layout in enumerate(layouts(arrays, range(SAMPLE))):
@@ -175,7 +185,7 @@ def test_a_network_is_asked_where_something_is_sent() -> None:
     network = Network(curves)
     sizes, ranks, strides = np.array([1e6, 2e6, 0, 4e6]), np.array([1, 2, 2, 4]), np.array([1, 1, 1, 8])
     assert list(network.time("allreduce", sizes, ranks, strides)) == pytest.approx([0, 2e-3, 0, 6e-3])
-    assert [(group, nbytes) for _, group, nbytes in curves.asked] == [(Group(2, 2), 2e6), (Group(4, 1), 4e6)]
+    assert [(group, nbytes) for _, group, nbytes in curves.request] == [(Group(2, 2), 2e6), (Group(4, 1), 4e6)]
     assert float(Network(curves, "high").time("allgather", 1e9, 2, 1)) == pytest.approx(0.5 * 1.25)
     edges = Network(curves, ("seconds", "high")).time("allgather", 1e9, 2, 1)
     assert list(edges) == pytest.approx([0.5, 0.5 * 1.25])
@@ -236,7 +246,7 @@ def test_what_does_not_fit_names_what_does() -> None:
 
 def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
     answer = gpt3()
-    found = list(sizes(answer.setting, answer.said, [32, 64, 512, 1024, 4096]))
+    found = list(sizes(answer.setting, answer.fixed, [32, 64, 512, 1024, 4096]))
     assert [bool(size.best) for size in found] == [False, True, True, True, True]
     assert "short with" in found[0].reason
     (curve,) = scaled([row(size.best, "scale", "x") for size in found if size.best])
@@ -267,11 +277,11 @@ def test_another_system_brings_its_software_unless_one_was_chosen_and_money_buys
     assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100")).job.stack == "megatron-2022"
     assert on_system(gpt3().setting, load("gb200-nvl72")).curves.system.gpus == 64
     answer = gpt3()
-    (one,) = same_cost(answer.setting, answer.said, 2.0, [(load("dgx-h100"), 3.0)])
+    (one,) = same_cost(answer.setting, answer.fixed, 2.0, [(load("dgx-h100"), 3.0)])
     assert one.gpus % 8 == 0
     assert 0.7 * 1024 * 2 < one.gpus * 3 <= 1024 * 2
     with pytest.raises(UsageError, match="buys no node"):
-        same_cost(answer.setting, answer.said, 0.001, [(load("dgx-h100"), 3.0)])
+        same_cost(answer.setting, answer.fixed, 0.001, [(load("dgx-h100"), 3.0)])
 
 
 def test_tokens_are_those_published_or_twenty_a_parameter_and_durations_have_units() -> None:
@@ -285,10 +295,10 @@ def test_tokens_are_those_published_or_twenty_a_parameter_and_durations_have_uni
 
 def test_an_anchor_makes_its_step_right_and_others_follow() -> None:
     answer = gpt3(layout="tp8 pp16 mb1")
-    wanted = 1.3 * answer.best.step
-    given, layout = anchored(answer.setting, parse_anchor(f"{wanted:.6f}s"), answer.said)
-    assert layout.step == pytest.approx(wanted, rel=1e-4)
-    assert evaluate_layout(given, layout.layout).step == pytest.approx(wanted, rel=1e-4)
+    requested = 1.3 * answer.best.step
+    given, layout = anchored(answer.setting, parse_anchor(f"{requested:.6f}s"), answer.fixed)
+    assert layout.step == pytest.approx(requested, rel=1e-4)
+    assert evaluate_layout(given, layout.layout).step == pytest.approx(requested, rel=1e-4)
     other = evaluate_layout(given, replace(layout.layout, micro=2))
     assert other.step > evaluate_layout(answer.setting, replace(layout.layout, micro=2)).step
     anchor = parse_anchor("30%,gpus=512,batch=768,layout=tp8 pp8")
@@ -299,16 +309,16 @@ def test_an_anchor_makes_its_step_right_and_others_follow() -> None:
 
 def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful_batch() -> None:
     answer = gpt3()
-    gains = sensitivities(answer.setting, answer.best.layout, answer.said)
+    gains = sensitivities(answer.setting, answer.best.layout, answer.fixed)
     assert gains[0].resource == "FLOP/s"
     assert all(1 <= gain.factor < 1.11 for gain in gains)
     assert {gain.resource for gain in gains} == {*RESOURCES, "memory"} - {"rate of loading samples"}
-    lines = why(answer)
+    lines = explain_best(answer)
     assert any(line.startswith("tp8 instead of tp4 loses") and "tensor parallelism +" in line for line in lines)
     assert any(line.startswith("pp8 instead of pp16 does not fit") for line in lines)
     slow = plan("gpt3-13b", load("ethernet-100g-tcp"), 64, 64, layout="tp1 pp1", stack="modern")
-    assert any("bound by network cards" in line for line in why(slow))
-    helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.said)}
+    assert any("bound by network cards" in line for line in explain_best(slow))
+    helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.fixed)}
     assert helped["network cards"] > 1.03
     assert "unknown" in largest_batch(1536, 0)
     assert "takes 2.00x the fewest samples and 2.00x the fewest steps" in largest_batch(1000, 1000)
@@ -322,10 +332,10 @@ def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_s
     assert boldest.layout.sharding == "zero3"
     assert boldest.step < 0.99 * best.step
     assert boldest.high > 1.4 * best.high
-    (line,) = (line for line in why(answer) if line.startswith(boldest.layout.name))
+    (line,) = (line for line in explain_best(answer) if line.startswith(boldest.layout.name))
     assert re.search(r"is likely \d\.\d% faster, but may take [\d.]+ s, not [\d.]+ s at most$", line)
     assert gpt3().boldest.layout == gpt3().best.layout
-    assert not any("likely" in line for line in why(gpt3()))
+    assert not any("likely" in line for line in explain_best(gpt3()))
 
 
 def test_a_file_and_words_describe_the_same_model() -> None:

@@ -8,7 +8,7 @@ slowest GPU, so the anchor (the first row) sets how much GPUs' speeds differ, wh
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from collbench.planner.curves import Modelled
+from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
 from collbench.planner.layouts import Layout
 from collbench.planner.models import Model
@@ -48,7 +48,7 @@ def planned(run: Run, replicas: int, noise: float, efficiency: float) -> Planned
         gradients="bf16", stack="modern", noise=noise, efficiency=efficiency,
     )  # fmt: skip
     return evaluate_layout(
-        Setting(job, Modelled(system), machine_of(system)), Layout(tensor=run.tensor, data=replicas, micro=8)
+        Setting(job, ModelCurves(system), machine_of(system)), Layout(tensor=run.tensor, data=replicas, micro=8)
     )
 
 

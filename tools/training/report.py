@@ -77,10 +77,10 @@ def generation(table: Table) -> int:
 def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     found = []
     for row in table.rows:
-        asked = given(table, row, known)
+        request = given(table, row, known)
         arrays = {name: np.asarray(value) for name, value in search.coded(layouts[table.name, row.label]).items()}
-        network = {"network": search.Network(asked.curves)}
-        values = search.evaluate(TERMS, setting.inputs(asked) | setting.choices(arrays, asked) | network)
+        network = {"network": search.Network(request.curves)}
+        values = search.evaluate(TERMS, setting.inputs(request) | setting.choices(arrays, request) | network)
         found.append(np.log(float(values["step"]) / published_seconds(table, row, float(values["peak16"]))))
     return np.array(found)
 
