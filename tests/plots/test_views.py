@@ -13,7 +13,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
 from collbench.measurement import Measurement, Prediction
-from collbench.plots import curves, panels, views
+from collbench.plots import curves, views
 from collbench.plots import style as styles
 from collbench.plots.kinds import Wanted
 from collbench.plots.style import STYLES
@@ -254,7 +254,3 @@ def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_impleme
     assert labels(figure) == ["NVSwitch", "PCIe", "ring-ll", "nccl", "95 % interval"]
     explained = [handle.get_color() for handle in figure.legends[0].get_lines()]  # type: ignore[attr-defined]
     assert not set(explained) & set(styles.COLORS)
-    (panel,) = (one for row in panels.panels([run(*sweep("mpi"))]).values() for one in row)
-    look = styles.LOOKS["mpi"]
-    assert panels.Layer(panel).look(look) == look
-    assert panels.Layer(panel, "a", "#123456").look(look) == look._replace(color="#123456")
