@@ -95,7 +95,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "runs": [about(run) for run in safe],
         "nav": [(part, title) for part, title in SECTIONS.items() if parts.get(part, True)],
         "titles": SECTIONS,
-        "told": FIRST,
+        "in_verdict": FIRST,
         "chart": chart,
         "data": data_block(chart),
     }

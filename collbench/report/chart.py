@@ -133,8 +133,8 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
         "seconds": [_short(row.typical) for row in rows],
         "low": [_short(low) for low, _ in bands],
         "high": [_short(high) for _, high in bands],
-        "said": texts,
-        "says": [texts.index(text) for text in checks],  # of each point, as the table has it
+        "checks": texts,
+        "check_of": [texts.index(text) for text in checks],  # each point
     }
 
 

@@ -88,9 +88,9 @@ def test_curves_hold_medians_intervals_and_checks_of_all_right_rows_but_no_sampl
     checks = {(row[0], row[1]): row[-1] for row in Tables(page).tables[-1][1:]}
     sizes, names = sorted({row.case.nbytes for row in run.results}), list(dict.fromkeys(size for _, size in checks))
     told = {
-        (line["name"], names[sizes.index(size)]): line["said"][place]
+        (line["name"], names[sizes.index(size)]): line["checks"][place]
         for line in figure["lines"]
-        for size, place in zip(line["sizes"], line["says"], strict=True)
+        for size, place in zip(line["sizes"], line["check_of"], strict=True)
     }
     assert told == {key: text for key, text in checks.items() if text.startswith("ok")}
     assert "picked two-shot" in told["auto", "128 KiB"]
