@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
 from collbench.algorithms import is_library, libraries
-from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
+from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.labels import labelled
 from collbench.measurement import Measurement, Prediction, Reported, Result
@@ -64,7 +64,7 @@ class Panel:
     wrong: frozenset[str]  # implementations that also had wrong results
     expectation: str = ""  # the system whose predictions are laid over measurements of another name
     libraries: tuple[Drawn, ...] = ()  # results that the others are compared with, drawn or not
-    bound: Bound | MemoryBound | None = None  # what the line rate or the memory allow
+    bound: LinkRoofline | MemoryRoofline | None = None  # what the line rate or the memory allow
     unbounded: str = ""  # why that is not known
     tools: frozenset[str] = frozenset()  # names of other tools that reported results
 
@@ -208,7 +208,7 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
         tools=frozenset(filter(None, [run.header.imported.tool])),
     )
     try:
-        return replace(panel, bound=bound(run, right[0].case, machine))
+        return replace(panel, bound=roofline(run, right[0].case, machine))
     except UsageError as reason:
         return replace(panel, unbounded=str(reason))
 

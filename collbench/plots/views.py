@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from collbench.analysis.bound import Bound, share
+from collbench.analysis.roofline import LinkRoofline, share
 from collbench.errors import unknown
 from collbench.labels import family
 from collbench.measurement import Measurement
@@ -253,7 +253,7 @@ def _memory_limit(panel: Panel, view: View, is_rate: bool) -> Limit | None:
 
 def _line_rate_limit(panel: Panel, view: View, is_rate: bool) -> Limit | None:
     bound = panel.bound
-    if not isinstance(bound, Bound):
+    if not isinstance(bound, LinkRoofline):
         return None
     least = _SHORTEST * min(result.typical for result in panel.results)
     by_size = {result.case.nbytes: result for result in panel.results}

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose, settings
-from collbench.analysis.diagnose.own_shape import remarks as own_remarks
-from collbench.analysis.diagnose.verdict import Health
-from collbench.analysis.fit.curve import CurveFit
-from collbench.analysis.fit.runs import Curve, curves
+import msgspec
+
+from collbench.analysis.curve_fit import CurveFit
+from collbench.analysis.diagnose import Diagnosis, Health, RunFacts, curve_remarks, diagnose, settings
+from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import as_it_ran, machine, remarks, sized
 from collbench.cases import Case
 from collbench.errors import CollbenchError, UsageError
@@ -21,7 +21,6 @@ from collbench.runfile.file import Run
 from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
-from collbench.topology.topology import from_record
 
 _MOST_CURVES = 40  # of a run that are fitted and judged: each takes a part of a second
 _MOST_GPUS = 1024  # of a header's machine: pairs of them are counted
@@ -102,7 +101,7 @@ def _described_system(record: Mapping[str, Any]) -> System:
     """Return the system of a predicted run's header, read like a user's file, so that it is no odder than those."""
     try:
         # A calibration would name a file of the machine that the run comes from.
-        text = to_toml(replace(from_record(System, record), calibration=""))
+        text = to_toml(replace(msgspec.convert(record, System), calibration=""))
         return files.parse(tomllib.loads(text), Path("the header"))
     except UsageError:
         raise
@@ -118,17 +117,17 @@ def _measured_curves(run: Run) -> dict[tuple[Case, str], list[Observed]]:
     return rows
 
 
-def _facts(run: Run, why_not: str) -> tuple[Evidence, list[str]]:
+def _facts(run: Run, why_not: str) -> tuple[RunFacts, list[str]]:
     """Return what the header says that matters to a diagnosis, and the same in words."""
     try:
-        facts = Evidence(run.header.environment.variables, remarks(run), why_not)
+        facts = RunFacts(run.header.environment.variables, remarks(run), why_not)
         return facts, [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     except Exception:  # any type may stand in a foreign header
-        return Evidence({}, (), why_not), []
+        return RunFacts({}, (), why_not), []
 
 
 def _verdict(
-    kind: Case, rows: Sequence[Observed], system: System | None, facts: Evidence, fit: CurveFit | None
+    kind: Case, rows: Sequence[Observed], system: System | None, facts: RunFacts, fit: CurveFit | None
 ) -> CurveVerdict:
     """Return the verdict of a curve against the system; never an error, whatever the run file holds."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
@@ -157,4 +156,4 @@ def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
     if diagnosis.unexplained:
         yield diagnosis.unexplained
     if not diagnosis.expected:
-        yield from own_remarks(diagnosis.measured, fit)
+        yield from curve_remarks(diagnosis.measured, fit)

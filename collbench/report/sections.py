@@ -14,12 +14,11 @@ from markupsafe import Markup
 
 from collbench.algorithms import libraries
 from collbench.analysis import plans as analysis
-from collbench.analysis.compare.headers import several_machines
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
-from collbench.analysis.fit.runs import HEADING, columns
-from collbench.analysis.interconnects.interconnect import of_run
-from collbench.analysis.interconnects.table import Cell, Table, left_out, tables
+from collbench.analysis.fit import HEADING, columns
+from collbench.analysis.interconnects import Cell, Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
+from collbench.analysis.matching import several_machines
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Explanation
@@ -28,7 +27,7 @@ from collbench.plots.kinds import PLAIN, kinds
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import SafeRun, safe_text
 from collbench.runfile.file import Run
-from collbench.topology import system_text, topology_text
+from collbench.topology import render
 from collbench.topology.system import System
 from collbench.tracks import PARTS
 from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size, visible
@@ -275,7 +274,7 @@ def _interconnect_table(table: Table) -> TextTable:
     heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
     rows = []
     for line in table.lines[:MOST]:
-        rows.append((format_size(line.nbytes), *map(_interconnect_cell, line.cells), str(line.lead)))
+        rows.append((format_size(line.nbytes), *map(_interconnect_cell, line.cells), str(line.ranking)))
     return TextTable(table.title, heading, rows)
 
 
@@ -413,9 +412,9 @@ def _topology_lines(run: AnalysedRun) -> list[str]:
     try:
         topology = discovered(run.run)
         if topology:
-            lines = islice(topology_text.lines(topology, _WIDEST), _MOST_LINES)
+            lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
             return [visible(line[: 2 * _WIDEST]) for line in lines]
-        return [visible(line) for line in system_text.lines(run.system, _WIDEST)] if run.system else []
+        return [visible(line) for line in render.system_lines(run.system, _WIDEST)] if run.system else []
     except Exception:  # any type may stand in a foreign header
         return []
 

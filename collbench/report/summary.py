@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import contests, format_span, rivals, winners
-from collbench.analysis.diagnose.verdict import Health
-from collbench.analysis.fit.runs import Curve
+from collbench.analysis.diagnose import Health
+from collbench.analysis.fit import Curve
 from collbench.cases import Case
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
 from collbench.observed import Timed

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from markupsafe import escape
 
 from collbench.algorithms import is_library
-from collbench.analysis.bound import in_words
+from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
 from collbench.observed import Observed, Timed
@@ -150,7 +150,7 @@ def check(result: Timed) -> str:
         words = f"predicted, {method}" if method else "predicted"
     else:
         words = result.standing if isinstance(result, Reported) else "ok"
-    return ", ".join(filter(None, (words, in_words(result), str(result.note))))
+    return ", ".join(filter(None, (words, share_in_words(result), str(result.note))))
 
 
 def _stepped(result: StepRow) -> str:
