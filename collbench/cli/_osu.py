@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collbench.cases import Sweep
     from collbench.formats.osu_tests import OsuKind
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 PREFIX = "osu_"
 _BEGUN = "i"  # before the name of a collective: its non-blocking form
@@ -77,7 +77,7 @@ def _sweep(
 def _carry_out(kind: "OsuKind", options: dict[str, Any]) -> int:
     from collbench.cli import _osu_options
     from collbench.cli._carried_out import carried_out
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()
@@ -93,7 +93,7 @@ def _show(session: "Session", kind: "OsuKind", full: bool) -> None:
     """All rows; every process takes part, and one prints."""
     from collbench.formats.exported import signature
     from collbench.formats.osu_write import opening, row
-    from collbench.measurement import Measurement, Untimed
+    from collbench.results import Measurement, Untimed
 
     begun = False
     for result in session.run():

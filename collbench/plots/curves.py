@@ -13,7 +13,6 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from collbench.measurement import Measurement, Prediction, Reported
 from collbench.plots import samples
 from collbench.plots.axes import place_legend, size_axis, value_axis, wrapped
 from collbench.plots.kinds import PLAIN, Kind, Named, Say, Wanted
@@ -34,7 +33,8 @@ from collbench.plots.panels import (
 )
 from collbench.plots.style import GREY, MUTED, Look, Style, letters_of, looks, style
 from collbench.plots.views import SAMPLES, VIEWS, Limit, View, chosen, limit, named
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction, Reported
+from collbench.runfile.store import Run
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench import plots
-from collbench.clean import text
-from collbench.measurement import Result
+from collbench.host.sanitize import text
 from collbench.plots.save import save
 from collbench.plots.style import COLOURED, SCREEN, Style
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import Run, why_none
+from collbench.results import Result
+from collbench.runfile.store import Run, why_none
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,7 +108,7 @@ def _mark_cut_off(figure: "Figure", runs: Sequence[Run]) -> None:
     """Add a line below the title that says which runs were cut off."""
     lines = []
     for run in runs:
-        if words := cut_off(run):
+        if words := run.cut_off:
             lines.append(f"{text(run.path.parent.name, _LONGEST)}: {words}" if len(runs) > 1 else words)
     if not lines:
         return

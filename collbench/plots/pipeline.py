@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import planned
-from collbench.clean import text
-from collbench.planned import Pipeline, PlannedStep
+from collbench.host.sanitize import text
 from collbench.planner.pipeline_schedule import (
     BACKWARD,
     FORWARD,
@@ -20,7 +19,8 @@ from collbench.plots.axes import seconds_tick
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.planner import LABEL, machine_of
 from collbench.plots.style import DARK, style
-from collbench.runfile.file import Run
+from collbench.results import Pipeline, PlannedStep
+from collbench.runfile.store import Run
 from collbench.units import format_seconds
 
 if TYPE_CHECKING:

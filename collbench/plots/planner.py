@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.analysis.plans import front, planned
-from collbench.clean import text
-from collbench.planned import PlannedStep, words
+from collbench.host.sanitize import text
 from collbench.plots.axes import grid_along_x
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.style import DARK, GREY, MEMORY_PARTS, OTHERS, SCREEN, STEP_PARTS, looks, style
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep, words
+from collbench.runfile.store import Run
 from collbench.units import format_count, format_figure, format_seconds, unit_of
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.measurement import Measurement, Reported
 from collbench.plots.axes import grid_along_x
 from collbench.plots.panels import Drawn, Line, Panel
 from collbench.plots.style import DARK, SCREEN, Look, style
 from collbench.plots.views import SAMPLES
+from collbench.results import Measurement, Reported
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from collbench.isolation import outside
-from collbench.step_times import COMMUNICATED, COMPUTED
-from collbench.tracks import ADDED, LAUNCH, MOVED, PUBLISHED, WAITED
+from collbench.host.isolation import outside
+from collbench.results import ADDED, COMMUNICATED, COMPUTED, LAUNCH, MOVED, PUBLISHED, WAITED
 
 FORMATS = ("png", "svg", "pdf")
 UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collbench.cases import Case
-from collbench.measurement import Explanation
 from collbench.plots.axes import grid_along_x, seconds_tick
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
-from collbench.runfile.file import Run
-from collbench.tracks import PARTS, PHASES, Track
+from collbench.results import PARTS, PHASES, Explanation, Track
+from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

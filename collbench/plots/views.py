@@ -11,9 +11,8 @@ from typing import ClassVar, NamedTuple
 
 from collbench.analysis.roofline import LinkRoofline, share
 from collbench.errors import unknown
-from collbench.labels import family
-from collbench.measurement import Measurement
 from collbench.plots.panels import Drawn, Panel, line_of
+from collbench.results import Measurement, family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]

@@ -18,7 +18,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from collbench import __version__
-from collbench.planned import PlannedStep
 from collbench.plots.style import phase_css
 from collbench.report import sections
 from collbench.report.analysed import AnalysedRun, analysed
@@ -28,7 +27,8 @@ from collbench.report.sections import SECTIONS, Anchors, by_run
 from collbench.report.steps import STEPPED, steps
 from collbench.report.summary import FIRST, about, lesson, title_of, verdict
 from collbench.report.table import all_rows
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep
+from collbench.runfile.store import Run
 
 LARGEST = 1_500_000
 """Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""

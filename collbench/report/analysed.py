@@ -14,10 +14,9 @@ from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import as_it_ran, machine, remarks, sized
 from collbench.cases import Case
 from collbench.errors import CollbenchError, UsageError
-from collbench.measurement import observed
-from collbench.observed import Observed
 from collbench.report.sanitize import SafeRun, safe_text
-from collbench.runfile.file import Run
+from collbench.results import Observed, observed
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System

@@ -9,15 +9,14 @@ from markupsafe import Markup
 
 from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
-from collbench.measurement import Measurement, Prediction, Reported, timed
-from collbench.observed import Timed
 from collbench.plots.panels import share_a_device
 from collbench.plots.style import Look, contrast, looks
 from collbench.report.sanitize import SafeRun
 from collbench.report.sections import Anchors, distinct
 from collbench.report.summary import statuses
 from collbench.report.table import check
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction, Reported, Timed, timed
+from collbench.runfile.store import Run
 
 ROOM = 200_000
 """Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""

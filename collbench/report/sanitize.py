@@ -4,20 +4,17 @@ What cannot be a time, a size or a text is set aside with the reason; no other m
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from collbench.measurement import Explanation, Result
-from collbench.note import Note
-from collbench.observed import Timed
-from collbench.runfile.bounds import oddity
-from collbench.runfile.file import NAME, Run
+from collbench.results import Note, Observed, Result
 from collbench.runfile.header import Header
-from collbench.trained import Trained
+from collbench.runfile.store import NAME, Run
 from collbench.units import visible
 
 _MOST_UNREAD = 100  # rows of a file that are no results, which are shown
 _LONGEST = 300  # characters of a text
+_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # fields of results, beside the note
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class SafeRun:
 
     label: str  # tells it from the other runs of the report
     run: Run
-    odd: tuple[tuple[Result, str], ...]  # a time of zero, a size that no memory has: reason
+    odd: tuple[tuple[Result, str], ...]  # results without numbers: reason
     every: tuple[Result, ...]  # usable and odd results, in the file's order
 
     @property
@@ -68,7 +65,7 @@ def _safe_run(run: Run, label: str) -> SafeRun:
     every = tuple(_safe_result(result) for result in run.results)
     usable, odd = [], []
     for result in every:
-        if reason := oddity(result):
+        if reason := _unusable(result):
             odd.append((result, reason))
         else:
             usable.append(result)
@@ -78,16 +75,24 @@ def _safe_run(run: Run, label: str) -> SafeRun:
 
 def _safe_result(result: Result) -> Result:
     changed: dict[str, Any] = {"implementation": safe_text(result.implementation, 60) or "(no name)"}
-    for name in ("reason", "statistic", "algorithm", "protocol", "system"):
-        if hasattr(result, name):
-            changed[name] = safe_text(getattr(result, name))
-    if isinstance(result, Timed | Explanation | Trained):
-        note = result.note
-        remarks = Note.of(safe_text("; ".join(note.remarks)))
-        changed["note"] = (
-            replace(note, spin=safe_text(note.spin, 60), picked=safe_text(note.picked, 60), remarks=()) | remarks
-        )
+    for field in fields(result):
+        if field.name in _TEXTS:
+            changed[field.name] = safe_text(getattr(result, field.name))
+        elif field.name == "note":
+            changed["note"] = _safe_note(result.note)
     return replace(result, **changed)
+
+
+def _unusable(result: Result) -> str:
+    """Return why a result has no numbers to show; empty where it has, and where nobody expects any."""
+    if not isinstance(result, Observed) or result.wrong or any(result.times):
+        return ""
+    return "it was checked, and not timed"
+
+
+def _safe_note(note: Note) -> Note:
+    remarks = Note.of(safe_text("; ".join(note.remarks)))
+    return replace(note, spin=safe_text(note.spin, 60), picked=safe_text(note.picked, 60), remarks=()) | remarks
 
 
 def _safe_header(header: Header) -> Header:

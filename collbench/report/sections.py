@@ -21,15 +21,13 @@ from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import Explanation
-from collbench.planned import PlannedStep
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import SafeRun, safe_text
-from collbench.runfile.file import Run
+from collbench.results import PARTS, Explanation, PlannedStep
+from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.topology.system import System
-from collbench.tracks import PARTS
 from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size, visible
 
 SECTIONS = {

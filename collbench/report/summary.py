@@ -15,17 +15,24 @@ from collbench.analysis.crossover import contests, format_span, rivals, winners
 from collbench.analysis.diagnose import Health
 from collbench.analysis.fit import Curve
 from collbench.cases import Case
-from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
-from collbench.observed import Timed
-from collbench.outcome import Outcome
-from collbench.planned import PlannedStep
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import SafeRun, safe_text
 from collbench.report.sections import Which, by_run, distinct, listed
-from collbench.runfile.file import INTERRUPTED
-from collbench.step_times import StepPrediction, StepTimes
-from collbench.tracks import PARTS
-from collbench.trained import Trained
+from collbench.results import (
+    PARTS,
+    Explanation,
+    Measurement,
+    Outcome,
+    PlannedStep,
+    Prediction,
+    Reported,
+    Result,
+    StepPrediction,
+    StepTimes,
+    Timed,
+    Trained,
+)
+from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
 _STATUSES: dict[str, tuple[type, ...]] = {

@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from collbench.measurement import Measurement, Prediction
-from collbench.note import Note, Sharing
 from collbench.plots import curves, kinds
 from collbench.plots import style as styles
 from collbench.plots.style import COLOURED, MUTED
+from collbench.results import Measurement, Note, Prediction, Sharing
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,

@@ -12,13 +12,13 @@ from collbench.analysis.roofline import roofline
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
-from collbench.measurement import Measurement, Prediction
 from collbench.plots import curves, views
 from collbench.plots import style as styles
 from collbench.plots.kinds import Wanted
 from collbench.plots.style import STYLES
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology.discovered import SLICE, Gpu, Kind, Link, NvLink, Pcie, Topology
 from collbench.topology.files import load
 from tests.plots.made_up_sweeps import (

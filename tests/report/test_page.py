@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from collbench import report
-from collbench.measurement import Measurement, Prediction, Reported, Result, Skipped
-from collbench.note import Note
 from collbench.report.chart import VIEWS
 from collbench.report.sections import SECTIONS, Anchors, TextTable
-from collbench.runfile.file import read
+from collbench.results import Measurement, Note, Prediction, Reported, Result, Skipped
+from collbench.runfile.store import read
 from tests.conftest import ROOT, case
 from tests.report.pages import SIZES, Tables, Text, built, data_of, empty_columns, times, without_library, write
 
