@@ -55,7 +55,7 @@ def perf(name: str) -> click.Command | None:
 
 def _command(collective: Collective, name: str) -> click.Command:
     from collbench.cli._nccl_options import nccl_options
-    from collbench.cli._sweep_options import HERE, shared
+    from collbench.cli.options import HERE, shared
 
     first = ("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root")
     more = ("impl", "ranks", "cudagraph", "budget", "timeout", "spin", "bind", "out", "quiet")
@@ -77,10 +77,10 @@ def _command(collective: Collective, name: str) -> click.Command:
 
 
 def _carry_out(collective: Collective, options: dict[str, Any]) -> int:
-    from collbench.api.wanted import make_sweep
+    from collbench.api.requests import measured_sweep
     from collbench.cli import _nccl_options
-    from collbench.cli._carried_out import carried_out
-    from collbench.cli._sweep_options import DEFAULTS
+    from collbench.cli.options import sweep_request
+    from collbench.cli.running import finish, run_session
     from collbench.launcher import launched
     from collbench.measure.session import Session
 
@@ -91,12 +91,16 @@ def _carry_out(collective: Collective, options: dict[str, Any]) -> int:
         _refuse_several(gpus, joined)
         options["ranks"] = None  # as many as the launcher started
     options |= _sizes(options)
-    platform, sweep = make_sweep(DEFAULTS | _nccl_options.understood(options, joined) | {"op": collective.name}, joined)
+    request = sweep_request(_nccl_options.understood(options, joined), op=collective.name, starts=1)
+    platform, sweep = measured_sweep(request, joined)
     named = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
     session = Session(platform, replace(sweep, implementations=named, both_places=True), joined, options["out"])
     table = _Table(session, collective, platform, (threads, gpus))
-    status = carried_out(session, table.show, lambda: table.close(foreign), said, options["quiet"])
-    return status or table.status
+    if interrupted := run_session(session, table, said, options["quiet"]):
+        return interrupted
+    if session.leader:
+        table.end(foreign)
+    return finish([session]) or table.status
 
 
 def _refuse_several(gpus: int, joined: tuple[int, int]) -> None:
@@ -127,21 +131,26 @@ class _Table:
         self._session, self._collective, self._platform = session, collective, platform
         self._per = per  # process: threads, and GPUs of each
         self.status = 0
+        self._held: list[Result] = []  # of the size whose row is not there yet
 
-    def show(self) -> None:
-        """All rows; every process takes part, and one prints."""
-        held: list[Result] = []
-        for line in self._opening() if self._session.leader else ():
+    def begin(self) -> None:
+        """Print what stands above the rows."""
+        for line in self._opening():
             click.echo(line)
-        for result in self._session.run():
-            held.append(result)
-            if len(held) < len(self._places) * len(self._session.sweep.implementations):
-                continue
-            for line in self._lines(held) if self._session.leader else ():
-                click.echo(line)
-            held = []
 
-    def close(self, foreign: Path | None) -> None:
+    def add(self, result: "Result") -> None:
+        """Print the row of a size once all its results are there."""
+        self._held.append(result)
+        if len(self._held) < len(self._places) * len(self._session.sweep.implementations):
+            return
+        for line in self._lines(self._held):
+            click.echo(line)
+        self._held = []
+
+    def close(self) -> None:
+        """Do nothing: there is no progress to take away."""
+
+    def end(self, foreign: Path | None) -> None:
         """What stands below the rows, and the JSON of -J."""
         from collbench.cli._outputs import write_foreign
         from collbench.formats.nccl_tests.write_text import average, footer

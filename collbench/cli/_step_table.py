@@ -3,7 +3,7 @@
 import math
 
 from collbench.analysis.scaling.points import Curve, Point
-from collbench.cli._columns import Table
+from collbench.cli.tables import Table
 from collbench.measurement import Result, Untimed
 from collbench.step_times import StepPrediction, StepRow, StepTimes
 from collbench.units import format_seconds

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from collbench.api.wanted import default_folder
+from collbench.api.requests import default_folder
 from collbench.cli import _train_table as table
-from collbench.cli._carried_out import say_where
 from collbench.cli._train_options import (
     Question,
     parse_counts,
@@ -20,6 +19,7 @@ from collbench.cli._train_options import (
     parse_tokens,
     question,
 )
+from collbench.cli.running import say_where
 from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure.session import Session

@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from collbench.api.predicting import find_system
+from collbench.api.requests import find_system
 from collbench.errors import UsageError
 from collbench.planner.anchor import anchored, parse_anchor
 from collbench.planner.curves import Modelled
@@ -71,8 +71,7 @@ def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any])
     """On a described system, by the model's curves."""
     if options["fitted"]:
         raise UsageError(f"--fitted is of a run's curves; {options['on']} is described, and has those of the model")
-    system = find_system(options["on"], ())
-    assert system
+    system = find_system(options["on"])
     curves = Modelled(system, gpus)
     machine = with_said(machine_of(curves.system), options["tflops"], options["memory"])
     return Setting(job(machine.stack), curves, machine, _loader(options))
@@ -115,7 +114,7 @@ def parse_counts(text: str) -> list[int]:
 
 def parse_systems(text: str) -> list[System]:
     """Of `--compare-interconnects`: names and files, after commas."""
-    return [system for name in text.split(",") if (system := find_system(name.strip(), ()))]
+    return [find_system(name.strip()) for name in text.split(",")]
 
 
 def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
@@ -125,9 +124,7 @@ def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
         name, _, price = word.partition("=")
         if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", price) or not float(price):
             raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
-        system = find_system(name.strip(), ())
-        assert system
-        priced.append((system, float(price)))
+        priced.append((find_system(name.strip()), float(price)))
     return priced
 
 

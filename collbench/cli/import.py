@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._paths import PATH, Where
+from collbench.cli.options import PATH, Renamed
 
 if TYPE_CHECKING:
     from collbench.formats.imported import Imported, Test
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="DIR",
     help="Folder to make for the run file.  [default: results/runs/...]",
@@ -72,7 +72,7 @@ def _refuse(groups: "Sequence[Imported]", tests: "Sequence[Test]") -> None:
 
 def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
     """As wanted, with a folder in it for each run where there are several; else as a sweep's."""
-    from collbench.api.wanted import new_folder
+    from collbench.api.requests import new_folder
 
     names = [collective.name for collective in imported.collectives]
     if out:
@@ -83,7 +83,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
-    from collbench.cli._table import REPORTED_LEGEND
+    from collbench.cli.results_table import REPORTED_LEGEND
     from collbench.runfile.file import Writer
 
     results = imported.results
@@ -108,8 +108,8 @@ def _figures(results: "Sequence[Result]") -> str:
 
 
 def _print(results: "Sequence[Result]") -> None:
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._table import heading, row
+    from collbench.cli.progress import LiveTable
+    from collbench.cli.results_table import heading, row
 
     table = LiveTable()
     titles = {title: at for at, title in enumerate(dict.fromkeys(result.case.title for result in results))}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from collbench.cli._paths import PATH, RUNS, Where
+from collbench.cli.options import PATH, RUNS, Renamed
 from collbench.door import opened
 from collbench.errors import CollbenchError, UsageError, unlinked, writing
 
@@ -20,7 +20,7 @@ from collbench.errors import CollbenchError, UsageError, unlinked, writing
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="FILE",
     help="Where to write it.  [default: report.html beside the first run]",

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._json import STANDARD, JsonCommand, into, json_option
-from collbench.cli._paths import PATH
+from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option
 from collbench.errors import UsageError
 from collbench.platforms import platforms
 
@@ -165,7 +164,7 @@ class _Reading:
 
     def __call__(self, done: int, total: int) -> None:
         """Every so often, since drawing takes longer than reading."""
-        from collbench.cli._progress import Status
+        from collbench.cli.progress import Status
 
         if total > SLOW and done % 100 == 0:
             self._status = self._status or Status(total)
