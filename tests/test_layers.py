@@ -23,7 +23,7 @@ SPEAKING = {
     "platforms.gpu.cuda_extra": "a script that the Makefile runs",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
     "measure.launched": "what MPI_Abort would leave unsaid",
-    "api.patience": "what takes so long, which a notebook should say too",
+    "api.notices": "what takes so long, which a notebook should say too",
     "measure.watchdog": "why it ends all processes of a launcher",
 }
 

@@ -9,7 +9,7 @@ import pytest
 from collbench.analysis.bound import measured_bound
 from collbench.analysis.compare.compare import compare
 from collbench.analysis.crossover import contests, library_of, rivals, winners
-from collbench.cli._table import row
+from collbench.cli.results_table import row
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measurement import Explanation, Measurement, timed
 from collbench.outcome import Outcome

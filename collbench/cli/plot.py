@@ -68,8 +68,10 @@ _DIGITS = 6  # of a number of lines
 @click.option("--overlay", is_flag=True, help="All topologies in one panel, a colour each.")
 @click.option("--apart", is_flag=True, help="Give predictions panels of their own.")
 @click.option(
+    "--on",
     "--as",
-    "system",
+    "on",
+    cls=Renamed,
     metavar="SYSTEM|FILE.toml",
     help="What machine the measured runs are of, for the view bound.  [default: as each run file says]",
 )

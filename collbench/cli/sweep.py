@@ -98,6 +98,8 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
         outputs.write(session)
         return interrupted
     if session.leader:
+        if not outputs.quiet and (gone := table.left_out()):
+            click.echo(f"too narrow for all columns, so without: {', '.join(gone)}", err=True)
         _print_fastest(session)
         _print_bounds(session)
         _print_wires(session)
@@ -115,7 +117,7 @@ class SweepTable:
 
     def __init__(self, session: Session, spread: bool, quiet: bool) -> None:
         names = session.sweep.implementations
-        self._session, self._spread, self._quiet = session, spread, quiet
+        self._session, self._spread = session, spread
         self._compared = [name for name in libraries() if name in map(family, names)]
         self._estimated = {name for one in names for name in implementations()[family(one)].estimates}
         self._library = self._compared[0] if self._compared else ""
@@ -127,7 +129,7 @@ class SweepTable:
     @property
     def _width(self) -> int:
         """Characters of the longest name; names have their library's version once the ranks are there."""
-        return max(NAME, *map(len, self._session.labels))
+        return max([NAME, *map(len, self._session.labels)])
 
     def begin(self) -> None:
         """Print what stands above all rows; nothing, since every case has its heading."""
@@ -146,12 +148,13 @@ class SweepTable:
         self._live.show(result.case.title, names, [(result, line)])
 
     def close(self) -> None:
-        """Take progress away, and print which columns had no room."""
+        """Take progress away."""
         self._live.close()
-        session = self._session
-        gone = left_out(self._library, self._spread, bool(self._estimated), self._width, session.modelled)
-        if gone and session.leader and not self._quiet:
-            click.echo(f"too narrow for all columns, so without: {', '.join(gone)}", err=True)
+
+    def left_out(self) -> list[str]:
+        """Return the columns that the terminal is too narrow for."""
+        modelled = self._session.modelled
+        return left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
 
 
 def _print_fastest(session: Session) -> None:

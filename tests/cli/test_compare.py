@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
-from collbench.cli._compare_table import COLUMNS
-from collbench.cli.compare import command
+from collbench.cli.compare import COLUMNS, command
 from collbench.flaws import Mismatch
 from collbench.measurement import Failed, Measurement, Reported, Result, Skipped
 from collbench.runfile import file

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from collbench import interrupts
 from collbench.algorithms import implementations
-from collbench.cli import TOGETHER, _names, group
+from collbench.cli import TOGETHER, group
+from collbench.cli.options import completed
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from tests.conftest import ROOT, Command
@@ -71,7 +72,7 @@ def test_a_shell_completes_commands_options_and_names() -> None:
         asked = {"_COLLBENCH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = CliRunner().invoke(group, [], env=asked, prog_name="collbench")  # type: ignore[arg-type]
         assert [line.partition(",")[2] for line in done.output.split()] == [offered], words
-    complete = _names.completed(lambda: ["mpi", "mpi-python", "auto"])
+    complete = completed(lambda: ["mpi", "mpi-python", "auto"])
     context = click.Context(click.Command("any"))
     assert complete(context, click.Option(["--impl"]), "mpi,") == ["mpi,mpi-python", "mpi,auto"]
 
@@ -146,5 +147,6 @@ def test_streams_that_take_nothing(
 
 def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:
     """A command that measures under a launcher must be known before it is imported."""
-    asking = {path.stem for path in (ROOT / "collbench" / "cli").glob("[a-z]*.py") if "launched()" in path.read_text()}
+    folder = ROOT / "collbench" / "cli"
+    asking = {name for name in NAMES if "launched()" in (folder / f"{name}.py").read_text()}
     assert asking == set(TOGETHER)
