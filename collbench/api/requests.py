@@ -161,9 +161,11 @@ class SweepRequest:
 
 
 def split_names(names: Names) -> list[str]:
-    """Return the names of a text with commas, or of a sequence."""
+    """Return the names of a text with commas, or of a sequence; none of an empty one."""
+    if not names:
+        return []
     words = names.split(",") if isinstance(names, str) else names
-    return [word.strip() for word in words if word.strip()]
+    return [word.strip() for word in words]
 
 
 def _check_choice(option: str, word: str, choices: Sequence[str]) -> None:
