@@ -48,7 +48,7 @@ from collbench.units import format_size
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
 
-_OPTIONS = [*_nccl_options.nccl_options(), *SWEEP_OPTIONS.values()]
+_OPTIONS = [*SWEEP_OPTIONS.values(), *_nccl_options.nccl_options()]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)

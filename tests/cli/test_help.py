@@ -17,6 +17,7 @@ from collbench.cli.options import completed
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from tests.conftest import ROOT, Command
+from tools import options
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
 
@@ -86,6 +87,35 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
         return int({}["no such key"])
 
     monkeypatch.setattr(group, "get_command", lambda context, name: command)
+
+
+def test_the_page_of_options_is_that_of_the_commands() -> None:
+    """`python -m tools.options` writes it anew."""
+    assert options.page() == options.PAGE.read_text()
+
+
+def test_a_command_is_a_file_that_defines_one() -> None:
+    """Modules that commands share are none; every command stands in the help once, in a section."""
+    assert {"sweep", "import", "help"} <= set(NAMES)
+    assert not {"options", "tables", "progress", "running", "ab"} & set(NAMES)
+    lines = CliRunner().invoke(group, ["--help"]).output.splitlines()
+    assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
+        *("Options:", "Measure:", "Understand:", "Predict:", "Files:", "More:")
+    ]
+    for name in NAMES:
+        assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1, name
+
+
+def test_names_that_look_like_a_wrong_one_are_suggested(here: Command) -> None:
+    for words, hint in (
+        ("swep", "did you mean sweep?"),
+        ("predict dgx-h10", "dgx-h100"),
+        ("sweep --impl ring-flag", "ring-flags"),
+        ("sweep --op alreduce", "allreduce?"),
+    ):
+        done = here(*words.split())
+        assert done.returncode == 2
+        assert hint in done.stderr.partition("; did you mean ")[1] + done.stderr.partition("; did you mean ")[2], words
 
 
 def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, broken: None, tmp_path: Path) -> None:

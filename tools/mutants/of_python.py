@@ -300,7 +300,7 @@ PLANNER = (
     *of(
         "planner",
         "tests/planner",
-        "planner/planner.py",
+        "planner/search.py",
         ("a likely value that counts once", "(low + 4 * likely + high) / 6", "(low + likely + high) / 3"),
         ("utilisation of all GPUs as of one", " / self.step / self.layout.gpus / ", " / self.step / "),
         (
@@ -312,14 +312,14 @@ PLANNER = (
     *of(
         "planner",
         "tests/planner",
-        "planner/stepping.py",
+        "planner/step.py",
         ("a bubble of p micro-batches", "return (pipeline - 1) * where(", "return pipeline * where("),
         ("filled in one direction", "return 2 * (pipeline - 1) * stage_once", "return (pipeline - 1) * stage_once"),
     ),
     *of(
         "planner",
         "tests/planner",
-        "planner/traffic.py",
+        "planner/communication.py",
         (
             "keys of one GPU instead of all",
             "return 4 * tokens * context * keys / tensor",
@@ -340,7 +340,7 @@ PLANNER = (
     *of(
         "planner",
         "tests/planner",
-        "planner/footprint.py",
+        "planner/memory.py",
         (
             "more micro-batches in flight than there are",
             "return minimum(micro_batches, pipeline",
@@ -360,7 +360,7 @@ PLANNER = (
     *of(
         "planner",
         "tests/planner",
-        "planner/work.py",
+        "planner/compute.py",
         (
             "the fullest stage without its chunks",
             "ceil(layers / (pipeline * chunks)) * chunks",
@@ -371,7 +371,7 @@ PLANNER = (
     *of(
         "planner",
         "tests/planner",
-        "planner/timeline.py",
+        "planner/pipeline_schedule.py",
         (
             "gradients of weights lag one less",
             "if kind == BACKWARD and place >= stage:",

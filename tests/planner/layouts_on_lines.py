@@ -6,16 +6,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from collbench.planner.candidates import coded
-from collbench.planner.constants import Constants
-from collbench.planner.curves import TYPICAL, Array, Curve, Group
+from collbench.planner.curves import TYPICAL, Array, Curve, Group, Network
 from collbench.planner.job import Job
-from collbench.planner.layout import RECOMPUTE, SCHEDULES, SHARDINGS, Layout
-from collbench.planner.ledger import Network, reckon
-from collbench.planner.machine import machine_of
+from collbench.planner.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
 from collbench.planner.models import Model
-from collbench.planner.planner import SECTIONS, Planned
-from collbench.planner.setting import Setting, choices, inputs
+from collbench.planner.search import TERMS, Planned
+from collbench.planner.setting import Constants, Setting, choices, inputs, machine_of
+from collbench.planner.step import evaluate
 from collbench.topology.files import load
 from collbench.topology.system import System
 from tests.planner.closed_forms import bus_factor
@@ -35,7 +32,7 @@ class Lines:
     latency: float = 0.0
     system: System = SYSTEM
     origin: str = "made up"
-    asked: list[tuple[str, Group, float]] = field(default_factory=list)
+    request: list[tuple[str, Group, float]] = field(default_factory=list)
 
     def curve(self, collective: str, group: Group) -> Curve:
         return Line(self, collective, group)
@@ -52,13 +49,13 @@ class Line:
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         sizes = np.asarray(nbytes, np.float64)
-        self.of.asked.extend((self.collective, self.group, float(size)) for size in np.atleast_1d(sizes))
+        self.of.request.extend((self.collective, self.group, float(size)) for size in np.atleast_1d(sizes))
         factor = {"low": 0.8, "high": 1.25}.get(edge, 1.0)
         sent = sizes * bus_factor(self.collective, self.group.ranks)
         return np.asarray(factor * (self.of.latency + sent / self.of.rate))
 
 
-def asked(
+def request(
     model: Model = GPT, gpus: int = 8, batch: int = 64, curves: Lines | None = None, loader: float = float("inf"),
     **job: Any,
 ) -> Setting:  # fmt: skip
@@ -73,16 +70,16 @@ def with_constants(given: Setting, constants: Constants) -> Setting:
     return replace(given, machine=replace(given.machine, constants=constants))
 
 
-def reckoned(given: Setting, layout: Layout) -> Planned:
-    """As `reckon_one` does it, without the band, which takes four more evaluations."""
+def evaluated(given: Setting, layout: Layout) -> Planned:
+    """As `evaluate_layout` does it, without the band, which takes four more evaluations."""
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
-    values = reckon(SECTIONS, known | {"network": Network(given.curves)})
+    values = evaluate(TERMS, known | {"network": Network(given.curves)})
     return Planned(layout, given.job, values, 0.0, float("inf"))
 
 
 def books(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> Planned:
     """What a layout comes to, on as many GPUs as it takes."""
-    return reckoned(asked(model, layout.gpus, batch, **more), layout)
+    return evaluated(request(model, layout.gpus, batch, **more), layout)
 
 
 FEW = st.sampled_from((1, 2))

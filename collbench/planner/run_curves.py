@@ -5,9 +5,12 @@ take half of it each; on another number of ranks the bytes of each rank scale as
 stays), and what waits scales with the number of steps.  Such curves say so, and their band is wider.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from time import perf_counter
 
 import numpy as np
 
@@ -15,11 +18,17 @@ from collbench import stats
 from collbench.algorithms import find
 from collbench.analysis.fit.curve import Unfit, fit
 from collbench.analysis.fit.runs import measured
+from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
-from collbench.errors import UsageError
+from collbench.errors import CollbenchError, UsageError
+from collbench.measure.calibration import seconds_of_a_product
 from collbench.observed import Observed
-from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Tabled, Where
+from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Place, TabulatedCurve
+from collbench.planner.job import Job
+from collbench.planner.setting import Constants, Machine, Setting, machine_of, with_user_rates
 from collbench.runfile.file import Run
+from collbench.steps import flops_of
+from collbench.topology.products import GIB, Product
 
 SUBSTITUTES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "reducescatter": (("allgather", 1.0), ("allreduce", 0.5)),
@@ -35,8 +44,8 @@ LEAST = 4  # sizes of a curve
 
 
 @dataclass(frozen=True)
-class Box:
-    """What the run was measured on, as far as groups need it."""
+class MeasuredOn:
+    """Name and number of ranks of what the run was measured on."""
 
     name: str
     gpus: int
@@ -44,7 +53,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Points:
-    """A measured curve: typical seconds and band at sizes in bytes."""
+    """A measured curve: median seconds and band at sizes in bytes."""
 
     collective: str
     ranks: int
@@ -54,10 +63,10 @@ class Points:
     high: tuple[float, ...]
 
 
-class Measured:
-    """Curves of a run, by the fastest library in it, or the fastest implementation where there is none."""
+class RunCurves:
+    """Curves of a run, by the fastest library in it, or the fastest implementation where there is no library."""
 
-    def __init__(self, run: Run, system: Where, name: str, fitted: bool = False) -> None:
+    def __init__(self, run: Run, system: Place, name: str, fitted: bool = False) -> None:
         self.system = system
         self.origin = f"{'fitted to' if fitted else 'measured in'} {name}"
         self._curves = tuple(_points(measured([run]), fitted))
@@ -67,7 +76,7 @@ class Measured:
             )
 
     def curve(self, collective: str, group: Group) -> Curve:
-        """Of the measured number of ranks that is nearest."""
+        """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
         return _scaled(self._curves, collective, group.ranks, self.origin)
 
 
@@ -90,11 +99,11 @@ def _scaled(known: tuple[Points, ...], collective: str, ranks: int, origin: str)
         for edge, values in edges.items()
     }
     from_what = "" if same else f", from its {points.collective} of {points.ranks} ranks"
-    return Tabled(f"{origin}{from_what}", sizes, times)
+    return TabulatedCurve(f"{origin}{from_what}", sizes, times)
 
 
 def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
-    """The curve to take, and the share of its time."""
+    """Return the measured curve to take, and the share of its time."""
     for name, share in ((collective, 1.0), *SUBSTITUTES.get(collective, ())):
         there = [points for points in known if points.collective == name]
         if there:
@@ -104,7 +113,7 @@ def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Poin
 
 
 def _points(rows: Sequence[Observed], fitted: bool) -> list[Points]:
-    """Every curve, of the implementation that is chosen for its collective."""
+    """Return every curve, of the implementation that is chosen for its collective."""
     kinds: dict[tuple[str, int], list[Observed]] = {}
     for row in rows:
         if row.case.ranks > 1 and not row.case.step and not row.case.job:
@@ -132,12 +141,12 @@ def _chosen(collective: str, ranks: int, rows: Sequence[Observed], fitted: bool)
 
 
 def _band(row: Observed) -> tuple[float, float]:
-    """Where nine of ten samples lie; the one figure where there is no more."""
+    """Return where nine of ten samples are, or the only figure where there are no samples."""
     return stats.percentile(row.times, 5), stats.percentile(row.times, 95)
 
 
 def _fitted(collective: str, ranks: int, sizes: Sequence[int], samples: Sequence[Sequence[float]]) -> Points:
-    """The fit at the measured sizes, and at those between the smallest and the largest by powers of two."""
+    """Return the fit at the measured sizes, and at powers of two between the smallest and the largest."""
     try:
         fitted_curve = fit(sizes, samples)
     except Unfit as error:
@@ -147,3 +156,79 @@ def _fitted(collective: str, ranks: int, sizes: Sequence[int], samples: Sequence
     bands = np.array([fitted_curve.prediction_interval(float(size)) for size in there]).T
     low, high = (np.maximum.accumulate(edge) for edge in bands)
     return Points(collective, ranks, *(tuple(column.tolist()) for column in (there, typical, low, high)))
+
+
+MATRIX = 512
+PROCESS = 2.0**27  # bytes of a process without a GPU, roughly
+REACHED = Constants(
+    products=1.0, fused=1.0, half=0.0, fp8=1.0, grouped=1.0, unfused=1.0, memory=1.0, spread=0.2, spread_experts=0.3
+)
+"""Of rates that were measured, and so are what is reached."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user says of the ranks of a run; None where nothing is said."""
+
+    machine: str | None = None  # name or file of the system that the run was measured on
+    tflops: float | None = None  # of a rank
+    memory: float | None = None  # GiB of a rank
+    fitted: bool = False  # whether to take the fit instead of the points
+
+
+def setting_of(run: Run, job: Callable[[str], Job], options: Given, loader: float) -> Setting:
+    """Return a setting with curves of the run, measured or fitted.
+
+    UsageError where neither the run nor an option says what its ranks can compute.
+    """
+    try:
+        system = machine(run, options.machine)
+    except CollbenchError as error:
+        return _of_ranks(run, job, options, loader, str(error))
+    there = machine_of(system)
+    curves = RunCurves(run, system, str(run.path), options.fitted)
+    return Setting(job(there.stack), curves, with_user_rates(there, options.tflops, options.memory), loader)
+
+
+def _of_ranks(run: Run, job: Callable[[str], Job], options: Given, loader: float, why_not: str) -> Setting:
+    topology = run.header.topology
+    if topology.platform != "cpu" or not topology.ranks:
+        raise UsageError(why_not)
+    box = MeasuredOn(topology.name, topology.ranks)
+    product = _product(run, options, topology.ranks)
+    source = "as given" if options.tflops else "measured here"
+    there = Machine(
+        topology.name, topology.ranks, product, REACHED, pcie_rate=1e10, process=PROCESS, unit="ranks",
+        note=f"a rank computes {product.flops / 1e9:.3g} GFLOP/s, {source}",
+    )  # fmt: skip
+    return Setting(job("modern"), RunCurves(run, box, str(run.path), options.fitted), there, loader)
+
+
+def _product(run: Run, options: Given, ranks: int) -> Product:
+    """Return what a rank of a CPU can do: as the options say, or measured here if the run was measured here."""
+    here = run.header.environment.host in ("", socket.gethostname())
+    if not here and not (options.tflops and options.memory):
+        raise UsageError(
+            f"{run.path} was measured on another machine ({run.header.environment.host}), whose ranks' computing is "
+            "not known; give --tflops and --memory of a rank"
+        )
+    flops = options.tflops * 1e12 if options.tflops else flops_of(1, MATRIX) / seconds_of_a_product("cpu", MATRIX)
+    memory = options.memory * GIB if options.memory else _memory() / ranks
+    return Product(flops, flops, memory, _copied())
+
+
+def _memory() -> float:
+    """Return the bytes of memory of this machine."""
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _copied() -> float:
+    """Return the bytes/s that a core reads and writes when it copies more than its caches hold: best of a few."""
+    source = np.ones(2**23)
+    target = np.empty_like(source)
+    times = []
+    for _ in range(4):
+        start = perf_counter()
+        np.copyto(target, source)
+        times.append(perf_counter() - start)
+    return 2 * source.nbytes / min(times)

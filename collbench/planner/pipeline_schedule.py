@@ -1,6 +1,7 @@
-"""Who of a pipeline computes which micro-batch when: 1F1B, interleaved 1F1B, and ZB-H1, without communication.
+"""Pipeline schedules: which stage computes which micro-batch when, by 1F1B, interleaved 1F1B and ZB-H1.
 
-Each stage has a fixed order of tasks; a task begins once the stage is free and what it needs is there.
+Each stage has a fixed order of tasks; a task begins once the stage is free and its inputs are there.  Communication is
+not part of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ Task = tuple[str, int, int]  # kind, chunk, micro-batch
 
 
 class Event(NamedTuple):
-    """A task of a stage: when it begins, and how long it takes."""
+    """A task of a stage: when it begins, and how many seconds it takes."""
 
     stage: int
     chunk: int
@@ -30,24 +31,24 @@ class Event(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When it is done."""
+        """Time at which the task is done."""
         return self.start + self.seconds
 
 
 def events_of(pipeline: Pipeline) -> int:
-    """How many events its timeline has."""
+    """Return the number of events of a pipeline's timeline."""
     return pipeline.stages * pipeline.chunks * pipeline.micro_batches * (3 if zero_bubble(pipeline) else 2)
 
 
 def zero_bubble(pipeline: Pipeline) -> bool:
-    """Whether gradients of weights are moved into the bubble; interleaved stages do not."""
+    """Return whether gradients of weights are moved into the bubble; interleaved stages do not do so."""
     return pipeline.weights > 0 and pipeline.chunks == 1
 
 
 def shortened(pipeline: Pipeline, micro_batches: int) -> Pipeline:
-    """The same with at most so many micro-batches, at least twice as many as stages, and in whole rounds of them.
+    """Return the same pipeline with at most so many micro-batches, in whole rounds and at least two of them.
 
-    What is left out repeats: a longer one begins and ends alike.
+    What is left out repeats: a longer timeline begins and ends alike.
     """
     stages = pipeline.stages
     rounds = max(2, micro_batches // stages) * stages
@@ -55,7 +56,7 @@ def shortened(pipeline: Pipeline, micro_batches: int) -> Pipeline:
 
 
 def schedule(pipeline: Pipeline) -> list[Event]:
-    """All events, stage by stage, each stage's in time; ValueError for a pipeline that cannot be run."""
+    """Return all events, stage by stage, each stage's in time; ValueError for a pipeline that cannot be run."""
     if events_of(pipeline) > MOST:
         raise ValueError(f"a timeline of more than {MOST:,} events")
     if pipeline.chunks > 1 and pipeline.micro_batches % pipeline.stages:
@@ -65,12 +66,15 @@ def schedule(pipeline: Pipeline) -> list[Event]:
 
 
 def makespan(events: Sequence[Event]) -> float:
-    """Seconds until the last one is done."""
+    """Return the seconds until the last event is done."""
     return max(event.end for event in events)
 
 
 def _one_by_one(pipeline: Pipeline, stage: int) -> Iterator[Task]:
-    """1F1B: forward until the last stage has work, then one forward, one backward (Narayanan et al. 2021, 2.2.1)."""
+    """Yield the tasks of 1F1B: forward until the last stage has work, then a forward and a backward in turn.
+
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1.
+    """
     first, count = pipeline.stages - 1 - stage, pipeline.micro_batches
     yield from ((FORWARD, 0, place) for place in range(min(first, count)))
     for place in range(count):
@@ -80,9 +84,10 @@ def _one_by_one(pipeline: Pipeline, stage: int) -> Iterator[Task]:
 
 
 def _zero_bubble(pipeline: Pipeline, stage: int) -> Iterator[Task]:
-    """ZB-H1 (Qi et al. 2023, section 2.2): gradients of weights lag behind by as many micro-batches as stages before.
+    """Yield the tasks of ZB-H1: gradients of weights lag by as many micro-batches as there are stages before.
 
-    So a stage keeps as many micro-batches as the first of 1F1B, and its lag fills the end.
+    So a stage keeps as many micro-batches as the first stage of 1F1B, and its lag fills the end.
+    Source: Qi et al. 2023, arXiv:2401.10241, section 2.2.
     """
     for kind, chunk, place in _one_by_one(pipeline, stage):
         yield kind, chunk, place
@@ -92,7 +97,7 @@ def _zero_bubble(pipeline: Pipeline, stage: int) -> Iterator[Task]:
 
 
 def _interleaved(pipeline: Pipeline, stage: int) -> Iterator[Task]:
-    """The order of Megatron-LM: rounds of as many micro-batches as stages through one chunk after the other."""
+    """Yield the tasks in Megatron-LM's order: rounds of as many micro-batches as stages, chunk after chunk."""
     stages, chunks = pipeline.stages, pipeline.chunks
     dealt = _dealt(stages, chunks, pipeline.micro_batches)
     first = min(len(dealt), 2 * (stages - 1 - stage) + (chunks - 1) * stages)
@@ -106,13 +111,13 @@ def _interleaved(pipeline: Pipeline, stage: int) -> Iterator[Task]:
 
 @lru_cache(maxsize=1)
 def _dealt(stages: int, chunks: int, micro_batches: int) -> list[tuple[int, int]]:
-    """Chunks and micro-batches in the order of forward, which is that of every stage."""
+    """Return chunks and micro-batches in the order of the forward pass, which is the same in every stage."""
     turns = range(0, micro_batches, stages)
     return [(chunk, turn + place) for turn in turns for chunk in range(chunks) for place in range(stages)]
 
 
 def _simulated(pipeline: Pipeline, orders: Sequence[Iterator[Task]]) -> list[Event]:
-    """Every stage as far as it comes, to and fro, as micro-batches go."""
+    """Return the events of all stages: each is advanced as far as it can, until all are done."""
     done = _Done(pipeline)
     rows: list[list[Event]] = [[] for _ in orders]
     tasks = [next(order, None) for order in orders]
@@ -127,7 +132,7 @@ def _simulated(pipeline: Pipeline, orders: Sequence[Iterator[Task]]) -> list[Eve
 
 
 class _Done:
-    """When each micro-batch has been through each chunk of each stage; infinite until it is known."""
+    """When each micro-batch has passed each chunk of each stage; infinite until that is known."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         places = pipeline.stages * pipeline.chunks  # chunks of the model in its order
@@ -147,7 +152,7 @@ class _Done:
         }
 
     def advance(self, stage: int, task: Task | None, order: Iterator[Task], row: list[Event]) -> Task | None:
-        """Let a stage do this and what comes next, until something it needs is not there yet: that task."""
+        """Let a stage do its tasks; return the first whose input is not there yet, or None at the end."""
         now = row[-1].end if row else 0.0
         while task:
             kind, chunk, one = task

@@ -11,13 +11,13 @@ from collbench.datatypes import find_datatype, find_reduction
 from collbench.measure.greeting import Greeting
 from collbench.measurement import Result
 from collbench.planned import Pipeline, PlannedStep
-from collbench.planner.planner import Planned
+from collbench.planner.search import Planned
 
 _DTYPES = {2: "bfloat16", 4: "float"}
 
 
 def row(planned: Planned, purpose: str, system: str, price: float = 0.0, total: float = 0.0) -> PlannedStep:
-    """A layout's books as a row; `total` is the tokens of the whole run."""
+    """Return an evaluated layout as a row of a run file; `total` is the number of tokens of the whole run."""
     return PlannedStep(
         case_of(planned),
         planned.layout.name,
@@ -37,7 +37,7 @@ def row(planned: Planned, purpose: str, system: str, price: float = 0.0, total: 
 
 
 def case_of(planned: Planned) -> Case:
-    """The all-reduce of its gradients."""
+    """Return the all-reduce of the layout's gradients as a case."""
     size = int(planned.values["gradient_bytes"])
     nbytes = round(float(planned.values["whole"])) * size
     return Case(
@@ -47,7 +47,7 @@ def case_of(planned: Planned) -> Case:
 
 
 def _pipeline(planned: Planned) -> Pipeline:
-    """Communication that nothing hides is part of the micro-batch that it belongs to."""
+    """Return the layout's pipeline; exposed communication counts as part of its micro-batch."""
     values, layout = planned.values, planned.layout
     forward, backward = float(values["stage_forward"]), float(values["stage_backward"])
     longer = float(values["micro_seconds"]) / (forward + backward)
@@ -64,12 +64,12 @@ def _pipeline(planned: Planned) -> Pipeline:
 
 
 def sweep_of(case: Case) -> Sweep:
-    """What the header says that was asked for."""
+    """Return the sweep that the header of the run file names."""
     return Sweep((case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True)
 
 
 class Plans:
-    """The counterpart of Supervisor for a plan: its rows are there before anything is written."""
+    """The counterpart of Supervisor for a plan: its rows exist before anything is written."""
 
     def __init__(self, rows: Sequence[PlannedStep], topology: dict[str, Any]) -> None:
         self._rows = rows
@@ -79,7 +79,7 @@ class Plans:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no process to end."""
 
     def run(self) -> Iterator[Result]:
         """Yield every row."""

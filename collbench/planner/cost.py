@@ -1,30 +1,31 @@
-"""The same job on other numbers of GPUs, and on other systems."""
+"""Plans for other numbers of GPUs, other systems, and the same money."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from collbench.errors import CollbenchError, UsageError
-from collbench.planner.curves import Modelled, Where
-from collbench.planner.layout import Said
-from collbench.planner.machine import machine_of
-from collbench.planner.planner import Planned
-from collbench.planner.planning import plan_on, resized
-from collbench.planner.setting import Setting
+from collbench.planner.curves import ModelCurves, Place
+from collbench.planner.layouts import Choices
+from collbench.planner.search import Planned, plan_on, resized
+from collbench.planner.setting import Setting, machine_of
 from collbench.topology.system import System
 
 
 @dataclass(frozen=True)
 class Size:
-    """The best layout on a number of GPUs, or why there is none."""
+    """The best layout on a number of GPUs, or the reason for having none."""
 
     gpus: int
     best: Planned | None
     reason: str = ""
 
 
-def sizes(given: Setting, said: Said, counts: Sequence[int]) -> Iterator[Size]:
-    """The job with its batch as it is (strong scaling); what is said of the data-parallel size follows the GPUs."""
-    free = {name: value for name, value in said.items() if name != "data"}
+def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[Size]:
+    """Yield the best layout for each number of GPUs, with the batch unchanged (strong scaling).
+
+    A data-parallel size that is fixed follows the number of GPUs.
+    """
+    free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in counts:
         grown = resized(given, gpus)
         if not grown:
@@ -37,12 +38,12 @@ def sizes(given: Setting, said: Said, counts: Sequence[int]) -> Iterator[Size]:
 
 
 def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
-    """The same job on another system, with its GPUs; UsageError if they cannot be had there.
+    """Return the same job on another system, with that system's GPUs; UsageError if it has too few.
 
-    The software becomes what that system's constants are of, unless the job's is not what its own machine's are of.
+    The software becomes that of the other system's constants, unless the job names another than its machine's usual.
     """
     count = gpus or given.job.gpus
-    curves = Modelled(system, count)
+    curves = ModelCurves(system, count)
     machine = machine_of(curves.system)
     stack = machine.stack if given.job.stack == given.machine.stack else given.job.stack
     job = replace(given.job, gpus=count, stack=stack)
@@ -50,35 +51,35 @@ def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """The best layout on a system, or why there is none."""
+class OnSystem:
+    """The best layout on a system, or the reason for having none."""
 
-    system: Where
+    system: Place
     gpus: int
     best: Planned | None
     reason: str = ""
     price: float = 0.0  # of a GPU's hour
 
 
-def interconnects(given: Setting, said: Said, systems: Sequence[System]) -> list[Elsewhere]:
-    """The job on each system, with as many GPUs."""
-    return [_elsewhere(given, said, system, given.job.gpus) for system in systems]
+def interconnects(given: Setting, fixed: Choices, systems: Sequence[System]) -> list[OnSystem]:
+    """Return the best layout of the job on each system, with the same number of GPUs."""
+    return [_elsewhere(given, fixed, system, given.job.gpus) for system in systems]
 
 
-def _elsewhere(given: Setting, said: Said, system: System, gpus: int, price: float = 0.0) -> Elsewhere:
+def _elsewhere(given: Setting, fixed: Choices, system: System, gpus: int, price: float = 0.0) -> OnSystem:
     try:
-        return Elsewhere(system, gpus, plan_on(on_system(given, system, gpus), said, advised=False).best, price=price)
+        return OnSystem(system, gpus, plan_on(on_system(given, system, gpus), fixed, advised=False).best, price=price)
     except CollbenchError as error:
-        return Elsewhere(system, gpus, None, str(error), price)
+        return OnSystem(system, gpus, None, str(error), price)
 
 
-def same_cost(given: Setting, said: Said, price: float, others: Sequence[tuple[System, float]]) -> list[Elsewhere]:
-    """The job for the same money an hour on systems whose GPUs have other prices: as many nodes as that buys.
+def same_cost(given: Setting, fixed: Choices, price: float, others: Sequence[tuple[System, float]]) -> list[OnSystem]:
+    """Return the best layout on each priced system with as many whole nodes as the same money an hour buys.
 
     UsageError where it buys no node.
     """
     budget = given.job.gpus * price
-    free = {name: value for name, value in said.items() if name != "data"}
+    free = {name: value for name, value in fixed.items() if name != "data"}
     places = []
     for system, other in others:
         count = _affordable(given.job.batch, int(budget / other), system)
@@ -92,7 +93,7 @@ def same_cost(given: Setting, said: Said, price: float, others: Sequence[tuple[S
 
 
 def _affordable(batch: int, most: int, system: System) -> int:
-    """The most GPUs that fill whole nodes, as many as a batch can be dealt out to."""
+    """Return the most GPUs that fill whole nodes, and over which a batch can be divided."""
     nodes = most // system.gpus
     if not nodes:
         return 0

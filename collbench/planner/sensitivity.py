@@ -1,20 +1,89 @@
-"""Why a layout is the best, what holds it up, and what more of a resource would bring."""
+"""Why a layout comes first, what more of a resource would bring, and plans that are anchored on a measured step."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
 from collbench.analysis.plans import UNHIDDEN
 from collbench.errors import UsageError
 from collbench.planned import words
-from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, Modelled, Where, group_of
-from collbench.planner.layout import Layout, Said
-from collbench.planner.planner import Planned, reckon_one
-from collbench.planner.planning import EQUAL, Plan, best_of
+from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves, Place, group_of
+from collbench.planner.layouts import Choices, Layout, parse_layout
+from collbench.planner.search import EQUAL, Plan, Planned, best_of, evaluate_layout, resized
 from collbench.planner.setting import Setting
 from collbench.topology.system import System
 from collbench.units import format_seconds
+
+FASTEST, SLOWEST = 0.05, 5.0
+"""What computing may reach of what is expected; beyond, the anchor is of something else."""
+_FORM = "write it as 32s or 45%, and after commas gpus=1024, batch=1536, layout=tp8 pp16"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A measured step, in seconds or as model FLOPs utilisation, of this run or of another run."""
+
+    value: float
+    utilisation: bool
+    gpus: int = 0  # 0: as many as are planned for; likewise the batch
+    batch: int = 0
+    fixed: Choices | None = None  # None: as is said of the layouts planned
+
+
+def parse_anchor(text: str) -> Anchor:
+    """Return the anchor of `32s`, `450ms`, `45%` or `32s,gpus=1024,layout=tp8 pp16`; UsageError otherwise."""
+    first, *words = (word.strip() for word in text.split(","))
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|ms|%)", first)
+    if not match or not float(match[1]) or (match[2] == "%" and float(match[1]) > 100):
+        raise UsageError(f"--anchor {text!r} is no measured step; {_FORM}")
+    value = float(match[1]) * {"s": 1.0, "ms": 1e-3, "%": 0.01}[match[2]]
+    known: dict[str, int | Choices] = {}
+    for word in words:
+        name, _, value_of = word.partition("=")
+        if name in ("gpus", "batch") and re.fullmatch(r"[1-9]\d{0,8}", value_of):
+            known[name] = int(value_of)
+        elif name == "layout":
+            known["fixed"] = parse_layout(value_of)
+        else:
+            raise UsageError(f"--anchor {text!r}: {word!r} is no word of it; {_FORM}")
+    return Anchor(value, match[2] == "%", **known)  # type: ignore[arg-type]
+
+
+def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, Planned]:
+    """Return the setting with computing as fast as the anchor implies, and the layout of the anchor.
+
+    UsageError where no speed of computing explains the anchor.
+    """
+    request = resized(given, anchor.gpus) if anchor.gpus else given
+    if not request:
+        raise UsageError(f"--anchor gpus={anchor.gpus} cannot be had of {given.machine.name}; leave it out")
+    request = replace(request, loader=inf, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
+    named = fixed if anchor.fixed is None else anchor.fixed
+    layout = best_of(request, named)
+    requested = _seconds(anchor, layout)
+    low, high = FASTEST, SLOWEST
+    for _ in range(50):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _at(request, layout, middle).step > requested else (low, middle)
+    if not FASTEST * 1.01 < middle < SLOWEST / 1.01:
+        fastest = _at(request, layout, SLOWEST).step
+        raise UsageError(
+            f"--anchor {requested:.3g} s cannot be the step of {layout.layout.name}, planned as {layout.step:.3g} s, "
+            f"and {fastest:.3g} s without computing; give layout= and gpus= of the run that was measured"
+        )
+    return replace(given, job=replace(given.job, efficiency=middle)), _at(request, layout, middle)
+
+
+def _seconds(anchor: Anchor, layout: Planned) -> float:
+    return layout.step * layout.utilisation / anchor.value if anchor.utilisation else anchor.value
+
+
+def _at(given: Setting, layout: Planned, efficiency: float) -> Planned:
+    return evaluate_layout(replace(given, job=replace(given.job, efficiency=efficiency)), layout.layout)
+
 
 MORE = 1.1
 """Of a resource, for a sensitivity."""
@@ -22,7 +91,7 @@ MORE = 1.1
 
 @dataclass(frozen=True)
 class Gain:
-    """What more of a resource brings: the step as it is over the step then."""
+    """What more of a resource brings: the present step over the step with more of it."""
 
     resource: str
     factor: float
@@ -37,8 +106,8 @@ class Faster:
     across: bool
 
     @property
-    def system(self) -> Where:
-        """Where the groups are."""
+    def system(self) -> Place:
+        """System on which the groups are."""
         return self.curves.system
 
     @property
@@ -47,7 +116,7 @@ class Faster:
         return self.curves.origin
 
     def curve(self, collective: str, group: Group) -> Curve:
-        """As it is, or with more bandwidth."""
+        """Return the known curve, with more bandwidth where it applies."""
         known = self.curves.curve(collective, group)
         return _Shorter(known, self.factor) if (group.nodes > 1) == self.across else known
 
@@ -62,7 +131,7 @@ class _Shorter:
         return self.known.origin
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
-        """What a byte takes stays; all beyond that is shorter."""
+        """Return the seconds at these sizes: latency stays, all beyond it is shorter."""
         seconds = self.known.time(nbytes, edge)
         latency = np.minimum(self.known.time(np.asarray(1.0), edge), seconds)
         return np.asarray(latency + (seconds - latency) / self.factor)
@@ -88,7 +157,7 @@ def _capacity(given: Setting, factor: float) -> Setting:
 
 
 def _described(given: Setting) -> System | None:
-    return given.curves.system if isinstance(given.curves, Modelled) else None
+    return given.curves.system if isinstance(given.curves, ModelCurves) else None
 
 
 def _fabric(given: Setting, factor: float) -> Setting | None:
@@ -115,18 +184,18 @@ RESOURCES: dict[str, Change] = {
 """What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
 
 
-def sensitivities(given: Setting, layout: Layout, said: Said) -> list[Gain]:
-    """What ten per cent more of every resource brings, most first."""
-    before = reckon_one(given, layout).step
+def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
+    """Return what ten per cent more of every resource brings, largest gain first."""
+    before = evaluate_layout(given, layout).step
     changed = {name: change(given, MORE) for name, change in RESOURCES.items()}
-    gains = [Gain(name, before / reckon_one(one, layout).step) for name, one in changed.items() if one]
-    larger = best_of(_capacity(given, MORE), said).step
+    gains = [Gain(name, before / evaluate_layout(one, layout).step) for name, one in changed.items() if one]
+    larger = best_of(_capacity(given, MORE), fixed).step
     gains.append(Gain("memory", max(1.0, before / larger)))
     return sorted(gains, key=lambda gain: -gain.factor)
 
 
-def why(plan: Plan) -> list[str]:
-    """Sentences: what the best layout spends its step on, what bounds that, and what its neighbours lose."""
+def explain_best(plan: Plan) -> list[str]:
+    """Return sentences: what the best layout spends its step on, what bounds it, and what its neighbours lose."""
     best = plan.best
     return [
         _largest(best),
@@ -148,7 +217,7 @@ def _largest(best: Planned) -> str:
 
 
 def _exposed(given: Setting, best: Planned) -> Iterator[str]:
-    """The largest part of communication, what it is bound by, and what twice of that would bring."""
+    """Yield the largest part of communication, its bottleneck, and what twice of that resource would bring."""
     name = max(UNHIDDEN, key=lambda kind: best.parts[kind])
     share = best.parts[name] / best.step
     if share < 0.005:
@@ -157,7 +226,7 @@ def _exposed(given: Setting, best: Planned) -> Iterator[str]:
     resource = _bound(given, best, name)
     change = RESOURCES[resource]
     doubled = change(given, 2.0)
-    gain = best.step / reckon_one(doubled, best.layout).step if doubled else 1.0
+    gain = best.step / evaluate_layout(doubled, best.layout).step if doubled else 1.0
     system = _described(given)
     rates = f" ({_rates(system, resource)})" if system else ""
     what = f"{share:.1%} exposed {words(name)}, bound by {resource}"
@@ -184,7 +253,7 @@ def _rates(system: System, resource: str) -> str:
 
 
 def _neighbours(given: Setting, best: Planned) -> Iterator[str]:
-    """What twice, or half, of a kind of parallelism would change, all else chosen anew."""
+    """Yield what twice, or half, of a kind of parallelism would change, with all other choices made anew."""
     kinds = {"tensor": "tp", "pipeline": "pp", "context": "cp"}
     for name, short in kinds.items():
         for size in (2 * getattr(best.layout, name), getattr(best.layout, name) // 2):
@@ -213,13 +282,13 @@ def _compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
 
 
 def _may(other: Planned, best: Planned) -> str:
-    """What is against a layout that is likely faster, if its band ends later."""
+    """Return what speaks against a layout that is likely faster, if its band ends later."""
     ends = format_seconds(other.high), format_seconds(best.high)
     return f"but may take {ends[0]}, not {ends[1]} at most" if other.high > best.high else ""
 
 
 def _bolder(boldest: Planned, best: Planned) -> Iterator[str]:
-    """A layout that leans on curves of which less is known."""
+    """Yield a likely faster layout that depends on less certain curves."""
     gain = 1 - boldest.step / best.step
     if gain > EQUAL and (end := _may(boldest, best)):
         yield f"{boldest.layout.name} is likely {gain:.1%} faster, {end}"
@@ -236,7 +305,10 @@ def _starving(given: Setting, best: Planned) -> Iterator[str]:
 
 
 def largest_batch(batch: int, noise_scale: float) -> str:
-    """What a batch costs in samples and in steps (McCandlish et al. 2018, arXiv:1812.06162, equation 2.11)."""
+    """Return a sentence on what a batch costs in samples and in steps.
+
+    Source: McCandlish et al. 2018, arXiv:1812.06162, equation 2.11.
+    """
     if not noise_scale:
         return "largest useful batch: unknown; --noise-scale SAMPLES, the model's gradient noise scale, would tell"
     steps, samples = 1 + noise_scale / batch, 1 + batch / noise_scale
