@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.algorithms import find
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.compare import compare as compare_runs
-from collbench.analysis.compare.selection import selection
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence
-from collbench.analysis.diagnose.diagnose import diagnose as diagnose_curve
-from collbench.analysis.fit.runs import measured
+from collbench.analysis.compare import Comparison
+from collbench.analysis.compare import compare as compare_runs
+from collbench.analysis.diagnose import Diagnosis, RunFacts
+from collbench.analysis.diagnose import diagnose as diagnose_curve
+from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine, remarks, sized
+from collbench.analysis.matching import selection
 from collbench.api.requests import Names, split_names
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
@@ -117,7 +117,7 @@ def contents(runs: Sequence[Run]) -> list[str]:
 class Diagnosed:
     """The curves of a run, each held against what the model expects of its machine."""
 
-    facts: Evidence  # what else is known of the machine, and was set
+    facts: RunFacts  # what else is known of the machine, and was set
     cut_off: str  # words for a run that stops before its end, else ""
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
 
@@ -150,7 +150,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
     whole, why = _machine(whole_run, on)
-    facts = Evidence(whole_run.header.environment.variables, remarks(whole_run), why)
+    facts = RunFacts(whole_run.header.environment.variables, remarks(whole_run), why)
     diagnosed = []
     for rows in curves.values():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None

@@ -10,8 +10,8 @@ from statistics import median
 
 import click
 
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import compare
+from collbench.analysis import gate
+from collbench.analysis.compare import compare
 from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.cases import USUAL_STARTS
 from collbench.cli._outputs import Outputs
@@ -226,4 +226,4 @@ def summary(base: Run, new: Run) -> str:
         return "no row has a time under both settings"
     rows = f"{len(comparison.rows)} row{'s' if len(comparison.rows) > 1 else ''}"
     ratio = median(row.ratio for row in comparison.rows)
-    return f"B against A, {rows}: {gate.tally(comparison)}; median B / A {ratio:.3f}x"
+    return f"B against A, {rows}: {gate.counts_in_words(comparison)}; median B / A {ratio:.3f}x"

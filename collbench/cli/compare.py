@@ -15,14 +15,11 @@ from typing import Any
 
 import click
 
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import Comparison, compare
-from collbench.analysis.compare.headers import several_machines
-from collbench.analysis.compare.unmatched import Unmatched
-from collbench.analysis.compare.verdicts import Judged, Row, Together
-from collbench.analysis.interconnects.interconnect import of_runs
-from collbench.analysis.interconnects.table import Table as Interconnects
-from collbench.analysis.interconnects.table import tables
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Judged, Row, Together, compare
+from collbench.analysis.interconnects import Table as Interconnects
+from collbench.analysis.interconnects import of_runs, tables
+from collbench.analysis.matching import Unmatched, several_machines
 from collbench.api.reading import Selection, contents, selected
 from collbench.clean import cell
 from collbench.cli import interconnects
@@ -243,7 +240,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
         if len(rows) > _UNMATCHED:
             yield f"  {len(rows) - _UNMATCHED} more (--format json has all)"
-    yield from ("", f"rows: {gate.tally(comparison)}")
+    yield from ("", f"rows: {gate.counts_in_words(comparison)}")
 
 
 def _csv(comparisons: Sequence[Comparison], _: Sequence[Interconnects]) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from collbench.analysis import traffic
-from collbench.analysis.diagnose.diagnose import Diagnosis, settings
-from collbench.analysis.diagnose.own_shape import remarks
+from collbench.analysis import roofline
+from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.api.reading import diagnose
 from collbench.cli.options import NODES, RUN, machine_option
 from collbench.topology.system import System
@@ -51,11 +50,11 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
         yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected:
         largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
-        for words in traffic.in_words(system, largest, expected):
+        for words in roofline.traffic_in_words(system, largest, expected):
             yield f"  {words}"
     yield from _reasons(diagnosis)
     if not diagnosis.expected:
-        for remark in remarks(diagnosis.measured):
+        for remark in curve_remarks(diagnosis.measured):
             yield f"  {remark}"
     yield ""
 

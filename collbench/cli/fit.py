@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 
 from collbench.algorithms import libraries
-from collbench.analysis.fit.calibrated import write
-from collbench.analysis.fit.runs import HEADING, Change, Curve, all_crossings, columns, curves, fields, held_in_words
+from collbench.analysis.fit import HEADING, Change, Curve, all_crossings, columns, curves, fields, held_in_words, write
 from collbench.cases import Case
 from collbench.cli.options import NODES, PATH, RUNS, STANDARD, JsonCommand, Renamed, into, json_option, machine_option
 from collbench.cli.tables import grid

@@ -15,10 +15,19 @@ import click
 from click.core import ParameterSource
 
 from collbench.algorithms import choose
-from collbench.analysis.interconnects.interconnect import Interconnect, of_run, short_names
-from collbench.analysis.interconnects.ranks import common_ranks
-from collbench.analysis.interconnects.records import records
-from collbench.analysis.interconnects.table import Cell, Line, Table, Wanted, left_out, tables
+from collbench.analysis.interconnects import (
+    Cell,
+    Chosen,
+    Interconnect,
+    Line,
+    Table,
+    common_ranks,
+    left_out,
+    of_run,
+    records,
+    short_names,
+    tables,
+)
 from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
@@ -165,7 +174,7 @@ def _predicted(
     return Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped)))
 
 
-def _selected(request: SweepRequest) -> Wanted | None:
+def _selected(request: SweepRequest) -> Chosen | None:
     """Return which implementations `--impl` names; without it an interconnect is as fast as its library."""
     if not _given("impl"):
         return None
@@ -236,15 +245,15 @@ def _cells(one: Interconnect, line: Line, found: Cell, first: bool) -> dict[str,
     """Return the cells of a row; the size stands in the first of its rows only."""
     low, high = found.row.band
     mark = " "
-    if one.name in line.lead.names:
-        mark = "*" if line.lead.surely and len(line.lead.names) == 1 else "?"
+    if one.name in line.ranking.names:
+        mark = "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
     return {
         "size": format_size(line.nbytes) if first else "",
         "name": f"{mark} {printable(one.name)}",
         "time": format_seconds(found.row.typical),
         "vs": found.ratio,
         "band": f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else "",  # NaN: no interval
-        "method": printable(found.way),
+        "method": printable(found.method),
     }
 
 

@@ -13,8 +13,8 @@ from collbench.cli.tables import grid
 from collbench.collectives import COLLECTIVES, Collective
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.topology import files
-from collbench.topology.architectures import ARCHITECTURES
-from collbench.topology.system_text import fabric, nic_words
+from collbench.topology.products import ARCHITECTURES
+from collbench.topology.render import fabric, nic_words
 
 
 @click.command()

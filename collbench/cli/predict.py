@@ -35,7 +35,7 @@ _OPTIONS = shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, *
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every what-if, looked up for this help alone: the model takes a while to import."""
-        from collbench.model.network.what_if import WHAT_IFS
+        from collbench.model.what_if import WHAT_IFS
 
         super().format_epilog(context, formatter)
         with formatter.section("What-ifs"):
@@ -148,8 +148,8 @@ def change_row(before: Result, after: Result) -> str:
 
 def _reasons(system: System, results: Iterable[Result], what_ifs: tuple[str, ...]) -> dict[str, str]:
     """Return what the network does to each pattern that the algorithms make between the nodes."""
-    from collbench.model.network.on_network import network_effect
-    from collbench.model.network.what_if import pattern_of
+    from collbench.model.predict import network_effect
+    from collbench.model.what_if import pattern_of
 
     predictions = [result for result in results if isinstance(result, Prediction)]
     reasons = {}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from collbench.analysis.bound import in_words
+from collbench.analysis.roofline import share_in_words
 from collbench.cli import _styles_table
 from collbench.cli._step_table import scaling_row
 from collbench.cli.tables import Table
@@ -172,7 +172,7 @@ def reason(result: Result) -> str:
 
 def remarks(check: str, result: Timed) -> str:
     """Return the last cell of a row: how it was checked, and what else there is to say of it."""
-    return ", ".join(filter(None, [check, in_words(result), str(result.note)]))
+    return ", ".join(filter(None, [check, share_in_words(result), str(result.note)]))
 
 
 def method(result: Prediction) -> str:

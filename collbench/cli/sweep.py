@@ -16,9 +16,8 @@ import click
 from click.core import ParameterSource
 
 from collbench.algorithms import implementations, is_library, libraries
-from collbench.analysis.bound import in_words as share_of_bound
-from collbench.analysis.bound import measured_bound
 from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
+from collbench.analysis.roofline import measured_roofline, share_in_words
 from collbench.analysis.wires import tradeoffs
 from collbench.api.measuring import measuring_session, predicting_session
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
@@ -177,13 +176,13 @@ def _print_fastest(session: Session) -> None:
 def _print_bounds(session: Session) -> None:
     """Print what memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
     for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
-        limit = measured_bound(session.results, kind)
+        limit = measured_roofline(session.results, kind)
         if not limit:
             continue
-        case = replace(kind, nbytes=max(limit.floors))
+        case = replace(kind, nbytes=max(limit.copy_times))
         rows = [result for result in observed(session.results) if result.case == case]
         best = min(rows, key=lambda result: result.typical)
-        click.echo(f"{limit}; {best.implementation} reaches {share_of_bound(best)}")
+        click.echo(f"{limit}; {best.implementation} reaches {share_in_words(best)}")
 
 
 def _print_wires(session: Session) -> None:

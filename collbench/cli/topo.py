@@ -17,10 +17,10 @@ from collbench.api.requests import find_system
 from collbench.cli.options import PICTURE, STANDARD, JsonCommand, Renamed, completed, into, json_option, systems
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
-from collbench.topology import system_text, topology_text
-from collbench.topology.as_system import from_topology
+from collbench.topology.discovered import Topology
+from collbench.topology.from_discovery import as_system
+from collbench.topology.render import system_lines, topology_lines
 from collbench.topology.system import System
-from collbench.topology.topology import Topology
 
 
 @click.command("topo", cls=JsonCommand)
@@ -66,13 +66,13 @@ def command(
         if nodes:
             raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
         topology = _discover(name, ranks)
-        described = from_topology(topology) if output else None
-        _show(topology.to_json(), as_json, topology_text.lines(topology, width))
+        described = as_system(topology) if output else None
+        _show(topology.to_json(), as_json, topology_lines(topology, width))
     else:
         described = find_system(name, here if on else ())
         described = described.of(nodes) if nodes else described
         described = described.part(ranks) if ranks else described
-        _show(asdict(described), as_json, system_text.lines(described, width))
+        _show(asdict(described), as_json, system_lines(described, width))
     if output and described:
         _draw(described, output)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from collbench.cost import Hardware
 from collbench.errors import unknown
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Topology
 
 if TYPE_CHECKING:
     from collbench.cases import Sweep

@@ -111,7 +111,7 @@ def test_names_that_look_like_a_wrong_one_are_suggested(here: Command) -> None:
         ("swep", "did you mean sweep?"),
         ("predict dgx-h10", "dgx-h100"),
         ("sweep --impl ring-flag", "ring-flags"),
-        ("sweep --op alreduce", "allreduce?"),
+        ("sweep --op alreduce", "allreduce"),
     ):
         done = here(*words.split())
         assert done.returncode == 2

@@ -31,8 +31,7 @@ HELD_IN = {  # by file
     "collbench/platforms/gpu/driver.py": {"libcuda": ("library", "_library")},
     "collbench/platforms/gpu/simulate.py": {"": ("function",)},
     "collbench/platforms/gpu/nccl.py": {"nccl.NcclCommunicator": ("comm", "join()"), "": ("graph",)},
-    "collbench/topology/discover_gpu.py": {"pynvml": ("nvml", "library", "session()")},
-    "collbench/topology/nvml.py": {"pynvml": ("nvml", "session()", "_load()")},
+    "collbench/topology/discover_gpu.py": {"pynvml": ("nvml", "library", "session()", "_load()")},
     "collbench/algorithms/nccl.py": {"gpu_nccl.Communicators": ("comm",), "nccl.NcclCommunicator": ("self.comm",)},
 }
 OTHERS = (

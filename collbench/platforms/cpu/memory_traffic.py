@@ -11,7 +11,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.platforms.roles import Prepared, Timing
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Topology
 
 KERNELS = "host/memory.cu"
 LINE = 64  # bytes

@@ -8,8 +8,7 @@ from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms.gpu import peers, probe
 from collbench.platforms.gpu.cuda import Cuda, load_cupy
 from collbench.topology import discover_gpu
-from collbench.topology.devices import Gpu
-from collbench.topology.topology import Topology, named
+from collbench.topology.discovered import Gpu, Topology, named
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:

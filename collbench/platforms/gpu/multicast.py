@@ -12,7 +12,7 @@ from collbench.errors import PlatformError, Unsupported
 from collbench.platforms.gpu import driver as gpu_driver
 from collbench.platforms.gpu.cuda import Cuda, Memory
 from collbench.platforms.gpu.driver import Driver
-from collbench.topology.architectures import ADDING, capability
+from collbench.topology.products import ADDING, capability
 
 OLDEST = min(map(capability, ADDING))  # multimem instructions, as of kernels/multimem.cu
 _OLDEST_COMPILER = (12, 2)  # NVRTC with PTX 8.2: sums of 16-bit types in fp32

@@ -126,7 +126,7 @@ class GpuPlatform(GpuComputing, GpuLogging):
         """Return None: ranks on devices have no cores."""
 
     def floor(self, case: Case) -> Sequence[Prepared]:
-        """None: the line rates of data sheets bound what GPUs do (collbench/analysis/bound.py)."""
+        """None: the line rates of data sheets bound what GPUs do (collbench/analysis/roofline.py)."""
         return ()
 
     def time(self, prepared: Prepared, launches: int) -> float:

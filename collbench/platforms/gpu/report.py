@@ -10,9 +10,8 @@ from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.peers import VERIFIED, Probed
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
-from collbench.topology.devices import Gpu
 from collbench.topology.discover_gpu import discover
-from collbench.topology.topology import Topology, join, named
+from collbench.topology.discovered import Gpu, Topology, join, named
 
 
 def topology(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[str, Any]:
