@@ -187,16 +187,16 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects])
 
 
 def _head(comparison: Comparison) -> Iterator[str]:
-    """The runs, and what differs but for the times."""
+    """Yield the two runs, and what differs between them besides times."""
     for word, run in (("BASE", comparison.base), ("NEW", comparison.new)):
         started = printable(run.header.started)
-        cut = f", {words}" if (words := cut_off(run)) else ""
-        yield f"{word:<4}  {run.path}" + (f", {started}" if started else "") + cut
+        yield ", ".join(filter(None, [f"{word:<4}  {run.path}", started, cut_off(run)]))
     for name, one, other in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {one} -> {other}"
     if len(comparison.differences) > _DIFFERENCES:
         yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--format json has all)"
-    yield from (f"note: {remark}" for remark in comparison.remarks)
+    for remark in comparison.remarks:
+        yield f"note: {remark}"
 
 
 def _rows(comparison: Comparison) -> Iterator[str]:
@@ -212,21 +212,24 @@ def _rows(comparison: Comparison) -> Iterator[str]:
 
 
 def _row(row: Row | Together) -> str:
-    before, after, remark = (row.before, row.after, row.remark) if isinstance(row, Row) else (None, None, "")
     cells = {
         "size": gate.sizes(row),
         "name": printable(row.implementation),
-        "base": "" if before is None else format_seconds(before),
-        "new": "" if after is None else format_seconds(after),
-        "ratio": f"{_known(row)}x",
+        "base": "",
+        "new": "",
+        "ratio": f"{_ratio(row)}x",
         "interval": gate.span(row),
-        "verdict": row.verdict.value + (f": {remark}" if remark else ""),
+        "verdict": row.verdict.value,
     }
+    if isinstance(row, Row):  # all sizes together have a ratio, but no time
+        cells["base"], cells["new"] = format_seconds(row.before), format_seconds(row.after)
+        if row.remark:
+            cells["verdict"] += f": {row.remark}"
     return _ROW.line(cells)
 
 
-def _known(row: Row | Together) -> str:
-    """The ratio with three decimals, or with the digits that a wide interval leaves."""
+def _ratio(row: Row | Together) -> str:
+    """Return the ratio with three decimals, or with the digits that a wide interval leaves."""
     low, high = row.interval
     halfwidth = (high - low) / 2 / row.ratio if row.ratio else 0.0
     return significant(row.ratio, digits(halfwidth)) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
@@ -296,8 +299,8 @@ def _judged_fields(row: Judged) -> dict[str, Any]:
 
 
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
-    said = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
-    return case_fields(row.case) | said
+    more = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
+    return case_fields(row.case) | more
 
 
 FORMATS = {"table": _table, "csv": _csv, "json": _json}

@@ -61,9 +61,17 @@ def _progress(*columns: Any, live: bool = True) -> Any:
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    console: Any = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    # A command that is killed must not leave the terminal without its cursor.
+    console.show_cursor = lambda show=True: False
     return Progress(
-        *columns, console=console, transient=True, auto_refresh=live, redirect_stdout=False, redirect_stderr=False
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=live,
+        refresh_per_second=1,  # ranks measure meanwhile
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
 
 
@@ -84,7 +92,6 @@ class Status:
         if self._progress:
             self._progress.update(self._task, completed=done, description=what)
             self._progress.start()
-            self._progress.refresh()
 
     def clear(self) -> None:
         """Take the line away."""
