@@ -22,10 +22,10 @@ from collbench.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.opponents import PLATFORM, Opponents
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Result
 from collbench.platforms import platforms
-from collbench.platforms.cpu.installed import Library, find
-from collbench.runfile.file import NAME, Run
+from collbench.platforms.cpu.mpi_libraries import Library, find
+from collbench.results import Result
+from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 
 

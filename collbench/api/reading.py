@@ -16,10 +16,9 @@ from collbench.analysis.matching import selection
 from collbench.api.requests import Names, split_names
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
-from collbench.observed import Observed
-from collbench.runfile import file
-from collbench.runfile.cut_off import cut_off, notes
-from collbench.runfile.file import Run, why_none
+from collbench.results import Observed
+from collbench.runfile import store
+from collbench.runfile.store import Run, cut_off_notes, why_none
 from collbench.topology.files import load
 from collbench.topology.system import System
 from collbench.units import format_size
@@ -54,7 +53,7 @@ def read(path: Path | str) -> Run:
     ['auto', 'mpi', 'mpi-python']
 
     """
-    return file.read(Path(path))
+    return store.read(Path(path))
 
 
 def as_run(run: RunOrPath) -> Run:
@@ -155,7 +154,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     for rows in curves.values():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
         diagnosed.append((diagnose_curve(rows, part, facts), part))
-    return Diagnosed(facts, cut_off(whole_run), tuple(diagnosed))
+    return Diagnosed(facts, whole_run.cut_off, tuple(diagnosed))
 
 
 def _machine(run: Run, name: str | None) -> tuple[System | None, str]:
@@ -239,7 +238,7 @@ def plot(
         raise UsageError(f"{what}; choose another folder with --out") from error
     if not figures:
         raise UsageError(f"nothing to plot: {'; '.join(reasons) or lacking(shown)}")
-    for reason in (*reasons, *notes(shown)):
+    for reason in (*reasons, *cut_off_notes(shown)):
         say(reason)
     return figures
 

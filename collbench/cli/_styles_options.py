@@ -10,10 +10,9 @@ from typing import Any
 
 from collbench.api.notices import is_leader, say
 from collbench.api.requests import measured_sweep
-from collbench.cases import Sweep
+from collbench.cases import Job, Sweep
 from collbench.cli.options import sweep_request
 from collbench.errors import PlatformError, UsageError
-from collbench.jobs import Job
 from collbench.platforms import find_platform, platforms
 from collbench.styles import choose, styles
 

@@ -23,11 +23,11 @@ from collbench.errors import UsageError
 from collbench.launcher import launched
 from collbench.measure import worker
 from collbench.measure.ab import COPIES, PairedSession, ratios
-from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms import find_platform, platforms
-from collbench.runfile import file
+from collbench.results import Measurement, Result, Skipped
+from collbench.runfile import store
 from collbench.runfile.environment import Setting
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from collbench.stats import percentile
 from collbench.units import format_size
 
@@ -207,7 +207,7 @@ def _factor(ratio: float) -> str:
 
 def _print_end(paths: Sequence[Path], plot: bool) -> None:
     """Print what came out, what the numbers mean, and where everything is."""
-    base, new = (file.read(path) for path in paths)
+    base, new = (store.read(path) for path in paths)
     click.echo(f"\n{summary(base, new)}")
     for line in (f"\n{LEGEND}", *legend_lines((*base.results, *new.results))):
         click.echo(line, err=True)

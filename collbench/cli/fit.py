@@ -17,8 +17,7 @@ from collbench.cases import Case
 from collbench.cli.options import NODES, PATH, RUNS, STANDARD, JsonCommand, Renamed, into, json_option, machine_option
 from collbench.cli.tables import grid
 from collbench.errors import UsageError
-from collbench.runfile.cut_off import notes
-from collbench.runfile.file import Run, read, why_none
+from collbench.runfile.store import Run, cut_off_notes, read, why_none
 from collbench.units import format_size, parse_size
 
 LEGEND = (
@@ -52,7 +51,7 @@ def command(
     fits = curves(fitted, _sizes(held_back))
     _refuse(fits, fitted, held_back)
     changes = all_crossings(fits, fitted, libraries())
-    for note in notes(fitted):
+    for note in cut_off_notes(fitted):
         click.echo(f"note: {note}", err=True)
     if as_json:
         record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}

@@ -14,7 +14,7 @@ from collbench.cli.options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, 
 if TYPE_CHECKING:
     from collbench.cli.progress import ResultTable
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 _OPTIONS = [
     ANYWHERE,
@@ -75,7 +75,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     from collbench.cli._overlap_table import LEGEND, PREDICTED
     from collbench.cli.running import say_where
     from collbench.plots import perfetto
-    from collbench.step_times import StepTimes
+    from collbench.results import StepTimes
 
     click.echo()
     for line in verdicts(session.results):

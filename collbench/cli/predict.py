@@ -23,7 +23,7 @@ from collbench.cli.results_table import method, remarks, row
 from collbench.cli.sweep import print_end, show_sweep
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
-from collbench.measurement import Prediction, Result
+from collbench.results import Prediction, Result
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 

@@ -7,12 +7,21 @@ from collbench.analysis.roofline import share_in_words
 from collbench.cli import _styles_table
 from collbench.cli._step_table import scaling_row
 from collbench.cli.tables import Table
-from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
-from collbench.observed import Observed, Timed
-from collbench.planned import PlannedStep
-from collbench.step_times import StepRow
-from collbench.tracks import PARTS
-from collbench.trained import Trained
+from collbench.results import (
+    PARTS,
+    Explanation,
+    Measurement,
+    Observed,
+    PlannedStep,
+    Prediction,
+    Reported,
+    Result,
+    Skipped,
+    StepRow,
+    Timed,
+    Trained,
+    Untimed,
+)
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (

@@ -12,7 +12,7 @@ from collbench.cli.progress import awaited, begun
 from collbench.errors import RunFileError, StorageError
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 
 if TYPE_CHECKING:
     from collbench.measure.ab import PairedSession

@@ -14,7 +14,7 @@ from collbench.cli.options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, 
 if TYPE_CHECKING:
     from collbench.cli.progress import ResultTable
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 _OPTIONS = [
     ANYWHERE,

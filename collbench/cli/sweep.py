@@ -36,12 +36,11 @@ from collbench.cli.results_table import (
     row,
 )
 from collbench.cli.running import finish, run_session, say_where
-from collbench.labels import family
 from collbench.launcher import launched
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session
-from collbench.measurement import Measurement, Result, observed, timed
 from collbench.platforms import platforms
+from collbench.results import Measurement, Result, family, observed, timed
 from collbench.units import format_size
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy

@@ -22,8 +22,7 @@ from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.launcher import launched
 from collbench.measure.session import Session
-from collbench.measurement import Result
-from collbench.outcome import Outcome
+from collbench.results import Outcome, Result
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 

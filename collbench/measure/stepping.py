@@ -13,18 +13,14 @@ from typing import Self
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.flaws import Flaw
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
 from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measure.series import take
-from collbench.measurement import Result, Skipped
-from collbench.note import Note
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products
-from collbench.platforms.roles import Launching, Platform, Prepared
+from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
-from collbench.scheduling import Scheduling
-from collbench.step_times import Activity, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
@@ -47,7 +43,7 @@ class _Run:
         """With matrices made and clocks read."""
         assert case.step
         with platform.team.agreeing():
-            products = platform.products(case.step.size)
+            products = platform.compute.products(case.step.size)
         clocks = Clocks(platform.team)
         clocks.read()
         return cls(case, platform, products, clocks, progress)
@@ -166,12 +162,12 @@ def _prepared(run: _Run, implementation: Implementation) -> _Contestant:
         return _Contestant(implementation, parts, step, note, run.clocks, run.progress)
 
 
-def _idle(case: Case, platform: Launching) -> Prepared:
+def _idle(case: Case, platform: Platform) -> Prepared:
     """What nobody communicates: whoever computes alone needs no implementation that works here."""
     return Prepared(lambda launches: None)
 
 
-def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw | None]:
+def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, CheckFailure | None]:
     """A series with known data, and what is wrong with what it leaves: in the buffers, beside them, in the matrices.
 
     In place a result is the next step's input, so that only that of a single step is known.
@@ -180,14 +176,14 @@ def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw
     assert case.step
     schedule = find_schedule(case.step.schedule)
     wire = contestant.parts.operations[0].wire
-    platform.fill(case, seed, wire)
+    platform.checker.fill(case, seed, wire)
     products.reset()
     taken = contestant.take()
     if case.in_place and contestant.steps > 1:
-        platform.fill(case, seed, wire)
+        platform.checker.fill(case, seed, wire)
         contestant.take(1)
-    received = platform.check(case, seed, wire) if schedule.communicates else None
-    return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
+    received = platform.checker.check(case, seed, wire) if schedule.communicates else None
+    return taken, received or platform.checker.overrun(case) or (products.check() if schedule.computes else None)
 
 
 def _calibrated(contestant: _Contestant, sampling: Sampling) -> int:
@@ -217,7 +213,7 @@ def _sample(contestants: Sequence[_Contestant], sampling: Sampling, progress: Pr
         order.reverse()
 
 
-def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
+def _result(run: _Run, contestant: _Contestant, flaw: CheckFailure | None) -> StepTimes:
     first = contestant.parts.operations[0]
     paced = Note(paced=2 * sum(contestant.waits) > len(contestant.waits))
     return StepTimes(
@@ -230,5 +226,5 @@ def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
         activities=() if flaw else contestant.activities,
         library=first.library,
         clock=run.clocks.error,
-        scheduling=None if flaw or run.platform.queued else Scheduling.of_ranks([contestant.spoils]),
+        scheduling=None if flaw or run.platform.compute.queued else Scheduling.of_ranks([contestant.spoils]),
     )

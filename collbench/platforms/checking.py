@@ -6,10 +6,9 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
-from collbench.datatypes import Array, Recipe, inputs, reduced
+from collbench.datatypes import GROUP, Array, Recipe, Wire, bound, inputs, reduced
 from collbench.errors import CaseFailed
-from collbench.flaws import Disagreement, Flaw, Mismatch
-from collbench.wires import GROUP, Wire, bound
+from collbench.results import CheckFailure, Disagreement, Mismatch
 
 RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stride", "grades")])
 """`struct Recipe` of kernels/recipe.cuh."""
@@ -83,7 +82,7 @@ def describe(
     first, source, sent = piece
     wrong, index = verdict
     how = case.recipe(seed, wire)
-    wanted = (
+    expected = (
         reduced(case.dtype, case.redop, how, sent + index, 1)
         if source == REDUCED
         else inputs(case.dtype, case.redop, how, source, sent + index, 1)
@@ -94,7 +93,7 @@ def describe(
         index=first + index,
         chunk=(first + index) // chunk_elements(case.receive_count, case.ranks, case.dtype.itemsize),
         got="" if got is None else str(case.dtype.decode(got)[0]),
-        expected=str(case.dtype.decode(wanted)[0]),
+        expected=str(case.dtype.decode(expected)[0]),
         wrong=wrong,
         call=number,
         calls=calls,
@@ -102,7 +101,7 @@ def describe(
     )
 
 
-def agreed(flaws: Iterable[Flaw | None], digests: Mapping[int, int]) -> Flaw | None:
+def agreed(flaws: Iterable[CheckFailure | None], digests: Mapping[int, int]) -> CheckFailure | None:
     """The first flaw; if there is none, whether some rank holds other bits than the first though all are within bounds.
 
     `digests`: by rank; all 0 where results are exact.
@@ -119,7 +118,7 @@ def allowed(case: Case, how: Recipe, wire: Wire, index: int) -> float:
     return float(bound(wire, np.array(terms))[index - first])
 
 
-def refuse_unseen(seen: int, wanted: int) -> None:
+def refuse_unseen(seen: int, expected: int) -> None:
     """CaseFailed if a comparison did not look at all elements: then nothing is known, and least that all is well."""
-    if seen != wanted:
-        raise CaseFailed(f"the check looked at {seen} elements of {wanted}: nothing is known of the result")
+    if seen != expected:
+        raise CaseFailed(f"the check looked at {seen} elements of {expected}: nothing is known of the result")

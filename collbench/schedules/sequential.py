@@ -2,12 +2,12 @@
 
 import time
 
+from collbench.cases import SEQUENTIAL
 from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, sender
-from collbench.steps import SEQUENTIAL
 
 
 def _prepare(parts: Parts) -> StepOf:
-    return _enqueued(parts) if parts.platform.queued else _at_once(parts)
+    return _enqueued(parts) if parts.platform.compute.queued else _at_once(parts)
 
 
 def _enqueued(parts: Parts) -> StepOf:

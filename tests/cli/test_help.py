@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from collbench import interrupts
 from collbench.algorithms import implementations
-from collbench.cli import TOGETHER, group
+from collbench.cli import TOGETHER
+from collbench.cli.commands import group
 from collbench.cli.options import completed
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS

@@ -6,9 +6,7 @@ from typing import Any
 from collbench.cli.ab import label, paired_heading, paired_rows
 from collbench.cli.results_table import ESTIMATE, SHARED, expected_heading, heading, legend_lines, row
 from collbench.collectives import COLLECTIVES
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Prediction, Skipped
-from collbench.note import Note, Sharing
+from collbench.results import Failed, Mismatch, Note, Prediction, Sharing, Skipped
 from tests.conftest import case, measurement
 
 

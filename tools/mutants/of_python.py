@@ -148,8 +148,8 @@ RUNNER = (
         ),
         (
             "seconds of one operation against those of few",
-            "long = min(long, platform.time(prepared, many) * many)",
-            "long = min(long, platform.time(prepared, many))",
+            "long = min(long, platform.clock.time(prepared, many) * many)",
+            "long = min(long, platform.clock.time(prepared, many))",
         ),
         ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
     ),
