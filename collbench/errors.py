@@ -16,20 +16,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from collbench import clean
+from collbench.host import sanitize
 
 
 class CollbenchError(Exception):
     """What a user can act on: the message says what is wrong, the choices and the fix, in one line.
 
-    Words of a file or of the command line may be in it, so it is cleaned here, once.
+    Words of a file or of the command line may be in it, so it is sanitised here, once.
     """
 
     exit_status = 2
     agreed = False  # whether every process of the run raises it, so that the first may speak for all
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(clean.message(str(message)))
+        super().__init__(sanitize.message(str(message)))
 
 
 class Notice(UserWarning):
@@ -83,8 +83,13 @@ class Unsupported(CollbenchError):
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is in no registry, listing the ones that are."""
-    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(choices)}")
+    """Return the error for a name that is in no registry: the names that are, and those that look like it."""
+    import difflib
+
+    names = list(choices)
+    near = difflib.get_close_matches(name, names)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
 
 
 def unlinked(path: Path, option: str) -> None:

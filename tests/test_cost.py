@@ -16,8 +16,8 @@ from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Hardware, Wait
 from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.interface import Prepared
 from collbench.platforms.processes import Alone
-from collbench.platforms.roles import Prepared
 from collbench.results import Note
 from tests.conftest import case
 from tools.remeasure import fitted, rungs_of

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve
+from collbench.model.predict import network_curve
 from collbench.results import StepPrediction
 from collbench.topology.system import System
 

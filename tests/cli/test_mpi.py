@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.platforms.cpu.installed import find, own
+from collbench.platforms.cpu.mpi_libraries import find, own
 from collbench.results import Measurement
 from collbench.runfile.store import read
 from tests.conftest import Command, of_a_user

@@ -12,14 +12,13 @@ import pytest
 
 from collbench.cases import Step, flops_of
 from collbench.errors import PlatformError
-from collbench.measure import calibrated_together, series
-from collbench.measure.calibrated_together import LEAST, calibrated, products_for
-from collbench.measure.calibration import Work
+from collbench.measure import calibration, series
+from collbench.measure.calibration import LEAST, Work, calibrated, products_for
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.measure.closely import activities
 from collbench.measure.series import take
 from collbench.platforms.processes import Alone
-from collbench.results import Failed
+from collbench.results.collectives import Failed
 from collbench.schedules import Moments, Parts, Recorder
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -30,13 +29,10 @@ def parts() -> Parts:
     nothing = SimpleNamespace(take_over=lambda rank: None)
     platform = SimpleNamespace(
         team=Alone(),
-        queued=False,
         local=[0],
-        moment=lambda rank: time.perf_counter(),
-        synchronize=lambda: None,
-        set_clocks=lambda: 0.0,
-        stepping=nullcontext,
-        refuse_given_up=lambda: None,
+        launcher=SimpleNamespace(synchronize=lambda: None),
+        clock=SimpleNamespace(moment=lambda rank: time.perf_counter(), set_clocks=lambda: 0.0),
+        compute=SimpleNamespace(queued=False, stepping=nullcontext, refuse_given_up=lambda: None),
         note=SimpleNamespace(oversubscribed=False),
     )
     return Parts(cast(Any, None), cast(Any, platform), cast(Any, nothing), [])
@@ -96,7 +92,7 @@ def test_steps_that_take_long_are_looked_at_less_often() -> None:
 
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
-    wanted.platform.queued = True  # type: ignore[misc]
+    wanted.platform.compute.queued = True  # type: ignore[misc]
     clock, through = [0.0], [0.0]
     monkeypatch.setattr(series.time, "perf_counter", lambda: clock[0])
     for host, device, paced in ((1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)):
@@ -201,6 +197,6 @@ def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) 
         def run(self) -> list[Failed]:
             return [Failed(case(step=Step(4, 32)), "mpi", "cpu", "it broke")]
 
-    monkeypatch.setattr(calibrated_together, "Session", Broken)
+    monkeypatch.setattr(calibration, "Session", Broken)
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
         calibrated(Work(seconds=1e-3), "cpu", sweep(1024), None)

@@ -9,7 +9,9 @@ import pytest
 from collbench.algorithms import choose
 from collbench.cases import Sampling, Step, Sweep
 from collbench.measure.supervisor import Supervisor
-from collbench.results import COMMUNICATED, COMPUTED, Failed, Result, Skipped, StepTimes
+from collbench.results import Result
+from collbench.results.collectives import Failed, Skipped
+from collbench.results.steps import COMMUNICATED, COMPUTED, StepTimes
 from collbench.schedules import overlapping, schedules
 from tests.test_cases import sweep
 
@@ -91,7 +93,7 @@ DROPS = """
 """
 DIES = """
     import signal
-    from collbench.platforms.cpu.products import CpuProducts
+    from collbench.platforms.cpu.compute import CpuProducts
     whole, calls = CpuProducts.enqueue, []
     def enqueue(self, rank, count):
         calls.append(1)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from collbench.errors import CollbenchError, PlatformError, Unsupported
-from collbench.platforms.cpu.installed import own
+from collbench.platforms.cpu.mpi_libraries import own
 from collbench.platforms.gpu import probe
 from collbench.results import Measurement, Result, Skipped
 from tools.gpu import refusals, said, scale, sweeps

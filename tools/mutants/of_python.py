@@ -60,7 +60,7 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/rates.py",
+        "model/nccl_terms.py",
         (
             "all ranks instead of nodes share a node's cards",
             "system.nics.per_node / schedule.sent(system.nodes)",
@@ -68,8 +68,8 @@ MODEL = (
         ),
         (
             "a tree's port with factor n instead of n-1",
-            "2 * (system.gpus - 1) / system.gpus if",
-            "2 * system.gpus / system.gpus if",
+            "sent = 2 * (system.gpus - 1) / system.gpus",
+            "sent = 2 * system.gpus / system.gpus",
         ),
         ("a switch that adds carries 1 - 1/n", "sent = 1 + 1 / gpus", "sent = 1 - 1 / gpus"),
     ),
@@ -82,7 +82,7 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/direct.py",
+        "model/nccl_terms.py",
         ("all but the own rank are on other nodes", "(ranks - gpus) / ranks", "(ranks - 1) / ranks"),
     ),
     *of(
@@ -95,7 +95,7 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/bands.py",
+        "model/error_bands.py",
         ("a boundary belongs to the size below", "int(nbytes >= SMALL)", "int(nbytes > SMALL)"),
     ),
     *of(
@@ -107,35 +107,34 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/nccl/table.py",
+        "model/nccl_tuner.py",
         ("one level of a tree too many", "self.nodes.bit_length() - 1", "self.nodes.bit_length()"),
         ("a closing hop that is not counted", "counted = hops + closing", "counted = hops"),
     ),
     *of(
         "model",
         "tests/model",
-        "model/network/contention.py",
-        ("another job's weight is its share", "weight = job / (1 - job)", "weight = job"),
+        "model/network.py",
+        (
+            "a link at half its rate is down",
+            "lanes[group, place * level.paths + path] *= fault.left",
+            "lanes[group, place * level.paths + path] = 0",
+        ),
     ),
 )
 
 RUNNER = (
     *of(
-        "runner",
-        "tests/measure/test_runner.py tests/measure/test_plausible.py",
-        "measure/launches.py",
+        "sampling",
+        "tests/measure/test_sampling.py",
+        "measure/sampling.py",
         (
             "the slower of two looks counts",
-            "elapsed = min(steady(prepared, platform, launches) for _ in range(2)) * launches",
-            "elapsed = max(steady(prepared, platform, launches) for _ in range(2)) * launches",
+            "elapsed = min(_steady(prepared, platform, launches) for _ in range(2)) * launches",
+            "elapsed = max(_steady(prepared, platform, launches) for _ in range(2)) * launches",
         ),
-        ("no limit on launches", "min(_MORE * launches, _MOST)", "_MORE * launches"),
+        ("no limit on launches", "min(_MORE * launches, _MOST_LAUNCHES)", "_MORE * launches"),
         ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
-    ),
-    *of(
-        "runner",
-        "tests/measure/test_plausible.py tests/measure/test_runner.py",
-        "measure/plausible.py",
         ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
         (
             "one rank in place copies nothing: forgotten",
@@ -144,21 +143,20 @@ RUNNER = (
         ),
         (
             "seconds of one operation against those of few",
-            "long = min(long, platform.time(prepared, many) * many)",
-            "long = min(long, platform.time(prepared, many))",
+            "long = min(long, platform.clock.time(prepared, many) * many)",
+            "long = min(long, platform.clock.time(prepared, many))",
         ),
         ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
-    ),
-    *of(
-        "runner",
-        "tests/measure/test_runner.py tests/measure/test_plausible.py",
-        "measure/runner.py",
-        ("samples of all parts together", "self.samples.append(seconds / self.parts)", "self.samples.append(seconds)"),
+        (
+            "samples of all parts together",
+            "self.samples.append(seconds / self._subject.case.collective.parts)",
+            "self.samples.append(seconds)",
+        ),
         ("the closing sample is one too many", "taken = len(samples[0]) + 1", "taken = len(samples[0])"),
         (
-            "one precise contestant is enough",
-            "return all(relative_halfwidth(own)",
-            "return any(relative_halfwidth(own)",
+            "one precise candidate is enough",
+            "return all(relative_halfwidth(of_candidate)",
+            "return any(relative_halfwidth(of_candidate)",
         ),
         ("a few lucky samples are enough", "sampling.budget / 10 or taken % 8", "sampling.budget / 10 and taken % 8"),
         ("implementations in the same order every round", "        order.reverse()\n", "        order.sort(key=id)\n"),
@@ -182,7 +180,7 @@ COMPARE = (
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/estimate.py",
+        "analysis/bootstrap.py",
         (
             "the errors of both sides swapped",
             "math.exp(self.log - reach * math.hypot(self.below, scatter))",
@@ -204,7 +202,7 @@ COMPARE = (
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/verdicts.py",
+        "analysis/compare.py",
         ("a margin that is not a ratio's", "1 / (1 + margin) <= low", "1 - margin <= low"),
         (
             "a regression within the margin",
@@ -212,31 +210,35 @@ COMPARE = (
             "return self.verdict is Verdict.SLOWER",
         ),
         ("likeness makes more looks", "(1 - alike) / (1 + alike)", "(1 + alike) / (1 - alike)"),
-        ("one degree of freedom too many", "int((looks + len(logs)) / 2) - 1", "int((looks + len(logs)) / 2)"),
+        (
+            "one degree of freedom too many",
+            "int((independent + len(logs)) / 2) - 1",
+            "int((independent + len(logs)) / 2)",
+        ),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/compare.py",
-        ("curves not counted among the intervals", "max(1, len(sampled) + len(groups))", "max(1, len(sampled))"),
+        "analysis/compare.py",
+        ("curves not counted among the intervals", "max(1, len(sampled) + len(curves))", "max(1, len(sampled))"),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/scatter.py",
+        "analysis/bootstrap.py",
         ("errors of a middle of two counted as one", "right.error**2) / 4", "right.error**2) / 2"),
         ("a window with one size missing", "place + NEAR + 1]", "place + NEAR]"),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/gate.py",
+        "analysis/gate.py",
         ("nothing to compare passes", "comparison.hidden or not comparison.rows for", "comparison.hidden for"),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/bootstrap.py",
+        "analysis/bootstrap.py",
         ("resamples of few blocks stray too little", " * math.sqrt(blocks / (blocks - 1))", ""),
     ),
 )
@@ -245,7 +247,7 @@ DIAGNOSE = (
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/verdict.py",
+        "analysis/diagnose.py",
         ("deviations without their spread", "slowest.off > SLOW * slowest.spread", "slowest.off > SLOW"),
         ("what is known worse counts more", "weights = 1 / np.diag(inside)", "weights = np.diag(inside)"),
         ("one size too many wanted", "chosen.sum() >= FEWEST", "chosen.sum() > FEWEST"),
@@ -253,15 +255,15 @@ DIAGNOSE = (
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/likelihood.py",
+        "analysis/diagnose.py",
         ("a likelihood without the number of sizes", "(FREEDOM + len(off)) *", "FREEDOM *"),
         ("a deviation for its variance", "ANYTHING**2 * together", "ANYTHING * together"),
-        ("a distance without the mean", "off = settled(logs) - doubt.mean", "off = settled(logs)"),
+        ("a distance without the mean", "off = smoothed(logs) - errors.mean", "off = smoothed(logs)"),
     ),
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/explain.py",
+        "analysis/diagnose.py",
         (
             "slow against the typical time, not the band",
             "row.typical > other.high for",
@@ -269,8 +271,8 @@ DIAGNOSE = (
         ),
         ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
         ("a hypothesis without its prior", "weight += math.log(hypothesis.prior) + (", "weight += ("),
-        ("many variants weigh more", " - math.log(len(logs))", ""),
-        ("a constant with the wrong sign", "median(row.typical - usual for", "median(usual - row.typical for"),
+        ("many variants weigh more", " - math.log(len(likelihoods))", ""),
+        ("a constant with the wrong sign", "        row.typical - usual\n", "        usual - row.typical\n"),
         (
             "reasons less likely than something else",
             "max(0.0, ranked[0].weight - HARDLY)",
@@ -280,13 +282,13 @@ DIAGNOSE = (
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/diagnose.py",
+        "analysis/diagnose.py",
         ("one size too many wanted of a curve", "if len(rows) < FEWEST:", "if len(rows) <= FEWEST:"),
     ),
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/hypotheses.py",
+        "analysis/hypotheses.py",
         ("only one card, never half of them", "counts = {1, system.nics.per_node // 2}", "counts = {1}"),
         (
             "a slot that keeps its rate",
@@ -384,8 +386,8 @@ FORMATS = (
     *of(
         "formats",
         "tests/formats",
-        "formats/nccl_tests/columns.py",
-        ("milliseconds of 2015 read as microseconds", "1e-3 if old else 1e-6)", "1e-6)"),
+        "formats/nccl_tests_table.py",
+        ("milliseconds of 2015 read as microseconds", "1e-3 if milliseconds else 1e-6", "1e-6"),
         (
             "a table of one place is always out of place",
             "return place == 1 or self.in_place_first",
@@ -395,59 +397,37 @@ FORMATS = (
     *of(
         "formats",
         "tests/formats",
-        "formats/nccl_tests/text.py",
+        "formats/nccl_tests_text.py",
         (
             "an error behind a star is none",
-            'return 1 if error.endswith("*") else 0',
-            'return 0 if error.endswith("*") else 0',
+            'error.endswith("*"):\n        return 1',
+            'error.endswith("*"):\n        return 0',
         ),
+        ("any count cuts a size", "if share and nbytes % share == 0 else None", "if share else None"),
+        ("ranks counted from 1", "max(max(numbers) + 1, per_process,", "max(max(numbers), per_process,"),
+        ("columns do not matter", "if not shape.fits(collective):", "if False:"),
     ),
     *of(
         "formats",
         "tests/formats",
-        "formats/nccl_tests/evidence.py",
-        ("any count cuts a size", "if own and self.nbytes % own == 0 else 0", "if own else 0"),
-        ("rounding twice as coarse", "half = Decimal(1).scaleb(exponent) / 2", "half = Decimal(1).scaleb(exponent)"),
+        "formats/imported.py",
+        ("any bandwidth fits", "if known and abs(median(known) - 1) > RANKS_TOLERANCE", "if False"),
+        ("rounding three times as coarse", "Decimal(5).scaleb(", "Decimal(15).scaleb("),
+        ("no row contradicts itself", "abs(ratio - 1) > ROW_TOLERANCE", "False"),
     ),
     *of(
         "formats",
         "tests/formats",
-        "formats/nccl_tests/ranks.py",
-        ("ranks counted from 1", "highest = max(numbers) + 1", "highest = max(numbers)"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/nccl_tests/write_text.py",
+        "formats/nccl_tests_write.py",
         ("version codes of 2.9 in the old way", "(major, minor) < (2, 9)", "(major, minor) <= (2, 9)"),
-        ("root 0 where there is none", "root = case.root if case.collective.rooted else -1", "root = case.root"),
+        ("root 0 where there is none", "return case.root if case.collective.rooted else -1", "return case.root"),
     ),
     *of(
         "formats",
         "tests/formats",
         "formats/osu.py",
-        (
-            "a rank's message for the whole array",
-            "make_case(self.collective, size * self.kind.messages(self.ranks),",
-            "make_case(self.collective, size,",
-        ),
-        ("GB/s for MB/s", "seconds = moved / (rate * 1e6)", "seconds = moved / (rate * 1e9)"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/osu_write.py",
-        (
-            "the whole array for a rank's message",
-            "size = result.case.nbytes // kind.messages(result.case.ranks)",
-            "size = result.case.nbytes",
-        ),
-    ),
-    *of(
-        "formats",
-        "tests/cli/test_osu.py",
-        "formats/osu_nonblocking.py",
-        ("overlap of computing instead of communication", "(overall - compute) / pure", "(overall - pure) / compute"),
+        ("a rank's message for the whole array", "size * (ranks if test.per_rank else 1)", "size"),
+        ("GB/s for MB/s", "seconds = nbytes / (rate * 1e6)", "seconds = nbytes / (rate * 1e9)"),
     ),
     *of(
         "formats",
@@ -463,8 +443,8 @@ FORMATS = (
     *of(
         "formats",
         "tests/formats",
-        "formats/rccl_rows.py",
-        ("GPUs of a rank not counted", 'ranks * (exact(row.get("gpusperrank", "")) or 1)', "ranks"),
+        "formats/rccl.py",
+        ("GPUs of a rank not counted", 'ranks *= exact(row.get("gpusperrank", "")) or 1', "ranks *= 1"),
     ),
     *of(
         "formats",

@@ -68,8 +68,8 @@ class Placement:
         for device in self.devices:
             cuda.runtime.setDevice(device)
             free, total = cuda.runtime.memGetInfo()
-            if (wanted := self.sharing(device) * nbytes) > free:
-                raise too_large(device, wanted, f"has {format_size(free)} of {format_size(total)} free")
+            if (needed := self.sharing(device) * nbytes) > free:
+                raise too_large(device, needed, f"has {format_size(free)} of {format_size(total)} free")
 
     @property
     def most_sharing(self) -> int:

@@ -16,8 +16,7 @@ from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.results import Measurement, StepTimes
 from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import read
-from collbench.topology.devices import Kind
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Kind, Topology
 from tests.conftest import case
 from tools.stand_in.whole_commands import on_gpus
 
