@@ -169,7 +169,7 @@ def room_for_no_grid_on_one() -> Any:
         ways = [implementations()[name] for name in SOME]
         results = list(measure(a_case(), ways, platform, Sampling(iters=1, region=0.0)))
         looked_into = list(explain(a_case(), ways, platform, Sampling(region=0.0)))
-    return [{row.implementation: getattr(row, "reason", "done") for row in rows} for rows in (results, looked_into)]
+    return [{row.implementation: row.reason or "done" for row in rows} for rows in (results, looked_into)]
 
 
 @scenario
