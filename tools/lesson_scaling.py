@@ -244,7 +244,7 @@ def narrower() -> str:
         gain, exact = (one.gain(others) for others in (one.libraries, one.exact))
         errors = [lost(folder, what, one.name) for what in ("RMS", "bias", "bias fed")]
         size = format_size(one.case.nbytes)
-        rows.append((one.name, f"{one.wire.nbytes:.3g}", f"{gain:.2f}x", f"{exact:.2f}x", *errors))
+        rows.append((one.name, f"{one.nbytes:.3g}", f"{gain:.2f}x", f"{exact:.2f}x", *errors))
     heads = "wire", "bytes an element", f"over `mpi`, {size}", f"over the best exact, {size}", "RMS", "bias", "bias fed"
     return _table(heads, rows)
 

@@ -1,4 +1,4 @@
-"""`narrow-bfloat16`, `narrow-half` and the like: a two-shot whose ranks exchange something narrower than their arrays.
+"""`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: a two-shot whose ranks exchange less than their arrays hold.
 
 A rung for each format of collbench/wires.py.  None is exact: results are checked against a bound that is proved.
 """
@@ -11,7 +11,7 @@ from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
 from collbench.platforms.layout import grid
 from collbench.platforms.roles import Launching, Prepared
-from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
+from collbench.wires import GROUP, KEPT, LEARNT, PREFIX, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
 BOXES = {
@@ -26,7 +26,7 @@ FEEDBACK = "-DFEEDBACK"
 
 def prefixed(wire: Wire) -> str:
     """What the rung of a wire is called."""
-    return f"narrow-{wire.name}"
+    return f"{PREFIX}{wire.name}"
 
 
 def room(ranks: int, platform: str) -> int:

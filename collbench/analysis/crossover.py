@@ -12,6 +12,7 @@ from collbench.labels import family
 from collbench.measurement import Prediction, Result, timed
 from collbench.observed import Timed
 from collbench.units import format_size
+from collbench.wires import wire_nbytes
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,14 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     a bound is never one: nothing measured stands behind it.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
-    own = [
-        result
-        for result in every
-        if not ((way := find(result.implementation)) and (way.uses() or way.calls or way.wire))
-    ]
+    own = [result for result in every if not _indirect(result.implementation)]
     return own or every
+
+
+def _indirect(name: str) -> bool:
+    """Whether an implementation is not exact, or only picks or calls others."""
+    way = find(name)
+    return wire_nbytes(name) is not None or bool(way and (way.uses() or way.calls))
 
 
 def in_words(contest: Contest) -> str:

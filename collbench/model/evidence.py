@@ -7,8 +7,8 @@ long waits take elsewhere.  That is a bound, and no expectation: such a row is m
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from collbench.algorithms import find
 from collbench.topology.system import System
+from collbench.wires import wire_nbytes
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,7 @@ def reached(system: System, name: str) -> float:
 
     Of PCIe nothing is known: there it is all.
     """
-    way = find(name)
-    known = EVIDENCE.get("two-shot" if way and way.wire else name)
+    known = EVIDENCE.get(name if wire_nbytes(name) is None else "two-shot")
     return known.reached if known and not system.meets_over_pcie else 1.0
 
 
