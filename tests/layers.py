@@ -12,7 +12,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     *("isolation", "clean", "errors", "door", "interrupts", "units", "scheduling", "cache", "stats", "launcher"),
     *("lifetimes", "cost", "messages", "collectives", "datatypes", "wires", "note", "labels", "steps", "jobs", "cases"),
     *("outcome", "flaws", "tracks", "observed", "step_times", "trained", "planned", "measurement", "topology"),
-    *("runfile", "formats", "platforms", "algorithms", "schedules", "learning", "styles", "model", "measure"),
+    *("runfile", "formats", "platforms", "algorithms", "model", "measure"),
     *("analysis", "planner", "plots", "report", "api", "cli"),
 )
 ENTRIES = {"__init__", "__main__"}  # the version, which everything may know; and the door

@@ -33,7 +33,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make that of a program of nccl-tests or OSU."""
         if name not in self.list_commands(context):
-            return perf(name) or osu(name)
+            return _earlier(name) or perf(name) or osu(name)
         command: click.Command = importlib.import_module(f"{__package__}.{name}").command
         parts = (sys.modules[f"{__package__}.{name}"].__doc__ or "").split("\n\n")
         command.epilog = "\n\n".join(f"\b\n{part}" for part in parts if EXAMPLES in part)
@@ -60,6 +60,13 @@ class Commands(click.Group):
             rows.append((name, (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def _earlier(name: str) -> click.Command | None:
+    """Return the command of `collbench step` that was called so before; help and completion do not list these names."""
+    from collbench.cli.step import EARLIER
+
+    return EARLIER.get(name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -120,7 +120,7 @@ def _close(session: "Session") -> None:
 def _carry_out_begun(kind: "OsuKind", options: dict[str, Any]) -> int:
     from collbench.cli import _osu_options
     from collbench.cli._carried_out import carried_out
-    from collbench.cli._step_session import refuse_launcher
+    from collbench.cli._step_sessions import refuse_launcher
     from collbench.measure.matched import Matched, matching
     from collbench.measure.session import Session
 
@@ -129,7 +129,7 @@ def _carry_out_begun(kind: "OsuKind", options: dict[str, Any]) -> int:
     words = _osu_options.as_sweep(kind, options)
     if words["on"] not in ("auto", "cpu"):
         raise UsageError(
-            f"{PREFIX}{_BEGUN}{kind.program} is of MPI on CPUs; leave --on and -d out, or see collbench overlap"
+            f"{PREFIX}{_BEGUN}{kind.program} is of MPI on CPUs; leave --on and -d out, or see collbench step overlap"
         )
     platform, sweep = _sweep(kind, words | {"on": "cpu"}, options["message_size"], None)
     schedule = "polled" if options["num_test_calls"] else "nonblocking"

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from collbench.analysis.bound import in_words
-from collbench.cli import _explain_table, _styles_table
+from collbench.cli import _explain_table
 from collbench.cli._columns import Table
-from collbench.cli._step_table import scaling_row
+from collbench.cli._step_tables import scaling_row, strategies_row
 from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
 from collbench.observed import Observed, Timed
 from collbench.planned import PlannedStep
@@ -172,13 +172,13 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if isinstance(result, Explanation):
         return _explain_table.row(result)
     if isinstance(result, Trained):
-        return _styles_table.row(result)
+        return strategies_row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
     if isinstance(result, PlannedStep):
         return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9}  {_joined('planned', result)}"
     if isinstance(result, StepRow):
-        return scaling_row(result, None, None)
+        return scaling_row(result)
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {_joined('no time', result)}"
     percentiles = [format_seconds(result.percentile(percent)) for percent in _SPREAD.values()] if spread else []

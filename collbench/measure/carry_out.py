@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from collbench import algorithms, styles
+from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
+from collbench.measure import strategies
 from collbench.measure.runner import Progress, measure
-from collbench.measure.schooling import train
-from collbench.measure.stepping import measure_steps
+from collbench.measure.steps import measure_steps
 from collbench.measure.tracing import explain
+from collbench.measure.training_run import train
 from collbench.measurement import Result
 from collbench.platforms.layout import Needs
 from collbench.platforms.roles import Platform
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
-    """What the implementations of a sweep want of memory; where there are jobs, the styles of training."""
+    """What the implementations of a sweep want of memory; where there are jobs, the strategies of training."""
     if jobs := list(filter(None, sweep.jobs)):
-        return styles.needs(sweep.implementations, jobs, sweep.ranks, platform)
+        return strategies.needs(sweep.implementations, jobs, sweep.ranks, platform)
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 

@@ -11,8 +11,8 @@ from collbench.cases import Sweep
 from collbench.errors import PlatformError
 from collbench.measure.calibrated_together import products_for, seconds_of_products
 from collbench.measure.calibration import Work
-from collbench.measure.overlapped import Overlapped
 from collbench.measure.session import Session
+from collbench.measure.step_runs import OverlapRun
 from collbench.measurement import Measurement, Result
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 
@@ -41,7 +41,7 @@ class Matched:
 
     def __init__(self, platform: str, sweep: Sweep, steps: Mapping[int, Step], schedule: str) -> None:
         self._overlapped = [
-            Overlapped(platform, replace(sweep, sizes=(nbytes,), steps=self.ways(step, schedule)))
+            OverlapRun(platform, replace(sweep, sizes=(nbytes,), steps=self.ways(step, schedule)))
             for nbytes, step in steps.items()
         ]
         self._first = self._overlapped[0]

@@ -1,4 +1,4 @@
-"""What the page says of steps and training: how they scale, what overlap hides, who is late, which style is first.
+"""What the page says of steps and training: how they scale, what overlap hides, who is late, which strategy is first.
 
 Another thing to say of them is a function in PARTS: the words are those of the command that measures it.
 """
@@ -6,13 +6,8 @@ Another thing to say of them is a function in PARTS: the words are those of the 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from collbench.analysis import overlap, standings
-from collbench.analysis.jitter import accusation, judgement
-from collbench.analysis.jitter.lateness import Steps as Moments
-from collbench.analysis.jitter.lateness import witnesses
-from collbench.analysis.race import race
-from collbench.analysis.scaling.points import Curve, curves
-from collbench.analysis.scaling.verdict import lines
+from collbench.analysis import overlap, scaling, stragglers, strategies
+from collbench.analysis.scaling import Curve, curves
 from collbench.measurement import Result
 from collbench.report.anchors import Anchors
 from collbench.report.pictures import Picture, pictures
@@ -48,7 +43,7 @@ def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
 def _scaled(results: Sequence[Result]) -> Steps:
     """How they scale."""
     found = [curve for curve in curves(results) if len(curve.points) > 1]
-    return Steps([_scaling(curve) for curve in found], [line for curve in found for line in lines(curve)])
+    return Steps([_scaling(curve) for curve in found], [line for curve in found for line in scaling.verdict(curve)])
 
 
 def _scaling(curve: Curve) -> TextTable:
@@ -84,19 +79,19 @@ def _overlapped(results: Sequence[Result]) -> Steps:
 
 def _late(results: Sequence[Result]) -> Steps:
     """Who is late, or nobody, or that nobody can tell."""
-    tables = [_lateness(row.label, moments) for row, moments in witnesses(results)[:_MOST]]
-    return Steps(tables, judgement.verdicts(results))
+    tables = [_lateness(row.label, moments) for row, moments in stragglers.straggler_rows(results)[:_MOST]]
+    return Steps(tables, stragglers.verdicts(results))
 
 
-def _lateness(label: str, moments: Moments) -> TextTable:
+def _lateness(label: str, moments: stragglers.StepArrays) -> TextTable:
     """Of the ranks that cost most; by one row alone, where the verdict is by all."""
-    found = accusation.verdict([moments]).testimonies
+    found = stragglers.straggler_test([moments]).statistics
     costly = sorted(found, key=lambda one: moments.cost(one.rank), reverse=True)
     rows = [
         (
             f"{one.rank}",
             f"{moments.last_share(one.rank):.0%}",
-            judgement.late_by(one, moments.typical),
+            stragglers.late_by(one, moments.median),
             f"{moments.cost(one.rank):.1%}",
             one.finding.value,
         )
@@ -108,12 +103,14 @@ def _lateness(label: str, moments: Moments) -> TextTable:
 
 
 def _raced(results: Sequence[Result]) -> Steps:
-    """Which style of synchronisation reaches a loss first."""
-    told = race(results)
-    if not told:
+    """Which strategy of synchronisation reaches a loss first."""
+    found = strategies.ranking(results)
+    if not found:
         return Steps([], [])
-    rows = [tuple(plain(text, 60) for text in one) for one in standings.standings(told)][:_MOST]
-    return Steps([TextTable(f"Styles: to loss {told.target:g}", standings.COLUMNS, rows)], [*standings.verdict(told)])
+    rows = [tuple(plain(text, 60) for text in one) for one in strategies.table(found)][:_MOST]
+    return Steps(
+        [TextTable(f"Strategies: to loss {found.target:g}", strategies.COLUMNS, rows)], [*strategies.verdict(found)]
+    )
 
 
 PARTS = (_scaled, _overlapped, _late, _raced)

@@ -11,8 +11,8 @@ from typing import Any
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.measure.schedules import Parts, find_schedule
 from collbench.platforms.roles import Prepared
-from collbench.schedules import Parts, find_schedule
 from collbench.steps import Step
 from tools.stand_in.cuda import Machine, Stream
 

@@ -1,0 +1,238 @@
+"""Measure or predict training steps: scaling, overlap, stragglers, and strategies of synchronisation.
+
+For example:
+  collbench step scale --ranks 1,2
+  collbench step overlap --on dgx-h100 --compute 20ms --gradients 1G
+  collbench step stragglers --slow-rank 1
+  collbench step strategies --strategy ring,asynchronous
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from collbench.cli._sweep_options import ANYWHERE, HERE, MATRIX, NOISE, shared, writes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from collbench.cli._step_tables import StepTable
+    from collbench.measure.session import Session
+
+
+@click.group()
+def command() -> None:
+    """Measure or predict training steps: scaling, overlap, stragglers, and strategies of synchronisation."""
+
+
+def _implementations(default: str) -> click.Option:
+    return click.Option(["--impl"], metavar="NAME[,NAME]", help=f"Implementations; default: {default}.")
+
+
+def _compute(default: str) -> click.Option:
+    words = f"What a rank computes in a step, such as 10ms or 2GFLOP; default: {default}."
+    return click.Option(["--compute"], metavar="TIME|FLOP", help=words)
+
+
+def _gradients(default: str) -> click.Option:
+    words = f"Bytes that every step hands round; default: {default}."
+    return click.Option(["-b", "--gradients"], metavar="SIZE", help=words)
+
+
+def _slow_rank(factor: int) -> click.Option:
+    words = f"A rank that computes FACTOR times as much, {factor} if not given; several times for several ranks."
+    return click.Option(["--slow-rank"], multiple=True, metavar="R[:FACTOR]", show_default=False, help=words)
+
+
+_SETTINGS = {"show_default": True}
+_SCALE = [
+    ANYWHERE,
+    click.Option(
+        ["-g", "--ranks"],
+        metavar="N,N|N..N",
+        help="Numbers of ranks; FIRST..LAST doubles. Default: 1,2; on a system 1 to all GPUs of 512 nodes.",
+    ),
+    click.Option(
+        ["--mode"], type=click.Choice(["weak", "strong", "both"]), default="weak", help="What stays the same."
+    ),
+    _implementations("the library and auto"),
+    _compute("10ms, predicted 100ms"),
+    _gradients("4M, predicted 1G"),
+    MATRIX,
+    _slow_rank(2),
+    click.Option(["--threshold"], type=float, default=75.0, help="Per cent of efficiency from which on it is healthy."),
+    NOISE,
+    *shared("datatype", "timeout", "spin", "bind", budget=2.0),
+    *writes("run file and plot"),
+]
+_OVERLAP = [
+    ANYWHERE,
+    *shared("ranks"),
+    _implementations("the library and auto"),
+    _compute("10ms, predicted 100ms"),
+    _gradients("8M, predicted 1G"),
+    click.Option(["--buckets"], metavar="SIZE[,SIZE]", help="Sizes to hand over at once; default: a 16th, a 4th, all."),
+    click.Option(
+        ["--ctas"], metavar="N[,N]", help="On GPUs: CTAs for NCCL to use at most, besides as many as it likes."
+    ),
+    MATRIX,
+    _slow_rank(2),
+    NOISE,
+    *shared("datatype", "timeout", "spin", "bind", budget=10.0),
+    *writes("run file, pictures and trace"),
+]
+_STRAGGLERS = [
+    *shared("op"),
+    HERE,
+    *shared("ranks"),
+    _implementations("the library, and what should be the fastest of the others (auto)"),
+    _compute("1ms"),
+    _gradients("64K"),
+    click.Option(["--steps"], type=int, metavar="N", help="Steps of each implementation; default: 4000."),
+    _slow_rank(2),
+    *shared("datatype", "timeout", "spin", "bind", budget=20.0),
+    *writes("run file and pictures"),
+]
+_STRATEGIES = [
+    click.Option(
+        ["--strategy", "--style", "strategy"], default="all", metavar="NAME[,NAME]|all", help="Strategies to compare."
+    ),
+    HERE,
+    *shared("ranks"),
+    _slow_rank(4),
+    click.Option(["--seeds"], type=int, default=8, help="Runs of every strategy, each from other first weights."),
+    click.Option(["--steps"], type=int, default=120, help="Steps of a rank, if all make as many."),
+    click.Option(["--every"], type=int, default=8, metavar="K", help="local-sgd: steps between two averages."),
+    click.Option(
+        ["--staleness"],
+        type=int,
+        default=256,
+        metavar="S",
+        help="asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
+    ),
+    click.Option(["--group"], type=int, default=2, metavar="G", help="hierarchical: ranks of a group."),
+    click.Option(["--rate"], type=float, default=0.4, help="Learning rate, for the mean of all ranks' gradients."),
+    click.Option(["--target"], type=float, help="Loss to reach; default: the lowest that all get to."),
+    *shared("timeout", "spin", "bind"),
+    *writes("run file and picture"),
+]
+
+
+@command.command(context_settings=_SETTINGS, params=_SCALE)
+def scale(ranks: str | None, mode: str, threshold: float, **options: Any) -> int:
+    """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
+    from collbench.analysis.scaling import curves, verdict
+    from collbench.cli._step_sessions import StepOptions, scale_session
+    from collbench.cli._step_tables import SCALING
+    from collbench.errors import UsageError
+
+    if not 0 < threshold <= 100:
+        raise UsageError(f"--threshold {threshold:g} is no efficiency; give per cent above 0, at most 100")
+    request = StepOptions(**options)
+    session = scale_session(request, ranks, mode)
+
+    def conclusion() -> "Iterable[str]":
+        for curve in curves(session.results):
+            yield ""
+            yield from verdict(curve, threshold / 100)
+
+    return _run(session, SCALING, conclusion, request.formats)
+
+
+@command.command(context_settings=_SETTINGS, params=_OVERLAP)
+def overlap(ranks: int | None, buckets: str | None, ctas: str | None, **options: Any) -> int:
+    """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
+    from collbench.analysis.overlap import verdicts
+    from collbench.cli._step_sessions import StepOptions, overlap_session
+    from collbench.cli._step_tables import OVERLAP
+
+    request = StepOptions(**options)
+    session = overlap_session(request, ranks, buckets, ctas)
+    return _run(session, OVERLAP, lambda: ["", *verdicts(session.results)], request.formats)
+
+
+@command.command(context_settings=_SETTINGS, params=_STRAGGLERS)
+def stragglers(ranks: int | None, steps: int | None, **options: Any) -> int:
+    """Find ranks that are late: how often, what it costs the others, and what more ranks would pay for the noise.
+
+    Ranks multiply matrices, then carry out a collective, and again: when each of them arrives and leaves is noted on
+    one clock, since durations cannot tell a late rank from those that wait for it.
+    """
+    from collbench.cli._step_sessions import StepOptions, stragglers_session
+    from collbench.cli._step_tables import STRAGGLERS, straggler_sections
+    from collbench.launcher import launched
+
+    request = StepOptions(**options)
+    session = stragglers_session(request, ranks, steps, launched())
+    total = len(session.sweep.implementations)
+    return _run(session, STRAGGLERS, lambda: straggler_sections(session.results), request.formats, total)
+
+
+@command.command(context_settings=_SETTINGS, params=_STRATEGIES)
+def strategies(**options: Any) -> int:
+    """Compare strategies of synchronisation in training: ring, parameter server, groups, local SGD, asynchronous.
+
+    A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
+    """
+    from collbench.analysis.strategies import ranking, verdict
+    from collbench.cli._step_sessions import StrategyOptions, strategies_session
+    from collbench.cli._step_tables import STRATEGIES, ranking_table
+    from collbench.launcher import launched
+
+    request = StrategyOptions(**options)
+    session = strategies_session(request, launched())
+
+    def conclusion() -> "Iterable[str]":
+        if found := ranking(session.results):
+            yield from ("", *ranking_table(found), "", *verdict(found))
+
+    total = len(session.sweep.jobs) * len(session.sweep.implementations)
+    return _run(session, STRATEGIES, conclusion, request.formats, total)
+
+
+EARLIER = {"scale": scale, "overlap": overlap, "jitter": stragglers, "styles": strategies}
+"""What the commands were called before; these names still answer."""
+
+
+def _run(
+    session: "Session",
+    table: "StepTable",
+    conclusion: "Callable[[], Iterable[str]]",
+    formats: tuple[str, ...],
+    total: int = 0,
+) -> int:
+    """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is."""
+    from collbench.cli._carried_out import carried_out
+
+    return carried_out(
+        session, lambda: _show(session, table, total), lambda: _close(session, table, conclusion, formats)
+    )
+
+
+def _show(session: "Session", table: "StepTable", total: int) -> None:
+    from collbench.cli._live_table import LiveTable
+    from collbench.cli._progress import awaited
+
+    live = LiveTable(total)
+    for result in awaited(session.run()):
+        if session.leader:
+            live.show(table.title(result), table.heading(), [(result, table.row(result, session.results))])
+    live.close()
+
+
+def _close(
+    session: "Session", table: "StepTable", conclusion: "Callable[[], Iterable[str]]", formats: tuple[str, ...]
+) -> None:
+    from collbench.cli._carried_out import say_where
+    from collbench.cli._step_tables import PREDICTED
+    from collbench.plots import perfetto
+    from collbench.step_times import StepTimes
+
+    for line in conclusion():
+        click.echo(line)
+    click.echo(f"\n{PREDICTED if session.modelled else table.legend}", err=True)
+    folder = say_where(session, formats)
+    traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]
+    if table.traced and traced:
+        perfetto.write_steps(traced, folder / "trace.json")
+        click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
