@@ -67,5 +67,3 @@ def test_the_asynchronous_strategy_is_ahead_in_time_and_behind_in_steps_only_if_
 
     assert ratio(slow, "asynchronous").high < 1 <= ratio(even, "asynchronous").high
     assert ratio(slow, "asynchronous", Effort.STEPS).low > 1
-    assert ratio(slow, "local-sgd").high < 1
-    assert ratio(even, "local-sgd").high < 1

@@ -43,9 +43,7 @@ _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", 
 _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
 _MOST_COUNTS, _MOST_RANKS = 64, 2**30  # numbers of ranks in one scaling, and the largest
-_LARGEST_MATRIX = 2**15
 _MOST_BUCKETS = 1024  # of a step
-_MOST_SEEDS, _MOST_TRAINED = 1000, 10_000
 _WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
@@ -91,7 +89,7 @@ def scale_session(options: StepOptions, ranks: str | None, mode: str) -> Session
     counts = parse_ranks(ranks or "1,2")
     slow = parse_slow(options.slow_rank, counts[-1])
     work = parse_work(options.compute or "10ms")
-    size = check_matrix(options.matrix, find_platform(platform).matrix)
+    size = options.matrix or find_platform(platform).matrix
     words = options.for_sweep("4M", on=platform, ranks=counts[-1], impl=options.impl or usual(platform))
     _, sweep = make_sweep(words, None)
     _refuse_too_large(replace(sweep, steps=(Step(1, size),)), counts, platform)
@@ -140,7 +138,7 @@ def overlap_session(
         raise UsageError("--ranks 1 has nothing to communicate; give at least 2")
     slow = parse_slow(options.slow_rank, sweep.ranks)
     sizes = parse_buckets(buckets, sweep.sizes[0])
-    size = check_matrix(options.matrix, find_platform(platform).matrix)
+    size = options.matrix or find_platform(platform).matrix
     work = parse_work(options.compute or "10ms")
     step = Step(work.products(platform, size), size, slow=slow)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, parse_ctas(ctas, sweep.implementations)))
@@ -230,7 +228,9 @@ def strategies_session(options: StrategyOptions, joined: tuple[int, int] | None)
     *joined* is the rank and the number of processes of an outside launcher.
     """
     names = strategies.choose(options.strategy)
-    _refuse_training(options)
+    for name, number in (("rate", options.rate), ("target", options.target)):
+        if number is not None and not 0 < number < math.inf:
+            raise UsageError(f"--{name} {number} is not possible; give a number above 0")
     job = Job(
         steps=options.steps,
         every=options.every,
@@ -269,26 +269,6 @@ def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -
     if passed:
         say(f"collbench: the job is computed by NumPy, so this is the {first}, and no {' or '.join(passed)} is used")
     return first
-
-
-def _refuse_training(options: StrategyOptions) -> None:
-    """Raise UsageError for numbers of which no training can be made."""
-    limits = (
-        ("seeds", options.seeds, _MOST_SEEDS),
-        ("steps", options.steps, _MOST_TRAINED),
-        ("every", options.every, _MOST_TRAINED),
-        ("group", options.group, _MOST_TRAINED),
-    )
-    for name, value, most in limits:
-        if not 1 <= value <= most:
-            raise UsageError(f"--{name} {value} is out of range; give a number from 1 to {most}")
-    if not 0 <= options.staleness <= _MOST_TRAINED:
-        raise UsageError(
-            f"--staleness {options.staleness} is no number of steps; give 0, which is synchronous, to {_MOST_TRAINED}"
-        )
-    for name, number in (("rate", options.rate), ("target", options.target)):
-        if number is not None and not 0 < number < math.inf:
-            raise UsageError(f"--{name} {number} is not possible; give a number above 0")
 
 
 def _refuse_too_long(job: Job, platform: str, ranks: int) -> None:
@@ -341,8 +321,6 @@ def _described_step(options: StepOptions) -> Step:
         )
     if options.slow_rank:
         raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
-    if not 0 <= options.noise <= 100:
-        raise UsageError(f"--noise {options.noise:g} is no spread; give per cent from 0 to 100")
     return Step(0, 0, seconds=work.seconds)
 
 
@@ -446,11 +424,3 @@ def parse_ctas(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
                 f"--ctas {word or text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16"
             )
     return tuple(sorted(set(map(int, words))))
-
-
-def check_matrix(rows: int | None, usual_rows: int) -> int:
-    """Return the rows of a matrix; UsageError for none, or for more than is sensible."""
-    size = usual_rows if rows is None else rows
-    if not 1 <= size <= _LARGEST_MATRIX:
-        raise UsageError(f"--matrix {size} is no number of rows; give one from 1 to {_LARGEST_MATRIX}")
-    return size

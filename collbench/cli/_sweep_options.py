@@ -1,4 +1,4 @@
-"""Options that several commands take: those of `collbench sweep`, those of steps, and where pictures go."""
+"""Options that several commands take: those of `collbench sweep`, and where pictures go."""
 
 from copy import copy
 from typing import Any
@@ -20,21 +20,6 @@ HERE = click.Option(
     help="Where the ranks live.",
     show_default=True,
 )  # and not on a described system
-
-ANYWHERE = click.Option(
-    ["--on"],
-    default="auto",
-    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-    help="Where the ranks live; on a described system nothing runs, a model predicts.",
-)
-USUAL = click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto.")
-MATRIX = click.Option(
-    ["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."
-)
-SLOW = click.Option(
-    ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
-)
-NOISE = click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent.")
 
 
 def writes(what: str) -> list[click.Parameter]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._sweep_options import ANYWHERE, HERE, MATRIX, NOISE, shared, writes
+from collbench.cli._sweep_options import HERE, shared, writes
+from collbench.platforms import platforms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,9 +45,30 @@ def _slow_rank(factor: int) -> click.Option:
     return click.Option(["--slow-rank"], multiple=True, metavar="R[:FACTOR]", show_default=False, help=words)
 
 
+def _number(name: str, default: int, most: int, words: str, metavar: str | None = None, least: int = 1) -> click.Option:
+    return click.Option([name], type=click.IntRange(least, most), default=default, metavar=metavar, help=words)
+
+
+_ANYWHERE = click.Option(
+    ["--on"],
+    default="auto",
+    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
+    help="Where the ranks live; on a described system nothing runs, a model predicts.",
+)
+_MOST_SEEDS, _MOST_STEPS = 1000, 10_000  # of training
+_MATRIX = click.Option(
+    ["--matrix"],
+    type=click.IntRange(1, 2**15),
+    metavar="ROWS",
+    help="Of the products; default: 256 on a CPU, 4096 on a GPU.",
+)
+_PER_CENT = click.FloatRange(0, 100)
+_NOISE = click.Option(
+    ["--noise"], type=_PER_CENT, default=0.22, help="Predicted: spread of computing times, in per cent."
+)
 _SETTINGS = {"show_default": True}
 _SCALE = [
-    ANYWHERE,
+    _ANYWHERE,
     click.Option(
         ["-g", "--ranks"],
         metavar="N,N|N..N",
@@ -58,15 +80,17 @@ _SCALE = [
     _implementations("the library and auto"),
     _compute("10ms, predicted 100ms"),
     _gradients("4M, predicted 1G"),
-    MATRIX,
+    _MATRIX,
     _slow_rank(2),
-    click.Option(["--threshold"], type=float, default=75.0, help="Per cent of efficiency from which on it is healthy."),
-    NOISE,
+    click.Option(
+        ["--threshold"], type=_PER_CENT, default=75.0, help="Per cent of efficiency from which on it is healthy."
+    ),
+    _NOISE,
     *shared("datatype", "timeout", "spin", "bind", budget=2.0),
     *writes("run file and plot"),
 ]
 _OVERLAP = [
-    ANYWHERE,
+    _ANYWHERE,
     *shared("ranks"),
     _implementations("the library and auto"),
     _compute("10ms, predicted 100ms"),
@@ -75,9 +99,9 @@ _OVERLAP = [
     click.Option(
         ["--ctas"], metavar="N[,N]", help="On GPUs: CTAs for NCCL to use at most, besides as many as it likes."
     ),
-    MATRIX,
+    _MATRIX,
     _slow_rank(2),
-    NOISE,
+    _NOISE,
     *shared("datatype", "timeout", "spin", "bind", budget=10.0),
     *writes("run file, pictures and trace"),
 ]
@@ -100,17 +124,18 @@ _STRATEGIES = [
     HERE,
     *shared("ranks"),
     _slow_rank(4),
-    click.Option(["--seeds"], type=int, default=8, help="Runs of every strategy, each from other first weights."),
-    click.Option(["--steps"], type=int, default=120, help="Steps of a rank, if all make as many."),
-    click.Option(["--every"], type=int, default=8, metavar="K", help="local-sgd: steps between two averages."),
-    click.Option(
-        ["--staleness"],
-        type=int,
-        default=256,
-        metavar="S",
-        help="asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
+    _number("--seeds", 8, _MOST_SEEDS, "Runs of every strategy, each from other first weights."),
+    _number("--steps", 120, _MOST_STEPS, "Steps of a rank, if all make as many."),
+    _number("--every", 8, _MOST_STEPS, "local-sgd: steps between two averages.", "K"),
+    _number(
+        "--staleness",
+        256,
+        _MOST_STEPS,
+        "asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
+        "S",
+        least=0,
     ),
-    click.Option(["--group"], type=int, default=2, metavar="G", help="hierarchical: ranks of a group."),
+    _number("--group", 2, _MOST_STEPS, "hierarchical: ranks of a group.", "G"),
     click.Option(["--rate"], type=float, default=0.4, help="Learning rate, for the mean of all ranks' gradients."),
     click.Option(["--target"], type=float, help="Loss to reach; default: the lowest that all get to."),
     *shared("timeout", "spin", "bind"),
@@ -118,16 +143,13 @@ _STRATEGIES = [
 ]
 
 
-@command.command(context_settings=_SETTINGS, params=_SCALE)
+@command.command(context_settings=_SETTINGS, params=_SCALE, short_help="How much faster are more ranks?")
 def scale(ranks: str | None, mode: str, threshold: float, **options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
     from collbench.analysis.scaling import curves, verdict
     from collbench.cli._step_sessions import StepOptions, scale_session
     from collbench.cli._step_tables import SCALING
-    from collbench.errors import UsageError
 
-    if not 0 < threshold <= 100:
-        raise UsageError(f"--threshold {threshold:g} is no efficiency; give per cent above 0, at most 100")
     request = StepOptions(**options)
     session = scale_session(request, ranks, mode)
 
@@ -139,7 +161,9 @@ def scale(ranks: str | None, mode: str, threshold: float, **options: Any) -> int
     return _run(session, SCALING, conclusion, request.formats)
 
 
-@command.command(context_settings=_SETTINGS, params=_OVERLAP)
+@command.command(
+    context_settings=_SETTINGS, params=_OVERLAP, short_help="What does communicating while computing hide?"
+)
 def overlap(ranks: int | None, buckets: str | None, ctas: str | None, **options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
     from collbench.analysis.overlap import verdicts
@@ -151,7 +175,9 @@ def overlap(ranks: int | None, buckets: str | None, ctas: str | None, **options:
     return _run(session, OVERLAP, lambda: ["", *verdicts(session.results)], request.formats)
 
 
-@command.command(context_settings=_SETTINGS, params=_STRAGGLERS)
+@command.command(
+    context_settings=_SETTINGS, params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?"
+)
 def stragglers(ranks: int | None, steps: int | None, **options: Any) -> int:
     """Find ranks that are late: how often, what it costs the others, and what more ranks would pay for the noise.
 
@@ -168,7 +194,9 @@ def stragglers(ranks: int | None, steps: int | None, **options: Any) -> int:
     return _run(session, STRAGGLERS, lambda: straggler_sections(session.results), request.formats, total)
 
 
-@command.command(context_settings=_SETTINGS, params=_STRATEGIES)
+@command.command(
+    context_settings=_SETTINGS, params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?"
+)
 def strategies(**options: Any) -> int:
     """Compare strategies of synchronisation in training: ring, parameter server, groups, local SGD, asynchronous.
 
