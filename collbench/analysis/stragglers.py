@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.compare.bootstrap import memory
+from collbench.analysis.bootstrap import memory
 from collbench.measurement import Result
 from collbench.note import PACED
 from collbench.stats import median_interval

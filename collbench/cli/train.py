@@ -32,7 +32,6 @@ _OPTIONS = [
     ),
     click.Option(["--layout"], metavar="WORDS", help='What is fixed, such as "tp8 pp16 mb1 full zero1".'),
     click.Option(["--top"], type=click.IntRange(1, 100), default=10, help="Layouts to show."),
-    click.Option(["--explain"], metavar="WORDS", help='Every term of a layout, with formula and numbers; "best" too.'),
     click.Option(
         ["--anchor"], metavar="STEP|MFU%[,...]", help="A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16."
     ),
@@ -65,6 +64,6 @@ def command(**options: Any) -> int:
     recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
     described system, measured or fitted for a run.  Nothing runs.
     """
-    from collbench.cli._train import carry_out
+    from collbench.cli._train import TrainOptions, run_train
 
-    return carry_out(options)
+    return run_train(TrainOptions(**options))

@@ -11,9 +11,9 @@ from functools import cache
 from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
+from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
-from collbench.platforms.roles import Pending, Platform, Prepared
 from collbench.step_times import COMMUNICATED, COMPUTED
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
 
@@ -58,7 +58,7 @@ class Parts:
 
     def moments(self) -> list[Moment]:
         """Return the moments that the streams of the local ranks' collectives have reached."""
-        return list(map(self.platform.moment, self.platform.local))
+        return list(map(self.platform.clock.moment, self.platform.local))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
 
     All that it needs is looked up here, as steps may be short.
     """
-    gather, spread = parts.platform.gather_queues, parts.platform.spread_queues
+    gather, spread = parts.platform.compute.gather_queues, parts.platform.compute.spread_queues
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:
@@ -125,7 +125,7 @@ def _compute(parts: Parts) -> RunStep:
 
 
 def _sequential(parts: Parts) -> RunStep:
-    return _sequential_enqueued(parts) if parts.platform.queued else _sequential_at_once(parts)
+    return _sequential_enqueued(parts) if parts.platform.compute.queued else _sequential_at_once(parts)
 
 
 def _sequential_enqueued(parts: Parts) -> RunStep:
@@ -289,12 +289,12 @@ def _thread(parts: Parts) -> RunStep:
             if isinstance(answer, Exception):
                 raise answer
             begun, computed = answer
-            sent = parts.platform.moment(rank)
+            sent = parts.platform.clock.moment(rank)
             operation.launch(1)
             if recorder:
                 recorder.computed(rank, bucket, begun, computed)
-                recorder.communicated(rank, bucket, sent, parts.platform.moment(rank))
-        return [computed], [parts.platform.moment(rank)]
+                recorder.communicated(rank, bucket, sent, parts.platform.clock.moment(rank))
+        return [computed], [parts.platform.clock.moment(rank)]
 
     return step
 

@@ -22,8 +22,8 @@ from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products, at
-from collbench.platforms.roles import Launching, Platform, Prepared
 from collbench.scheduling import RunQueue, Scheduling
 from collbench.step_times import Activity, StepTimes
 
@@ -52,28 +52,28 @@ class TakenSeries:
 def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSeries:
     """*Collective*: take a series of steps from a meeting on; CaseFailed if a library or a kernel reports a failure."""
     platform = parts.platform
-    platform.synchronize()
-    origins = platform.set_clocks()
-    platform.synchronize()
-    with platform.stepping():
+    platform.launcher.synchronize()
+    origins = platform.clock.set_clocks()
+    platform.launcher.synchronize()
+    with platform.compute.stepping():
         begun = parts.moments()
         for rank in platform.local:
             parts.products.take_over(rank)  # no rank computes before that moment
         with _without_garbage_collection(), RunQueue() as waited:
-            moments, enqueued = _run_steps(step, steps, platform.queued)
-    platform.synchronize()
-    origins = max(origins, platform.set_clocks())
-    with platform.team.agreeing(), platform.stepping():
+            moments, enqueued = _run_steps(step, steps, platform.compute.queued)
+    platform.launcher.synchronize()
+    origins = max(origins, platform.clock.set_clocks())
+    with platform.team.agreeing(), platform.compute.stepping():
         for operation in parts.operations:
             if operation.refuse:
                 operation.refuse()
-        platform.refuse_given_up()
+        platform.compute.refuse_given_up()
     own: list[tuple[float, list[float], list[float]]] = []
     for place, _ in enumerate(platform.local):
         computed = [at(moment[place]) for moment, _ in moments]
         done = [at(moment[place]) for _, moment in moments]
         own.append((at(begun[place]), computed, done))
-    spoiled = waited.spoiled and not platform.queued and not platform.note.oversubscribed
+    spoiled = waited.spoiled and not platform.compute.queued and not platform.note.oversubscribed
     every = platform.team.exchange(TakenSeries(own, origins, _host_was_late(enqueued, own), spoiled))
     return TakenSeries(
         taken=list(chain.from_iterable(process.taken for process in every)),
@@ -127,11 +127,11 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     *seconds* is about what a step takes, the same on every process.
     """
     recorders = [Recorder() for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
-    platform.synchronize()
-    with platform.stepping():
+    platform.launcher.synchronize()
+    with platform.compute.stepping():
         for recorder in recorders:
             step(recorder)
-    platform.synchronize()
+    platform.launcher.synchronize()
     every = platform.team.exchange([_noted(recorder) for recorder in recorders])
     steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
     median = sorted(steps, key=_length)[len(steps) // 2]
@@ -169,7 +169,7 @@ class _Run:
         """Make the matrices and read the clocks."""
         assert case.step
         with platform.team.agreeing():
-            products = platform.products(case.step.size)
+            products = platform.compute.products(case.step.size)
         clocks = Clocks(platform.team)
         clocks.read()
         return cls(case, platform, products, clocks, progress)
@@ -291,7 +291,7 @@ def _prepare(run: _Run, implementation: Implementation) -> _Candidate:
         return _Candidate(run, implementation, parts, step, note)
 
 
-def _prepare_nothing(case: Case, platform: Launching) -> Prepared:
+def _prepare_nothing(case: Case, platform: Platform) -> Prepared:
     """Prepare no communication: computing alone needs no implementation that works here."""
     return Prepared(lambda launches: None)
 
@@ -306,14 +306,14 @@ def _check(candidate: _Candidate, seed: int) -> tuple[TakenSeries, Flaw | None]:
     assert case.step
     schedule = find_schedule(case.step.schedule)
     wire = candidate.parts.operations[0].wire
-    platform.fill(case, seed, wire)
+    platform.checker.fill(case, seed, wire)
     products.reset()
     taken = candidate.take()
     if case.in_place and candidate.steps > 1:
-        platform.fill(case, seed, wire)
+        platform.checker.fill(case, seed, wire)
         candidate.take(1)
-    flaw = platform.check(case, seed, wire) if schedule.communicates else None
-    flaw = flaw or platform.overrun(case)
+    flaw = platform.checker.check(case, seed, wire) if schedule.communicates else None
+    flaw = flaw or platform.checker.overrun(case)
     if not flaw and schedule.computes:
         flaw = products.check()
     return taken, flaw
@@ -360,5 +360,5 @@ def _result(candidate: _Candidate, flaw: Flaw | None) -> StepTimes:
         activities=() if flaw else candidate.activities,
         library=first.library,
         clock=run.clocks.error,
-        scheduling=None if flaw or run.platform.queued else Scheduling.of_ranks([spoiled]),
+        scheduling=None if flaw or run.platform.compute.queued else Scheduling.of_ranks([spoiled]),
     )

@@ -20,7 +20,7 @@ from collbench.measure.strategies.trainer import Trainer, Training
 from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
-from collbench.platforms.roles import Platform
+from collbench.platforms.interface import Platform
 from collbench.scheduling import RunQueue, Scheduling
 from collbench.trained import Point, Trained
 
@@ -102,7 +102,7 @@ def _try(
 
 
 def _prepare(case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]) -> _Run:
-    platform.fill(case, SEEDS[0])  # so that what lies beside the buffers is known
+    platform.checker.fill(case, SEEDS[0])  # so that what lies beside the buffers is known
     with platform.team.agreeing():
         trainer = Trainer(case, platform, sampling.timeout, alive)
         return _Run(case, strategy, trainer, strategy.prepare(trainer))
@@ -111,15 +111,15 @@ def _prepare(case: Case, strategy: Strategy, platform: Platform, sampling: Sampl
 def _go(run: _Run, platform: Platform, until: int) -> None:
     """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun."""
     gc.collect()
-    platform.synchronize()
+    platform.launcher.synchronize()
     begun = time.perf_counter()
-    platform.synchronize()
+    platform.launcher.synchronize()
     with platform.team.agreeing():
         with RunQueue() as waited:
             ended = run.training.go(until)
         run.turns.append((begun, ended))
         run.spoils.append(waited.spoiled and not platform.note.oversubscribed)
-        platform.refuse_given_up()
+        platform.compute.refuse_given_up()
         for operation in run.trainer.operations:
             if operation.refuse:
                 operation.refuse()
@@ -131,7 +131,7 @@ def _finish(run: _Run, platform: Platform) -> Trained:
     own = _RankReport(run.training.updates(), run.training.copies(), run.turns, sum(trainer.computed), run.spoils)
     reports = platform.team.exchange(own)
     updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
-    flaw = platform.overrun(run.case) or _check(run, platform, updates, reports)
+    flaw = platform.checker.overrun(run.case) or _check(run, platform, updates, reports)
     trainer.closing.close()
     steps = [0] * trainer.ranks
     ages = []

@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collbench.planner.planning import Plan, plan
+    from collbench.planner.search import Plan, plan
 
 __all__ = ["Plan", "plan"]
 
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     """The front, imported once it is asked for: pictures of a pipeline need none of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from collbench.planner import planning
+    from collbench.planner import search
 
-    return getattr(planning, name)
+    return getattr(search, name)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve
+from collbench.model.predict import network_curve
 from collbench.topology.system import System
 
 Array = NDArray[np.float64]
@@ -27,7 +27,7 @@ TYPICAL, LOW, HIGH = "seconds", "low", "high"
 
 
 class Group(NamedTuple):
-    """GPUs that take part in a collective."""
+    """GPUs that take part in a collective: how many, how many of them in a node, and how far apart the nodes are."""
 
     ranks: int
     inside: int = 1  # of them in a node
@@ -35,12 +35,12 @@ class Group(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """Nodes that have members."""
+        """Number of nodes that have members."""
         return self.ranks // self.inside
 
 
 class Curve(Protocol):
-    """Seconds of one collective in one group."""
+    """Seconds of one collective in one group, by size."""
 
     @property
     def origin(self) -> str:
@@ -50,24 +50,24 @@ class Curve(Protocol):
         """At sizes of the whole array in bytes, as nccl-tests counts it; or at an edge of the band: LOW or HIGH."""
 
 
-class Where(Protocol):
-    """A system, or as much of one as a run tells."""
+class Place(Protocol):
+    """A system, or as much of it as a run says."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name of the system."""
 
     @property
     def gpus(self) -> int:
-        """Of a node."""
+        """Number of GPUs of a node."""
 
 
 class Curves(Protocol):
     """A curve for any collective and group: of a described system, or of a run."""
 
     @property
-    def system(self) -> "Where":
-        """Where the groups are."""
+    def system(self) -> "Place":
+        """System on which the groups are."""
 
     @property
     def origin(self) -> str:
@@ -78,7 +78,7 @@ class Curves(Protocol):
 
 
 @dataclass(frozen=True)
-class Tabled:
+class TabulatedCurve:
     """A curve by its points: seconds, and the edges of the band, at each of `sizes`."""
 
     origin: str
@@ -94,14 +94,14 @@ class Tabled:
 
 
 def group_of(ranks: int, stride: int, gpus: int) -> Group:
-    """That of so many GPUs, each `stride` GPUs behind the one before, on nodes of so many."""
+    """Return the group of so many GPUs, each `stride` GPUs after the GPU before it, on nodes of `gpus`."""
     inside = gcd(ranks, gpus // stride) if stride < gpus and gpus % stride == 0 else 1
     apart = max(1, stride // gpus)
     return Group(ranks, inside, apart if inside < ranks else 1)
 
 
 def part_of(system: System, group: Group) -> System:
-    """What of a system the group has for itself while all others of its kind are at work."""
+    """Return the part of a system that a group has for itself while all other groups of its kind communicate."""
     inside, nodes = group.inside, group.nodes
     own = system.of(1).part(inside) if inside < system.gpus else system.of(1)
     if nodes == 1:
@@ -116,9 +116,9 @@ def part_of(system: System, group: Group) -> System:
 
 
 def placed(system: System, gpus: int) -> System:
-    """The system with as many GPUs of every node as a job of that size uses: all, or the most that deal it out evenly.
+    """Return the system with as many GPUs of every node as a job of that size uses.
 
-    UsageError for more nodes than can be joined.
+    All of a node, or the most that divide the job evenly; UsageError for more nodes than can be connected.
     """
     if gpus <= system.gpus:
         return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
@@ -132,20 +132,20 @@ def placed(system: System, gpus: int) -> System:
 
 
 def gcd_below(number: int, limit: int) -> int:
-    """The largest divisor of a number that is not above the limit."""
+    """Return the largest divisor of a number that is not above the limit."""
     return next(one for one in range(limit, 0, -1) if gcd(number, one) == one)
 
 
 def _some(system: System, own: int) -> System:
-    """Nodes of which a job uses some GPUs, and those may use all network cards."""
+    """Return nodes of which a job uses some GPUs, and these GPUs all network cards."""
     part = system.of(1).part(own)
     return replace(part, nics=system.nics, tiers=system.tiers)
 
 
-class Modelled:
+class ModelCurves:
     """Curves of a described system, as `collbench predict` has them, for a job on so many of its GPUs.
 
-    The `system` is as much of the `whole` one as such a job uses; without a number it is all of it.
+    `system` is the part of `whole` that such a job uses; without a number of GPUs it is all of it.
     """
 
     def __init__(self, whole: System, gpus: int = 0) -> None:
@@ -169,4 +169,43 @@ def _modelled(part: System, collective: str, origin: str) -> Curve:
     first = Case(meaning, 0, find_datatype("half"), reduction, 0, part.ranks, in_place=False)
     rows = network_curve(part, [replace(first, nbytes=int(size)) for size in SIZES])
     points = {edge: np.array([getattr(row, edge) for row in rows]) for edge in (TYPICAL, LOW, HIGH)}
-    return Tabled(origin, SIZES, points)
+    return TabulatedCurve(origin, SIZES, points)
+
+
+@dataclass
+class Network:
+    """The curves as formulas use them: seconds of a collective in groups that differ from layout to layout.
+
+    `edges` says where in their band the curves are read: one word, or for a single layout one for each evaluation.
+    """
+
+    curves: Curves
+    edges: str | tuple[str, ...] = TYPICAL
+
+    def time(self, collective: str, nbytes: Any, ranks: Any, stride: Any) -> Array:
+        """Return the seconds for arrays of that many bytes, in groups of GPUs that are `stride` apart."""
+        sizes, counts, strides = np.broadcast_arrays(
+            np.asarray(nbytes, np.float64), np.asarray(ranks, np.int64), np.asarray(stride, np.int64)
+        )
+        if sizes.size == 1:
+            return self._time_of_one_layout(collective, sizes, int(counts.flat[0]), int(strides.flat[0]))
+        seconds = np.zeros(sizes.shape)
+        keys = counts * (1 << 32) + strides
+        for key in np.unique(keys[(counts > 1) & (sizes > 0)]):
+            there = (keys == key) & (sizes > 0)
+            curve = self._curve(collective, int(key >> 32), int(key & 0xFFFFFFFF))
+            seconds[there] = curve.time(sizes[there], self.edges if isinstance(self.edges, str) else TYPICAL)
+        return seconds
+
+    def _time_of_one_layout(self, collective: str, size: Array, count: int, stride: int) -> Array:
+        edges = (self.edges,) if isinstance(self.edges, str) else self.edges
+        if count < 2 or not float(size.flat[0]) > 0:
+            return np.zeros(len(edges)) if len(edges) > 1 else np.zeros(size.shape)
+        curve = self._curve(collective, count, stride)
+        seconds = {edge: curve.time(size, edge) for edge in dict.fromkeys(edges)}
+        if len(edges) == 1:
+            return seconds[edges[0]]
+        return np.array([float(seconds[edge].flat[0]) for edge in edges])
+
+    def _curve(self, collective: str, count: int, stride: int) -> Curve:
+        return self.curves.curve(collective, group_of(count, stride, self.curves.system.gpus))

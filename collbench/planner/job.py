@@ -1,4 +1,4 @@
-"""What is wanted of a training run, and with what: everything that does not differ from layout to layout."""
+"""Training jobs: the model, the batch, the software, and everything else that is the same for all layouts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ MOST_BATCH = 2**30
 
 
 class Precision(NamedTuple):
-    """Of matrix products; weights, activations and messages are of 16 bits in any case."""
+    """Precision of matrix products; weights, activations and messages have 16 bits in any case."""
 
     fp8: bool
 
@@ -22,7 +22,7 @@ PRECISIONS = {"bf16": Precision(False), "fp8": Precision(True)}
 
 
 class Optimiser(NamedTuple):
-    """Bytes a parameter: what it keeps, and what it reads and writes in a step besides gradients and weights."""
+    """Bytes a parameter: states, and what a step reads and writes besides gradients and weights."""
 
     states: int
     traffic: int
@@ -39,7 +39,7 @@ GRADIENTS = {"fp32": 4, "bf16": 2}
 
 
 class Stack(NamedTuple):
-    """A generation of software: what it hides and fuses, and what it leaves to choose."""
+    """A generation of software: what it overlaps and fuses, and which choices it has."""
 
     fused_attention: bool  # FlashAttention and the like: the matrix of scores is never in memory
     tensor: float = 0.0  # the share of tensor parallelism's collectives that computing hides
@@ -70,7 +70,7 @@ STACKS = {
 
 @dataclass(frozen=True)
 class Job:
-    """A model, how it is trained, and what is known of the machine."""
+    """A model, how it is trained, and what is known of the GPUs' behaviour."""
 
     model: Model
     gpus: int
@@ -85,7 +85,7 @@ class Job:
     efficiency: float = 1.0  # of computing against what is expected, by an anchor
 
     def checked(self) -> "Job":
-        """Itself; UsageError for what cannot be trained."""
+        """Return the job itself; UsageError for a value that is impossible."""
         self.model.checked()
         for what, value, most in (
             ("--gpus", self.gpus, MOST_GPUS),
@@ -103,14 +103,14 @@ class Job:
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
+        """Number of tokens of a step."""
         return self.batch * self.sequence
 
     @property
     def flops(self) -> float:
-        """Of a step, as utilisation is counted."""
+        """FLOPs of a step, as utilisation is counted."""
         return self.model.flops(self.sequence) * self.tokens
 
     def on(self, gpus: int) -> "Job":
-        """The same on another number of GPUs."""
+        """Return the same job on another number of GPUs."""
         return replace(self, gpus=gpus)

@@ -1,10 +1,15 @@
-"""What is trained: a transformer's dimensions, and what follows from them."""
+"""Models that are trained: dimensions of transformers, presets, files, and what follows from them."""
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from math import isqrt
+from pathlib import Path
 from typing import Any
 
-from collbench.errors import UsageError
+from collbench import door
+from collbench.clean import text as cleaned
+from collbench.errors import UsageError, unknown
 
 MOST = 2**32  # of any dimension
 MOST_COUNTED = 2**16  # layers, heads and experts, which are dealt out one by one
@@ -49,17 +54,17 @@ class Model:
 
     @property
     def keys(self) -> int:
-        """Elements of all heads of keys; of values there are as many."""
+        """Elements of all key heads; values have as many."""
         return (self.kv_heads or self.heads) * self.head_size
 
     @property
     def width(self) -> int:
-        """Of the feed-forward part, or of an expert."""
+        """Width of the feed-forward part, or of an expert."""
         return self.ffn or 4 * self.hidden
 
     @property
     def matrices(self) -> int:
-        """Of the feed-forward part."""
+        """Number of matrices of the feed-forward part."""
         return 3 if self.gated else 2
 
     @property
@@ -69,46 +74,46 @@ class Model:
 
     @property
     def moe_layers(self) -> int:
-        """Layers with experts."""
+        """Number of layers with experts."""
         return self.layers // self.moe_every if self.experts else 0
 
     @property
     def attention_weights(self) -> int:
-        """Of a layer: queries, keys, values and the projection."""
+        """Weights of attention in a layer: queries, keys, values and the projection."""
         return 2 * self.hidden * (self.queries + self.keys)
 
     @property
     def dense_weights(self) -> int:
-        """Of the feed-forward part of a layer without experts."""
+        """Weights of the feed-forward part of a layer without experts."""
         width = (self.dense_ffn or self.width) if self.experts else self.width
         return self.matrices * self.hidden * width
 
     @property
     def expert_weights(self) -> int:
-        """Of one expert."""
+        """Weights of an expert."""
         return self.matrices * self.hidden * self.width if self.experts else 0
 
     @property
     def layer_extras(self) -> int:
-        """Norms and biases of a layer: GPT's have 13 times hidden where the feed-forward part is 4 times as wide."""
+        """Weights of norms and biases of a layer: in GPT 13 times hidden if feed-forward is 4 times as wide."""
         if self.gated:
             return 2 * self.hidden
         return 4 * self.hidden + self.queries + 2 * self.keys + self.hidden + self.width + self.hidden
 
     @property
     def embedding(self) -> int:
-        """Of the words, and of learned positions."""
+        """Weights of the vocabulary's embedding and of learned positions."""
         return self.vocabulary * self.hidden + (0 if self.gated else self.sequence * self.hidden)
 
     @property
     def output(self) -> int:
-        """Of the matrix before the words' probabilities, if it is one of its own, and the last norm."""
+        """Weights of the output matrix, if it is not the embedding's, and of the last norm."""
         own = 0 if self.shares_embedding else self.vocabulary * self.hidden
         return own + (1 if self.gated else 2) * self.hidden
 
     @property
     def layer_parameters(self) -> float:
-        """Of a layer without its routed experts, the mean over the layers."""
+        """Parameters of a layer without its routed experts, as the mean over all layers."""
         moe = self.moe_layers / self.layers
         router = self.hidden * self.experts
         own = self.attention_weights + self.layer_extras
@@ -116,41 +121,41 @@ class Model:
 
     @property
     def routed_parameters(self) -> float:
-        """Of the routed experts of a layer, the mean over the layers."""
+        """Parameters of the routed experts of a layer, as the mean over all layers."""
         return self.moe_layers / self.layers * self.experts * self.expert_weights
 
     @property
     def parameters(self) -> float:
-        """All of them."""
+        """Number of all parameters."""
         return self.layers * (self.layer_parameters + self.routed_parameters) + self.embedding + self.output
 
     @property
     def active(self) -> float:
-        """Those that a token meets."""
+        """Number of the parameters that a token uses."""
         spared = self.moe_layers * (self.experts - self.top_k) * self.expert_weights if self.experts else 0.0
         return self.parameters - spared
 
     @property
     def routed(self) -> float:
-        """Routed experts that a token meets in a layer, the mean over the layers."""
+        """Number of routed experts that a token uses in a layer, as the mean over all layers."""
         return self.moe_layers / self.layers * self.top_k
 
     @property
     def worked(self) -> float:
-        """Weights that a token is multiplied by in a layer, the mean over the layers."""
+        """Number of weights that a token is multiplied by in a layer, as the mean over all layers."""
         moe = self.moe_layers / self.layers
         everywhere = self.attention_weights + (1 - moe) * self.dense_weights + moe * self.hidden * self.experts
         return everywhere + (self.routed + moe * self.shared) * self.expert_weights
 
     def flops(self, sequence: int) -> float:
-        """Of a token, forward and backward, as utilisation is counted: the whole attention, nothing twice.
+        """Return the FLOPs of a token, forward and backward, for utilisation: whole attention, no recomputation.
 
         6 a weight, 12 a layer, element of the heads and earlier token (Chowdhery et al., PaLM, 2022, appendix B).
         """
         return self.layers * (6 * self.worked + 12 * self.queries * sequence) + 6 * self.hidden * self.vocabulary
 
     def checked(self) -> "Model":
-        """Itself; UsageError for what no transformer is."""
+        """Return the model itself; UsageError for dimensions that no transformer has."""
         least = dict.fromkeys(("layers", "hidden", "heads", "sequence", "vocabulary", "moe_every", "top_k"), 1)
         for name in (*least, "kv_heads", "ffn", "experts", "shared", "dense_ffn", "head"):
             value, low = getattr(self, name), least.get(name, 0)
@@ -184,7 +189,7 @@ class Model:
 
 
 def of_size(name: str, parameters: float, **known: Any) -> Model:
-    """A model of GPT-3's shape with about as many parameters: hidden 128 times the layers, heads of 128."""
+    """Return a model of GPT-3's shape with about as many parameters: hidden 128 times the layers, heads of 128."""
     if not 1e5 <= parameters <= 1e15:
         raise UsageError(f"{name}: parameters = {parameters:g} is impossible; give 1e5 to 1e15, such as 13e9")
     words = known.get("vocabulary", Model.vocabulary) + known.get("sequence", Model.sequence)
@@ -196,7 +201,7 @@ def of_size(name: str, parameters: float, **known: Any) -> Model:
 
 
 def _hidden(parameters: float, words: int) -> int:
-    """What makes so many parameters with one layer for every 128 of it: even heads of 128 where it is large."""
+    """Return the hidden size with so many parameters and a layer for every 128 of it; whole heads if large."""
     exact = 1.0
     for _ in range(200):  # of 12 exact^3 / 128 + words exact = parameters, by Newton
         exact = (24 * exact**3 / 128 + parameters) / (36 * exact**2 / 128 + words)
@@ -205,11 +210,155 @@ def _hidden(parameters: float, words: int) -> int:
 
 
 def _divisor(number: int, near: int) -> int:
-    """The divisor of a number that is nearest to another one."""
+    """Return the divisor of a number that is nearest to another number."""
     small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
     return min((*small, *(number // one for one in small)), key=lambda one: abs(one - near))
 
 
 def with_sequence(model: Model, sequence: int) -> Model:
-    """The same with another length of its samples."""
+    """Return the same model with another length of its samples."""
     return replace(model, sequence=sequence).checked()
+
+
+def _gpt(
+    name: str, layers: int, hidden: int, heads: int, sequence: int = 2048, vocabulary: int = 51200, trained: float = 0.0
+) -> Model:
+    return Model(name, layers, hidden, heads, sequence=sequence, vocabulary=vocabulary, trained=trained)
+
+
+def _llama(
+    name: str, layers: int, hidden: int, heads: int, kv: int, ffn: int, sequence: int, words: int, **more: Any
+) -> Model:
+    return Model(name, layers, hidden, heads, kv, ffn, sequence, words, gated=True, **more)
+
+
+_PRESETS = (
+    # Radford et al., 2019, table 2; 50,257 words are padded to 50,304.
+    _gpt("gpt2-small", 12, 768, 12, 1024, 50304),
+    _gpt("gpt2-medium", 24, 1024, 16, 1024, 50304),
+    _gpt("gpt2-large", 36, 1280, 20, 1024, 50304),
+    _gpt("gpt2-xl", 48, 1600, 25, 1024, 50304),
+    # Brown et al., 2020, table 2.1: 300 billion tokens.
+    _gpt("gpt3-1.3b", 24, 2048, 16, trained=300e9),
+    _gpt("gpt3-6.7b", 32, 4096, 32, trained=300e9),
+    _gpt("gpt3-13b", 40, 5120, 40, trained=300e9),
+    _gpt("gpt3-175b", 96, 12288, 96, trained=300e9),
+    # Narayanan et al., 2021 (arXiv:2104.04473), table 1; section 5.1 trains the last one on 450 billion tokens.
+    _gpt("megatron-1.7b", 24, 2304, 24),
+    _gpt("megatron-3.6b", 30, 3072, 32),
+    _gpt("megatron-7.5b", 36, 4096, 32),
+    _gpt("megatron-18b", 40, 6144, 48),
+    _gpt("megatron-39b", 48, 8192, 64),
+    _gpt("megatron-76b", 60, 10240, 80),
+    _gpt("megatron-145b", 80, 12288, 96),
+    _gpt("megatron-310b", 96, 16384, 128),
+    _gpt("megatron-530b", 105, 20480, 128),
+    _gpt("megatron-1t", 128, 25600, 160, trained=450e9),
+    # Touvron et al., 2023 (arXiv:2307.09288), and the published configurations.
+    _llama("llama2-7b", 32, 4096, 32, 32, 11008, 4096, 32000, trained=2e12),
+    _llama("llama2-13b", 40, 5120, 40, 40, 13824, 4096, 32000, trained=2e12),
+    _llama("llama2-70b", 80, 8192, 64, 8, 28672, 4096, 32000, trained=2e12),
+    # Grattafiori et al., 2024 (arXiv:2407.21783), table 3.
+    _llama("llama3-8b", 32, 4096, 32, 8, 14336, 8192, 128256, trained=15e12),
+    _llama("llama3-70b", 80, 8192, 64, 8, 28672, 8192, 128256, trained=15e12),
+    _llama("llama3-405b", 126, 16384, 128, 8, 53248, 8192, 128256, trained=15.6e12),
+    # The published configurations of Llama 4 (2025): one shared expert, one of the routed ones.
+    _llama("llama4-scout", 48, 5120, 40, 8, 8192, 8192, 202048, experts=16, shared=1),
+    _llama("llama4-maverick", 48, 5120, 40, 8, 8192, 8192, 202048, experts=128, shared=1, moe_every=2, dense_ffn=16384),
+    # The published configurations of Mixtral (arXiv:2401.04088).
+    _llama("mixtral-8x7b", 32, 4096, 32, 8, 14336, 4096, 32000, experts=8, top_k=2),
+    _llama("mixtral-8x22b", 56, 6144, 48, 8, 16384, 4096, 32768, experts=8, top_k=2),
+    # The published configuration of Qwen3-235B-A22B (arXiv:2505.09388).
+    _llama("qwen3-235b", 94, 4096, 64, 4, 1536, 4096, 151936, experts=128, top_k=8, head=128, trained=36e12),
+)
+MODELS = {model.name: model for model in _PRESETS}
+ALIASES = {"gpt3": "gpt3-175b", "1t": "megatron-1t", "530b": "megatron-530b", "gpt2": "gpt2-small"}
+
+
+KEYS: Mapping[str, type] = {
+    **{field.name: int for field in fields(Model)},
+    "name": str,
+    "gated": bool,
+    "tied": bool,
+    "parameters": float,
+}
+"""Of a file, with their types; `parameters` is checked against the dimensions, or stands for all of them."""
+_INSIDE = ("stated", "trained")  # fields that no file sets
+_SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def load_model(text: str) -> Model:
+    """Return the model of a preset, a TOML file or dimensions in a line; UsageError, with the choices, otherwise."""
+    if text.endswith(".toml"):
+        return described(door.described(Path(text)), text)
+    if "=" in text:
+        return described(_words(text), text)
+    name = ALIASES.get(text.lower(), text.lower())
+    if name not in MODELS:
+        raise unknown("--model", text, (*MODELS, "FILE.toml", "layers=32,hidden=4096,heads=32"))
+    return MODELS[name]
+
+
+def described(fixed: Mapping[str, Any], where: str) -> Model:
+    """Return the model that the keys of a file describe."""
+    fixed = fixed["model"] if set(fixed) == {"model"} and isinstance(fixed["model"], dict) else fixed
+    values = {name: _checked(name, value, where) for name, value in fixed.items()}
+    name = cleaned(str(values.pop("name", Path(where).stem if where.endswith(".toml") else "model")), 60)
+    stated = values.pop("parameters", 0.0)
+    if stated and not {"layers", "hidden", "heads"} & set(values):
+        return of_size(name, stated, **values)
+    for needed in ("layers", "hidden", "heads"):
+        if needed not in values:
+            raise UsageError(f"{where}: {needed} is missing; give layers, hidden and heads, or parameters alone")
+    return Model(name=name, stated=stated, **values).checked()
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    if name not in KEYS or name in _INSIDE:
+        raise unknown(f"key in {where}", name, (key for key in KEYS if key not in _INSIDE))
+    requested = KEYS[name]
+    if name == "parameters":
+        return parse_count(value, f"{where}: parameters")
+    if requested is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not requested:
+        words = {int: "a whole number", bool: "true or false", str: "a text"}[requested]
+        raise UsageError(f"{where}: {name} = {cleaned(repr(value), 40)} is impossible; it must be {words}")
+    return value
+
+
+def parse_count(value: Any, where: str) -> float:
+    """Return a number such as `13B` or `1.5T`; UsageError if the text is no number."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)([MBT]?)", str(value).upper().replace("E", "e"))
+    if not match or isinstance(value, bool):
+        raise UsageError(f"{where} = {cleaned(repr(value), 40)} is no number; write one such as 7e9, 13B or 1.5T")
+    return float(match[1]) * _SUFFIXES[match[2]]
+
+
+def _words(text: str) -> dict[str, Any]:
+    """Return `layers=32,gated=true` as the mapping that a file would give."""
+    fixed: dict[str, Any] = {}
+    for word in text.split(","):
+        name, _, value = word.strip().partition("=")
+        fixed[name] = {"true": True, "false": False}.get(
+            value, int(value) if re.fullmatch(r"\d{1,18}", value) else value
+        )
+    return fixed
+
+
+TOKENS_A_PARAMETER = 20
+"""Of a run whose length is not said (Hoffmann et al. 2022, arXiv:2203.15556, table A3: about 20 at every size)."""
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def usual_tokens(model: Model) -> float:
+    """Return the tokens of a run whose length is not given: as published, or 20 for each active parameter."""
+    return model.trained or TOKENS_A_PARAMETER * model.active
+
+
+def parse_duration(text: str, option: str) -> float:
+    """Return the seconds of `30d`, `12h` or `90m`; UsageError if the text is no duration."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)", text.strip())
+    if not match or not float(match[1]):
+        raise UsageError(f"{option} {text!r} is no duration; write one such as 30d, 12h or 90m")
+    return float(match[1]) * _UNITS[match[2]]

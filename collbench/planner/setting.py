@@ -1,25 +1,101 @@
-"""What a plan is reckoned from: a job, curves and a machine, as the values that terms need."""
+"""What is planned: the job, the machine, and both as the values that formulas take."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from collbench.model.steps import CONTENTION, slowest
-from collbench.planner.candidates import CODES, data_stride, node_replicas
-from collbench.planner.curves import Curves, Modelled
+from collbench.planner.curves import Curves, ModelCurves
 from collbench.planner.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS, Job
-from collbench.planner.layout import SHARDINGS
-from collbench.planner.machine import Machine, machine_of
+from collbench.planner.layouts import CODES, SHARDINGS, data_stride, node_replicas
+from collbench.topology.products import GIB, TERA, Product, capability
+from collbench.topology.system import System, is_named, product_of
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Shares of a data sheet's rates that computing reaches."""
+
+    products: float  # that matrix products reach
+    fused: float = 0.547  # of that: what fused attention reaches of long samples
+    half: float = 2795  # tokens of a sample at which it reaches half of that
+    fp8: float = 0.97  # of that: what products on 8 bits reach, each of their own peak
+    grouped: float = 0.383  # of that: what products of routed experts reach, each on some of the tokens
+    unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
+    memory: float = 1.0  # of the memory's rate: what all else reaches
+    generation: int = 0  # the compute capability that they were fitted to
+    spread: float = 0.14  # of computing's time, up and down: what nine of ten published steps lie within
+    spread_experts: float = 0.23  # the same where there are experts
+
+
+FITTED = {
+    80: Constants(products=0.669, generation=80),
+    90: Constants(products=0.589, generation=90),
+}
+
+
+def constants_of(arch: str) -> Constants:
+    """Return the constants of the newest known generation not newer than the architecture, or the oldest."""
+    known = [one for one in FITTED if one <= capability(arch)] or [min(FITTED)]
+    return FITTED[max(known)]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a plan computes on: GPUs, all alike."""
+
+    name: str
+    gpus: int  # of a node
+    product: Product
+    constants: Constants
+    pcie_rate: float  # bytes/s between a GPU and the memory of its CPU
+    host_rate: float = 25e9  # bytes/s of that memory for each GPU, for an optimiser that lives there
+    process: float = GIB  # bytes that a process takes for itself, and as many for what it exchanges with others
+    unit: str = "GPUs"  # what they are called
+    note: str = ""  # where their rates are from, if it is not a data sheet
+    known: bool = True  # whether the product is, and not its architecture alone
+    stack: str = "modern"  # the software that its constants were fitted to
+
+
+OLDER = "megatron-2021"
+"""The software of GPUs up to Ampere's A100: that of the published runs that their constants are fitted to."""
+_LAST_OLDER = 80  # their compute capability
+
+
+def machine_of(system: System) -> Machine:
+    """Return the machine of a described system."""
+    constants = constants_of(system.arch)
+    return Machine(
+        system.name,
+        system.gpus,
+        product_of(system),
+        constants,
+        system.pcie_rate,
+        known=is_named(system),
+        stack=OLDER if capability(system.arch) <= _LAST_OLDER else "modern",
+    )
+
+
+def with_user_rates(machine: Machine, tera: float | None, gibibytes: float | None) -> Machine:
+    """Return the machine with a user's figures for a GPU: dense TFLOP/s on 16 bits, and GiB of memory."""
+    product = machine.product
+    if tera:
+        doubled = 2 if product.flops_fp8 > product.flops else 1
+        product = replace(product, flops=tera * TERA, flops_fp8=doubled * tera * TERA)
+    if gibibytes:
+        product = replace(product, memory=gibibytes * GIB)
+    return replace(machine, product=product)
+
 
 Inputs = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """All that a plan is made from, but for the layout."""
+    """Everything that a plan is made from, except the layout."""
 
     job: Job
     curves: Curves
@@ -28,17 +104,17 @@ class Setting:
 
     @property
     def capacity(self) -> float:
-        """Bytes of a GPU's memory."""
+        """Bytes of memory of a GPU."""
         return self.machine.product.memory
 
 
-def setting(job: Job, curves: Modelled, loader: float = inf) -> Setting:
-    """On a described system."""
+def setting(job: Job, curves: ModelCurves, loader: float = inf) -> Setting:
+    """Return the setting of a job on a described system."""
     return Setting(job.checked(), curves, machine_of(curves.system), loader)
 
 
 def inputs(given: Setting) -> dict[str, Any]:
-    """What terms need that no layout changes."""
+    """Return the inputs of formulas that are the same for all layouts."""
     return _of_model(given.job) | _of_software(given.job) | _of_hardware(given)
 
 
@@ -101,7 +177,7 @@ def _of_hardware(given: Setting) -> dict[str, Any]:
 
 
 def choices(arrays: dict[str, Any], given: Setting) -> dict[str, Any]:
-    """What terms need of layouts."""
+    """Return the inputs of formulas that differ from layout to layout."""
     levels = np.array([sharding.level for sharding in SHARDINGS.values()])
     hybrids = np.array([sharding.hybrid for sharding in SHARDINGS.values()])
     place = np.asarray(arrays["sharding"], np.int64)

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 from collbench.analysis.plans import planned
 from collbench.clean import text
 from collbench.planned import Pipeline, PlannedStep
-from collbench.planner.timeline import BACKWARD, FORWARD, WEIGHTS, Event, events_of, makespan, schedule, shortened
+from collbench.planner.pipeline_schedule import (
+    BACKWARD,
+    FORWARD,
+    WEIGHTS,
+    Event,
+    events_of,
+    makespan,
+    schedule,
+    shortened,
+)
 from collbench.plots.bars import LABEL, of_what
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import style

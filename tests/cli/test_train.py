@@ -121,19 +121,6 @@ def test_a_measured_run_is_planned_on_and_labelled(here: Command, tmp_path: Path
     assert points.gpus == 2
 
 
-def test_every_term_is_explained_with_its_numbers(here: Command) -> None:
-    """What is printed of a step is its parts, and their sum."""
-    done = here("train", *GPT3, "--explain", "tp8 pp16 mb1")
-    assert done.returncode == 0, done.stderr
-    values = {name: float(value) for name, value in re.findall(r"^  (\w+) = ([\d.e+-]+)", done.stdout, re.M)}
-    assert values["step"] == pytest.approx(values["busy"] + values["loading"], rel=1e-4)
-    assert values["computing"] == pytest.approx(
-        values["micro_batches"] * (values["micro_computing"] + values["head_excess"]), rel=1e-4
-    )
-    assert "source: Korthikanti" in done.stdout
-    assert re.search(r"read: allreduce of 48 MiB among 8 GPUs, 8 in a node: .* \(model of DGX A100\)", done.stdout)
-
-
 def test_what_does_not_fit_says_by_how_much_and_what_would(here: Command) -> None:
     """And what is named does."""
     words = ("train", "--model", "megatron-1t", "--on", "dgx-a100", "--gpus", "64", "--batch", "512")

@@ -8,14 +8,14 @@ import pytest
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve
-from collbench.planner.curves import HIGH, LOW, SIZES, TYPICAL, Group, Modelled, Tabled, group_of, part_of
+from collbench.model.predict import network_curve
+from collbench.planner.curves import HIGH, LOW, SIZES, TYPICAL, Group, ModelCurves, TabulatedCurve, group_of, part_of
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier
 from tests.conftest import case
-from tests.planner.books import SYSTEM
+from tests.planner.layouts_on_lines import SYSTEM
 
-TABLE = Tabled(
+TABLE = TabulatedCurve(
     "made up",
     np.array([1e3, 1e6, 1e9]),
     {TYPICAL: np.array([1e-5, 4e-5, 1e-2]), LOW: np.array([1e-5] * 3), HIGH: np.array([2e-5, 8e-5, 2e-2])},
@@ -81,8 +81,8 @@ def predicted(system: System, collective: str, edge: str) -> list[float]:
 
 def test_whole_nodes_take_what_the_model_predicts_and_bands_contain_it() -> None:
     assert SYSTEM.nics
-    curves = Modelled(SYSTEM)
-    poor = Modelled(replace(SYSTEM, nics=replace(SYSTEM.nics, rate=SYSTEM.nics.rate / 2)))
+    curves = ModelCurves(SYSTEM)
+    poor = ModelCurves(replace(SYSTEM, nics=replace(SYSTEM.nics, rate=SYSTEM.nics.rate / 2)))
     for collective in USED:
         for nodes in (1, 4):
             curve = curves.curve(collective, group_of(8 * nodes, 1, 8))

@@ -13,14 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.planner import layout as words_of
-from collbench.planner.candidates import CODES, FIELDS, MICROS, candidates, coded, divisors, layouts
+from collbench.planner import layouts as words_of
 from collbench.planner.job import STACKS, Job
-from collbench.planner.layout import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, Said, layout_of, parse_layout
-from collbench.planner.models import Model
-from collbench.planner.presets import MODELS
+from collbench.planner.layouts import (
+    CODES,
+    FIELDS,
+    MICROS,
+    RECOMPUTE,
+    SCHEDULES,
+    SHARDINGS,
+    Choices,
+    Layout,
+    candidates,
+    coded,
+    divisors,
+    layout_of,
+    layouts,
+    parse_layout,
+)
+from collbench.planner.models import MODELS, Model
 from collbench.topology.files import load
-from tests.planner.books import GATED, MIXED, SYSTEM
+from tests.planner.layouts_on_lines import GATED, MIXED, SYSTEM
 
 TOY = Model("toy", 6, 64, 4, sequence=8192, vocabulary=1000)
 
@@ -29,8 +42,8 @@ def job(gpus: int, batch: int, model: Model = TOY, stack: str = "modern") -> Job
     return Job(model, gpus, batch, model.sequence, stack=stack)
 
 
-def listed(given: Job, said: Said | None = None) -> list[Layout]:
-    arrays = candidates(given, SYSTEM, said or {})
+def listed(given: Job, fixed: Choices | None = None) -> list[Layout]:
+    arrays = candidates(given, SYSTEM, fixed or {})
     return layouts(arrays, range(len(arrays["data"])))
 
 
@@ -85,21 +98,21 @@ def brute(given: Job) -> set[Layout]:
 
 def test_they_are_what_trying_all_numbers_finds_each_once() -> None:
     for gpus, batch, experts in ((1, 1, 0), (2, 6, 4), (4, 4, 4), (6, 12, 0)):
-        asked = job(gpus, batch, replace(TOY, experts=experts))
-        ones = listed(asked)
-        assert len(set(ones)) == len(ones), asked
-        assert set(ones) == brute(asked), asked
+        request = job(gpus, batch, replace(TOY, experts=experts))
+        ones = listed(request)
+        assert len(set(ones)) == len(ones), request
+        assert set(ones) == brute(request), request
     assert {*FIELDS, *CODES} == set(vars(Layout()))
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(MODELS)), st.integers(1, 64), st.integers(1, 16), st.sampled_from(sorted(STACKS)))
 def test_everything_is_dealt_out_evenly_by_what_the_software_can(name: str, nodes: int, each: int, stack: str) -> None:
-    asked = job(8 * nodes, 8 * nodes * each, MODELS[name], stack)
-    arrays = candidates(asked, SYSTEM, {})
+    request = job(8 * nodes, 8 * nodes * each, MODELS[name], stack)
+    arrays = candidates(request, SYSTEM, {})
     for place in np.linspace(0, len(arrays["data"]) - 1, 40).astype(int):
         (one,) = layouts(arrays, [place])
-        assert even(asked, one)
+        assert even(request, one)
         options = STACKS[stack].options
         assert all(getattr(one, choice) in options[choice] for choice in options)
         assert {name: arrays[name][place] for name in arrays} == coded(one)
@@ -112,20 +125,20 @@ def test_what_is_said_stays_even_if_it_is_of_no_use() -> None:
         "cp2, pp2 v3, hsdp, sp, zb pp1, tp1 sp, zero3 dp1, pp1 pp-inside, mb5"
     )
     for gpus in (1, 8):
-        asked = job(gpus, 80)
-        everything = set(listed(asked))
+        request = job(gpus, 80)
+        everything = set(listed(request))
         for text in words.split(", "):
-            said = parse_layout(text)
-            taken = prod(int(said.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
-            if gpus % taken or (gpus == 1 and said.get("chunks", 1) != 1):
+            fixed = parse_layout(text)
+            taken = prod(int(fixed.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
+            if gpus % taken or (gpus == 1 and fixed.get("chunks", 1) != 1):
                 with pytest.raises(UsageError):
-                    listed(asked, said)
+                    listed(request, fixed)
                 continue
-            ones = listed(asked, said)
+            ones = listed(request, fixed)
             assert ones, text
-            assert all({name: getattr(one, name) for name in said} == dict(said) for one in ones), text
+            assert all({name: getattr(one, name) for name in fixed} == dict(fixed) for one in ones), text
             assert {one.gpus for one in ones} == {gpus}, text
-            agree = {one for one in everything if all(getattr(one, name) == value for name, value in said.items())}
+            agree = {one for one in everything if all(getattr(one, name) == value for name, value in fixed.items())}
             assert agree <= set(ones), text
 
 
@@ -141,26 +154,26 @@ REFUSED = (  # gpus, batch, what is said, and a model
 
 def test_refusals_name_a_way_out_that_works() -> None:
     for gpus, batch, text, model in REFUSED:
-        asked, said = job(gpus, batch, model), dict(parse_layout(text)) if text else {}
+        request, fixed = job(gpus, batch, model), dict(parse_layout(text)) if text else {}
         with pytest.raises(UsageError) as refused:
-            listed(asked, said)
+            listed(request, fixed)
         assert "\n" not in str(refused.value)
-        assert listed(*_mended(asked, said, str(refused.value))), text
+        assert listed(*_mended(request, fixed, str(refused.value))), text
     with pytest.raises(UsageError, match="leave one of them out"):
         listed(job(8, 8), parse_layout("pp2 v2 zb"))
     assert listed(job(8, 8), parse_layout("pp2 v1 zb"))
 
 
-def _mended(asked: Job, said: dict[str, Any], message: str) -> tuple[Job, dict[str, Any]]:
+def _mended(request: Job, fixed: dict[str, Any], message: str) -> tuple[Job, dict[str, Any]]:
     if number := re.search(r"--batch (\d+)$", message):
-        return replace(asked, batch=int(number[1])), said
+        return replace(request, batch=int(number[1])), fixed
     if number := re.search(r"--gpus (\d+)$", message):
-        return asked.on(int(number[1])), said
+        return request.on(int(number[1])), fixed
     if number := re.search(r"^(\w+) cannot .*give (\d+)$", message):
-        return asked, said | dict.fromkeys(parse_layout(number[1]), int(number[2]))
+        return request, fixed | dict.fromkeys(parse_layout(number[1]), int(number[2]))
     left = re.search(r"leave out (\w+)$", message)
     assert left, message
-    return asked, {name: value for name, value in said.items() if name not in parse_layout(left[1])}
+    return request, {name: value for name, value in fixed.items() if name not in parse_layout(left[1])}
 
 
 def test_tensor_parallelism_stays_in_a_node_unless_it_is_said() -> None:

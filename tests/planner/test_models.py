@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.planner.models import MOST, MOST_COUNTED, Model, of_size, with_sequence
-from collbench.planner.presets import ALIASES, MODELS
+from collbench.planner.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, of_size, with_sequence
 from tests.planner.closed_forms import PUBLISHED, gpt_flops, gpt_parameters
 
 

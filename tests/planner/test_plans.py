@@ -1,6 +1,7 @@
 """Plans: the search finds the best by formulas that are shown; what does not fit, sizes, money, anchors, advice."""
 
 import functools
+import inspect
 import math
 import re
 from dataclasses import replace
@@ -13,35 +14,40 @@ import pytest
 from collbench.analysis.plans import cheapest, leaving, scaled
 from collbench.errors import UsageError
 from collbench.model.steps import CONTENTION
-from collbench.planner import plan, planner
-from collbench.planner.advice import RESOURCES, largest_batch, sensitivities, why
-from collbench.planner.anchor import anchored, parse_anchor
-from collbench.planner.candidates import candidates, layouts
-from collbench.planner.constants import FITTED, constants_of
-from collbench.planner.curves import Group, Modelled, group_of, placed
+from collbench.planner import plan
+from collbench.planner import search as search_module
+from collbench.planner.cost import on_system, same_cost, sizes
+from collbench.planner.curves import Group, ModelCurves, Network, group_of, placed
 from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
-from collbench.planner.layout import RECOMPUTE, Layout, parse_layout
-from collbench.planner.ledger import Network, Read, reckon
-from collbench.planner.length import parse_duration, usual_tokens
-from collbench.planner.model_files import described, load_model
-from collbench.planner.planner import SECTIONS, reckon_one, search
-from collbench.planner.planning import EQUAL, GROUPED, Plan, best_of, plan_on, resized
-from collbench.planner.presets import MODELS
-from collbench.planner.recorded import row
-from collbench.planner.setting import Setting, choices, inputs, setting
-from collbench.planner.sizes import on_system, same_cost, sizes
-from collbench.topology.architectures import ARCHITECTURES
+from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layouts, parse_layout
+from collbench.planner.models import MODELS, described, load_model, parse_duration, usual_tokens
+from collbench.planner.rows import row
+from collbench.planner.search import EQUAL, GROUPED, TERMS, Plan, best_of, evaluate_layout, plan_on, resized, search
+from collbench.planner.sensitivity import RESOURCES, anchored, explain_best, largest_batch, parse_anchor, sensitivities
+from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, setting
+from collbench.planner.step import evaluate
 from collbench.topology.files import load
-from tests.planner.books import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, asked, reckoned, with_constants
+from collbench.topology.products import ARCHITECTURES
+from tests.planner.layouts_on_lines import (
+    CONSTANTS,
+    GATED,
+    GPT,
+    MIXED,
+    SYSTEM,
+    Lines,
+    evaluated,
+    request,
+    with_constants,
+)
 
 SMALL = replace(GPT, layers=4, sequence=512)
 
 
 def tight(gpus: int) -> Setting:
     """A job on GPUs so small that half of its layouts fits."""
-    given = asked(SMALL, gpus, 8, Lines(1e10), reserve=0.0)
+    given = request(SMALL, gpus, 8, Lines(1e10), reserve=0.0)
     arrays = candidates(given.job, SYSTEM, {})
-    needs = [reckoned(given, layout).needed for layout in layouts(arrays, range(0, len(arrays["data"]), 5))]
+    needs = [evaluated(given, layout).needed for layout in layouts(arrays, range(0, len(arrays["data"]), 5))]
     memory = float(np.quantile(needs, 0.5))
     return replace(given, machine=replace(given.machine, product=replace(given.machine.product, memory=memory)))
 
@@ -56,7 +62,7 @@ def does_less(one: Layout, other: Layout) -> bool:
 def mean(given: Setting, layout: Layout) -> float:
     """By the edges of the bands that `Lines` has, computing as expected."""
     sure = with_constants(given, replace(given.machine.constants, spread=0.0))
-    plan = reckon_one(sure, layout)
+    plan = evaluate_layout(sure, layout)
     return (plan.low + 4 * plan.step + plan.high) / 6
 
 
@@ -64,19 +70,19 @@ def mean(given: Setting, layout: Layout) -> float:
 def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given = tight(gpus)
     arrays = candidates(given.job, given.curves.system, {})
-    plans = [reckoned(given, layout) for layout in layouts(arrays, range(len(arrays["data"])))]
+    plans = [evaluated(given, layout) for layout in layouts(arrays, range(len(arrays["data"])))]
     fitting = [plan for plan in plans if plan.needed <= given.capacity]
     assert 0 < len(fitting) < len(plans)
     means = {plan.layout: mean(given, plan.layout) for plan in fitting}
-    for at_once in (planner.AT_ONCE, 7):
-        monkeypatch.setattr(planner, "AT_ONCE", at_once)
+    for at_once in (search_module.AT_ONCE, 7):
+        monkeypatch.setattr(search_module, "AT_ONCE", at_once)
         result = search(given, {})
         timed = layouts(result.arrays, result.fitting)
         assert (result.tried, result.fits) == (len(plans), len(fitting))
         assert means[timed[0]] == pytest.approx(min(means.values()), rel=1e-12)
         assert list(result.means) == pytest.approx([means[layout] for layout in timed], rel=1e-12)
         assert list(result.means) == sorted(result.means)
-        assert list(result.steps) == pytest.approx([reckoned(given, layout).step for layout in timed], rel=1e-12)
+        assert list(result.steps) == pytest.approx([evaluated(given, layout).step for layout in timed], rel=1e-12)
         for one in means:
             assert (one in timed) != any(does_less(other, one) for other in means)
         assert plans[result.smallest].needed == min(plan.needed for plan in plans) == result.needs.min()
@@ -84,22 +90,22 @@ def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch:
 
 def test_a_band_is_of_what_is_unsure() -> None:
     """A GPU alone is as unsure as computing; two whose computing is known as unsure as their curves."""
-    given = asked(gpus=1)
-    alone = reckon_one(given, Layout())
+    given = request(gpus=1)
+    alone = evaluate_layout(given, Layout())
     parts = alone.parts
     assert alone.high == pytest.approx(alone.step + 0.1 * parts["computing"])
     assert alone.low == pytest.approx(alone.step - parts["computing"] * (1 - 1 / 1.1))
     sure = replace(given.machine.constants, spread=0.0)
-    one = reckon_one(with_constants(given, sure), Layout())
+    one = evaluate_layout(with_constants(given, sure), Layout())
     assert one.low == one.step == one.high
-    two = asked(gpus=2, stack="megatron-2022")
-    known = reckon_one(with_constants(two, sure), Layout(2))
+    two = request(gpus=2, stack="megatron-2022")
+    known = evaluate_layout(with_constants(two, sure), Layout(2))
     sent = known.parts["tensor_parallel"]
     assert known.high - known.step == pytest.approx(0.25 * sent)  # by the edges of the curves that were made up
     assert known.step - known.low == pytest.approx(0.2 * sent)
-    both = reckon_one(two, Layout(2))
+    both = evaluate_layout(two, Layout(2))
     assert both.high - both.step == pytest.approx(np.hypot(0.25 * sent, 0.1 * both.parts["computing"]))
-    experts = reckon_one(asked(MIXED, gpus=1), Layout())
+    experts = evaluate_layout(request(MIXED, gpus=1), Layout())
     assert experts.high == pytest.approx(experts.step + CONSTANTS.spread_experts * experts.parts["computing"])
     assert CONSTANTS.spread_experts > CONSTANTS.spread
 
@@ -110,10 +116,10 @@ def test_constants_are_of_the_newest_generation_that_is_known() -> None:
         older = [one for one in FITTED if one <= int(arch[2:])] or [min(FITTED)]
         assert constants_of(arch) == FITTED[max(older)], arch
         assert 0 < constants_of(arch).products < 1, arch
-    given = setting(Job(GPT, 8, 8, 1024), Modelled(load("dgx-a100")), loader=10.0)
+    given = setting(Job(GPT, 8, 8, 1024), ModelCurves(load("dgx-a100")), loader=10.0)
     fitted = FITTED[80]
     assert (given.machine.constants, given.capacity, given.loader) == (fitted, 80 * 2**30, 10.0)
-    values = reckoned(given, Layout(data=8)).values
+    values = evaluated(given, Layout(data=8)).values
     assert values["slowing"] == CONTENTION
     for name, term in (("products", "product"), ("unfused", "unfused"), ("fused", "fused"), ("grouped", "grouped")):
         assert values[f"{term}_efficiency"] == getattr(fitted, name), name
@@ -138,9 +144,7 @@ def test_impossible_jobs_are_refused_with_the_choices() -> None:
     assert (job.tokens, job.flops) == (4096, 4096 * job.model.flops(1024))
 
 
-TERMS = [term for section in SECTIONS for term in section.terms]
 SAMPLE = 30
-NAMES: dict[str, Any] = {"maximum": np.maximum, "minimum": np.minimum, "where": np.where, "ceil": np.ceil}
 
 
 def arrays_of(given: Setting) -> dict[str, Any]:
@@ -149,47 +153,39 @@ def arrays_of(given: Setting) -> dict[str, Any]:
     return {name: array[places] for name, array in arrays.items()}
 
 
-def test_terms_have_a_meaning_a_unit_and_only_inputs_that_are_known_before() -> None:
-    setting = asked(MIXED, 32, 64, Lines(1e10))
+def test_formulas_say_what_they_return_and_take_only_what_is_known_before() -> None:
+    setting = request(MIXED, 32, 64, Lines(1e10))
     given = {*inputs(setting)}
     known = {*given, *choices(arrays_of(setting), setting), "network"}
+    parameters = {term.__name__: {*inspect.signature(term).parameters} for term in TERMS}
     for term in TERMS:
-        assert term.meaning.endswith("."), term.name
-        assert term.unit in ("", "s", "bytes", "FLOP", "FLOP/s"), term.name
-        assert term.name not in known, term.name
-        assert {*term.inputs} <= known, term.name
-        known.add(term.name)
-    unused = given - {name for term in TERMS for name in term.inputs}
+        assert (term.__doc__ or "").startswith("Return "), term
+        assert term.__name__ not in known, term
+        assert parameters[term.__name__] <= known, term
+        known.add(term.__name__)
+    unused = given - set().union(*parameters.values())
     assert unused <= {"capacity", "layer_parameters"}, "which tables show"
 
 
-def test_many_layouts_are_reckoned_as_each_alone_by_the_formulas_that_are_shown() -> None:
+def test_many_layouts_are_evaluated_as_each_alone() -> None:
     for model, stack in zip(cycle((MIXED, GPT, GATED)), STACKS, strict=False):
-        setting = asked(model, 32, 64, Lines(1e10), stack=stack)
+        setting = request(model, 32, 64, Lines(1e10), stack=stack)
         arrays = arrays_of(setting)
-        many = reckon(SECTIONS, inputs(setting) | choices(arrays, setting) | {"network": Network(setting.curves)})
+        many = evaluate(TERMS, inputs(setting) | choices(arrays, setting) | {"network": Network(setting.curves)})
         for place, layout in enumerate(layouts(arrays, range(SAMPLE))):
-            alone = reckoned(setting, layout).values
-            for term in TERMS:
-                at = np.broadcast_to(many[term.name], (SAMPLE,))[place]
-                assert alone[term.name] == pytest.approx(at, rel=1e-12), term.name
-        for values in (many, alone):
-            for term in TERMS:
-                again = eval(term.formula, {"__builtins__": {}}, {**NAMES, **values})
-                assert np.array_equal(again, values[term.name]), term.name
+            alone = evaluated(setting, layout).values
+            for name in (term.__name__ for term in TERMS):
+                at = np.broadcast_to(many[name], (SAMPLE,))[place]
+                assert alone[name] == pytest.approx(at, rel=1e-12), name
 
 
 def test_a_network_is_asked_where_something_is_sent() -> None:
-    """Not by one GPU alone, nor for nothing; what it is asked is written down if that is wanted."""
+    """Not by one GPU alone, nor for nothing."""
     curves = Lines(1e9)
     network = Network(curves)
     sizes, ranks, strides = np.array([1e6, 2e6, 0, 4e6]), np.array([1, 2, 2, 4]), np.array([1, 1, 1, 8])
     assert list(network.time("allreduce", sizes, ranks, strides)) == pytest.approx([0, 2e-3, 0, 6e-3])
-    assert [(group, nbytes) for _, group, nbytes in curves.asked] == [(Group(2, 2), 2e6), (Group(4, 1), 4e6)]
-    reads: list[Read] = []
-    for size, count in ((1e6, 1), (0, 2), (4e6, 4)):
-        Network(curves, reads=reads).time("allreduce", size, count, 8)
-    assert [(read.group, read.nbytes, read.seconds) for read in reads] == [(Group(4, 1), 4e6, pytest.approx(6e-3))]
+    assert [(group, nbytes) for _, group, nbytes in curves.request] == [(Group(2, 2), 2e6), (Group(4, 1), 4e6)]
     assert float(Network(curves, "high").time("allgather", 1e9, 2, 1)) == pytest.approx(0.5 * 1.25)
     edges = Network(curves, ("seconds", "high")).time("allgather", 1e9, 2, 1)
     assert list(edges) == pytest.approx([0.5, 0.5 * 1.25])
@@ -250,7 +246,7 @@ def test_what_does_not_fit_names_what_does() -> None:
 
 def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
     answer = gpt3()
-    found = list(sizes(answer.setting, answer.said, [32, 64, 512, 1024, 4096]))
+    found = list(sizes(answer.setting, answer.fixed, [32, 64, 512, 1024, 4096]))
     assert [bool(size.best) for size in found] == [False, True, True, True, True]
     assert "short with" in found[0].reason
     (curve,) = scaled([row(size.best, "scale", "x") for size in found if size.best])
@@ -281,11 +277,11 @@ def test_another_system_brings_its_software_unless_one_was_chosen_and_money_buys
     assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100")).job.stack == "megatron-2022"
     assert on_system(gpt3().setting, load("gb200-nvl72")).curves.system.gpus == 64
     answer = gpt3()
-    (one,) = same_cost(answer.setting, answer.said, 2.0, [(load("dgx-h100"), 3.0)])
+    (one,) = same_cost(answer.setting, answer.fixed, 2.0, [(load("dgx-h100"), 3.0)])
     assert one.gpus % 8 == 0
     assert 0.7 * 1024 * 2 < one.gpus * 3 <= 1024 * 2
     with pytest.raises(UsageError, match="buys no node"):
-        same_cost(answer.setting, answer.said, 0.001, [(load("dgx-h100"), 3.0)])
+        same_cost(answer.setting, answer.fixed, 0.001, [(load("dgx-h100"), 3.0)])
 
 
 def test_tokens_are_those_published_or_twenty_a_parameter_and_durations_have_units() -> None:
@@ -299,12 +295,12 @@ def test_tokens_are_those_published_or_twenty_a_parameter_and_durations_have_uni
 
 def test_an_anchor_makes_its_step_right_and_others_follow() -> None:
     answer = gpt3(layout="tp8 pp16 mb1")
-    wanted = 1.3 * answer.best.step
-    given, layout = anchored(answer.setting, parse_anchor(f"{wanted:.6f}s"), answer.said)
-    assert layout.step == pytest.approx(wanted, rel=1e-4)
-    assert reckon_one(given, layout.layout).step == pytest.approx(wanted, rel=1e-4)
-    other = reckon_one(given, replace(layout.layout, micro=2))
-    assert other.step > reckon_one(answer.setting, replace(layout.layout, micro=2)).step
+    requested = 1.3 * answer.best.step
+    given, layout = anchored(answer.setting, parse_anchor(f"{requested:.6f}s"), answer.fixed)
+    assert layout.step == pytest.approx(requested, rel=1e-4)
+    assert evaluate_layout(given, layout.layout).step == pytest.approx(requested, rel=1e-4)
+    other = evaluate_layout(given, replace(layout.layout, micro=2))
+    assert other.step > evaluate_layout(answer.setting, replace(layout.layout, micro=2)).step
     anchor = parse_anchor("30%,gpus=512,batch=768,layout=tp8 pp8")
     _, layout = anchored(answer.setting, anchor, {})
     assert layout.utilisation == pytest.approx(0.3, rel=1e-3)
@@ -313,16 +309,16 @@ def test_an_anchor_makes_its_step_right_and_others_follow() -> None:
 
 def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful_batch() -> None:
     answer = gpt3()
-    gains = sensitivities(answer.setting, answer.best.layout, answer.said)
+    gains = sensitivities(answer.setting, answer.best.layout, answer.fixed)
     assert gains[0].resource == "FLOP/s"
     assert all(1 <= gain.factor < 1.11 for gain in gains)
     assert {gain.resource for gain in gains} == {*RESOURCES, "memory"} - {"rate of loading samples"}
-    lines = why(answer)
+    lines = explain_best(answer)
     assert any(line.startswith("tp8 instead of tp4 loses") and "tensor parallelism +" in line for line in lines)
     assert any(line.startswith("pp8 instead of pp16 does not fit") for line in lines)
     slow = plan("gpt3-13b", load("ethernet-100g-tcp"), 64, 64, layout="tp1 pp1", stack="modern")
-    assert any("bound by network cards" in line for line in why(slow))
-    helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.said)}
+    assert any("bound by network cards" in line for line in explain_best(slow))
+    helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.fixed)}
     assert helped["network cards"] > 1.03
     assert "unknown" in largest_batch(1536, 0)
     assert "takes 2.00x the fewest samples and 2.00x the fewest steps" in largest_batch(1000, 1000)
@@ -336,10 +332,10 @@ def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_s
     assert boldest.layout.sharding == "zero3"
     assert boldest.step < 0.99 * best.step
     assert boldest.high > 1.4 * best.high
-    (line,) = (line for line in why(answer) if line.startswith(boldest.layout.name))
+    (line,) = (line for line in explain_best(answer) if line.startswith(boldest.layout.name))
     assert re.search(r"is likely \d\.\d% faster, but may take [\d.]+ s, not [\d.]+ s at most$", line)
     assert gpt3().boldest.layout == gpt3().best.layout
-    assert not any("likely" in line for line in why(gpt3()))
+    assert not any("likely" in line for line in explain_best(gpt3()))
 
 
 def test_a_file_and_words_describe_the_same_model() -> None:

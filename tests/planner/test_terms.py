@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.planner import footprint
+from collbench.planner import memory
 from collbench.planner.curves import Group
 from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS
-from collbench.planner.layout import RECOMPUTE, SHARDINGS, Layout
-from collbench.planner.machine import machine_of, said
-from collbench.planner.models import Model
-from collbench.planner.planner import Planned
-from collbench.planner.presets import MODELS
-from collbench.planner.stepping import PARTS, STEPPING
-from collbench.topology.products import product_of
-from tests.planner.books import CHOICES, CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, asked, books, reckoned
+from collbench.planner.layouts import RECOMPUTE, SHARDINGS, Layout
+from collbench.planner.models import MODELS, Model
+from collbench.planner.search import Planned
+from collbench.planner.setting import machine_of, with_user_rates
+from collbench.planner.step import PARTS, TERMS
+from collbench.topology.system import product_of
 from tests.planner.closed_forms import (
     bubble_share,
     bus_factor,
@@ -30,6 +28,18 @@ from tests.planner.closed_forms import (
     slowest_of,
     zero_bubble,
     zero_bytes,
+)
+from tests.planner.layouts_on_lines import (
+    CHOICES,
+    CONSTANTS,
+    GATED,
+    GPT,
+    MIXED,
+    SYSTEM,
+    Lines,
+    books,
+    evaluated,
+    request,
 )
 
 BARE: dict[str, Any] = {"stack": "megatron-2022"}  # that hides nothing, and keeps scores and dropout's marks
@@ -135,16 +145,16 @@ def test_other_needs_are_the_process_buffers_gathered_layers_and_what_is_held_ba
     alone, two = books(Layout()).memory, books(Layout(data=2)).memory
     assert alone["buffers"] == 0
     assert alone["context_memory"] == two["buffers"] == 2**30
-    assert alone["fragments"] == pytest.approx(0.06 * asked().capacity)
-    assert books(Layout(), reserve=0.1).memory["fragments"] == pytest.approx(0.1 * asked().capacity)
+    assert alone["fragments"] == pytest.approx(0.06 * request().capacity)
+    assert books(Layout(), reserve=0.1).memory["fragments"] == pytest.approx(0.1 * request().capacity)
     stages = books(Layout(pipeline=2, micro=2)).memory["buffers"]
     assert stages - two["buffers"] == 4 * 2 * 1024 * 1024
     gathered = books(Layout(data=2, sharding="zero3"), MIXED).memory["buffers"]
     assert gathered - two["buffers"] == pytest.approx(8 * (MIXED.layer_parameters + MIXED.routed_parameters))
-    assert tuple(alone) == footprint.PARTS
+    assert tuple(alone) == memory.PARTS
     for plan in (books(layout, MIXED) for layout in (Layout(), Layout(2, 2, 4, 1, 2, sharding="zero3", offload=True))):
         assert plan.needed == exactly(sum(plan.memory.values()))
-    assert {*footprint.PARTS} <= {term.name for term in footprint.FOOTPRINT.terms}
+    assert {*memory.PARTS} <= {term.__name__ for term in memory.TERMS}
 
 
 RATE = 1e9
@@ -158,8 +168,8 @@ def sent(plan: Planned, term: str) -> float:
 def groups_of(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> set[tuple[str, Group]]:
     """All collectives whose curves were asked, with their groups; those of ways not taken, too."""
     curves = Lines(RATE)
-    assert reckoned(asked(model, layout.gpus, batch, curves, **more), layout).step > 0
-    return {(collective, group) for collective, group, _ in curves.asked}
+    assert evaluated(request(model, layout.gpus, batch, curves, **more), layout).step > 0
+    return {(collective, group) for collective, group, _ in curves.request}
 
 
 def test_replicas_and_sharded_states_send_what_zeros_paper_says() -> None:
@@ -250,7 +260,7 @@ def test_tokens_go_to_their_experts_and_back_and_keys_and_values_round() -> None
     volume = 3 * model.layers * 2 * 2 * 8192 * model.keys / 2 * 3 / 4
     hidden = 3 * model.layers * float(plan.values["attention_seconds"])
     assert plan.values["context_exposed"] == pytest.approx(volume / RATE - hidden, rel=1e-9)
-    fast = reckoned(asked(model, 8, 4, Lines(1e15)), Layout(2, context=4))
+    fast = evaluated(request(model, 8, 4, Lines(1e15)), Layout(2, context=4))
     assert fast.values["context_exposed"] == 0
 
 
@@ -283,10 +293,10 @@ def test_software_hides_what_it_says() -> None:
     assert known["gradient_window"] == pytest.approx(backward + forward)
     for sharding in ("ddp", "zero2", "zero3"):
         assert books(replace(layout, sharding=sharding)).values["gradient_window"] == pytest.approx(backward)
-    quick = reckoned(asked(gpus=8, curves=Lines(1e15)), layout).values
+    quick = evaluated(request(gpus=8, curves=Lines(1e15)), layout).values
     assert quick["gradient_exposed"] == pytest.approx(quick["gradient_seconds"] / 4)  # the last of four layers
     assert known["gradient_exposed"] == pytest.approx(known["gradient_seconds"] - known["gradient_window"])
-    experts = reckoned(asked(MIXED, 8, curves=Lines(1e8)), Layout(data=8, expert=2)).values
+    experts = evaluated(request(MIXED, 8, curves=Lines(1e8)), Layout(data=8, expert=2)).values
     sending = experts["gradient_seconds"] + experts["expert_gradient_seconds"]
     assert experts["gradient_exposed"] == pytest.approx(sending - experts["gradient_window"])
     assert experts["gradient_window"] > 0
@@ -296,14 +306,14 @@ def test_software_hides_what_it_says() -> None:
 
 def test_gathering_is_hidden_behind_the_layer_before() -> None:
     layout = Layout(data=8, sharding="zero3")
-    quick = reckoned(asked(curves=Lines(1e13)), layout).values
+    quick = evaluated(request(curves=Lines(1e13)), layout).values
     assert quick["shard_exposed"] == pytest.approx(quick["gather_once"] + quick["scatter_once"])
     slow = books(layout).values
     bound = GPT.layers * (2 * slow["gather_once"] + slow["scatter_once"])
     hidden = (GPT.layers - 1) * (slow["layer_forward"] + slow["layer_backward"])
     # backward begins with the layer that is there already
     assert slow["shard_exposed"] == pytest.approx(bound - hidden - slow["gather_once"])
-    old = reckoned(asked(curves=Lines(1e13), stack="deepspeed-2021"), layout).values
+    old = evaluated(request(curves=Lines(1e13), stack="deepspeed-2021"), layout).values
     assert old["gather_once"] == pytest.approx(old["layer_gathered"] / STACKS["deepspeed-2021"].gather)
     assert old["scatter_once"] == pytest.approx(2 * old["layer_gathered"] / STACKS["deepspeed-2021"].gather)
     assert books(layout, stack="deepspeed-2021").values["gather_once"] == slow["gather_once"]
@@ -350,9 +360,9 @@ def test_parts_add_up_and_faster_machines_are_faster(layout: Layout, stack: str,
     assert plan.step == pytest.approx(sum(plan.parts.values()), rel=1e-12)
     assert tuple(plan.parts) == PARTS
     assert min(plan.parts.values()) >= 0
-    assert {*PARTS} <= {term.name for term in STEPPING.terms}
+    assert {*PARTS} <= {term.__name__ for term in TERMS}
     faster = replace(SYSTEM, flops=2 * GPU.flops, memory_rate=2 * GPU.memory_rate)
-    quick = reckoned(asked(model, layout.gpus, curves=Lines(system=faster), stack=stack, noise=0.01), layout)
+    quick = evaluated(request(model, layout.gpus, curves=Lines(system=faster), stack=stack, noise=0.01), layout)
     assert quick.parts["computing"] == pytest.approx(plan.parts["computing"] / 2, rel=1e-9)
     network, late = (books(layout, model, curves=lines, stack=stack).step for lines in (Lines(2e9), Lines(1e9, 1e-4)))
     assert network * (1 - 1e-12) <= books(layout, model, stack=stack).step <= late * (1 + 1e-12)
@@ -500,8 +510,8 @@ def test_utilisation_is_of_the_data_sheet_and_eight_bits_are_faster_where_the_gp
     faster = CONSTANTS.fp8 * GPU.flops_fp8 / GPU.flops
     assert eighth["product_seconds"] == pytest.approx(half["product_seconds"] / faster)
     assert eighth["attention_seconds"] == half["attention_seconds"]
-    told = said(machine_of(SYSTEM), 500.0, 40.0).product
-    assert (told.flops, told.flops_fp8, told.memory) == (500e12, 1000e12, 40 * 2**30)
+    product = with_user_rates(machine_of(SYSTEM), 500.0, 40.0).product
+    assert (product.flops, product.flops_fp8, product.memory) == (500e12, 1000e12, 40 * 2**30)
     old = Lines(system=replace(SYSTEM, arch="sm80", gpu="A100"))
-    steps = {reckoned(asked(curves=old, gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")}
+    steps = {evaluated(request(curves=old, gpus=1, precision=name), Layout()).step for name in ("bf16", "fp8")}
     assert len(steps) == 1

@@ -9,8 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.planned import Pipeline
-from collbench.planner.footprint import in_flight
-from collbench.planner.timeline import BACKWARD, FORWARD, KINDS, WEIGHTS, events_of, makespan, schedule, shortened
+from collbench.planner.memory import in_flight
+from collbench.planner.pipeline_schedule import (
+    BACKWARD,
+    FORWARD,
+    KINDS,
+    WEIGHTS,
+    events_of,
+    makespan,
+    schedule,
+    shortened,
+)
 
 SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of them add up exactly
 

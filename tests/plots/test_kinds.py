@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from collbench.measurement import Failed
-from collbench.planner.footprint import PARTS as MEMORY_PARTS
-from collbench.planner.stepping import PARTS as STEP_PARTS
+from collbench.planner.memory import PARTS as MEMORY_PARTS
+from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots import palette
 from collbench.plots.kinds import PLAIN, Wanted, draw, kinds, lacking
 from collbench.step_times import COMMUNICATED, COMPUTED

@@ -3,14 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from collbench.planner.candidates import layouts
-from collbench.planner.constants import Constants
-from collbench.planner.curves import Modelled
+from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
-from collbench.planner.layout import Layout
-from collbench.planner.machine import machine_of
-from collbench.planner.planner import Planned, reckon_one, search
-from collbench.planner.setting import Setting
+from collbench.planner.layouts import Layout, layouts
+from collbench.planner.search import Planned, evaluate_layout, search
+from collbench.planner.setting import Constants, Setting, machine_of
 from collbench.topology.files import load
 from tools.training.tables import Row, Table
 
@@ -37,7 +34,7 @@ def sequence_of(table: Table, row: Row) -> int:
 
 def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> Setting:
     """The planner's question for a row."""
-    curves = Modelled(load(table.system), row.gpus)
+    curves = ModelCurves(load(table.system), row.gpus)
     job = Job(
         row.model, row.gpus, row.batch, sequence_of(table, row),
         precision=row.precision, gradients=table.gradients, stack=table.stack, efficiency=efficiency,
@@ -46,17 +43,17 @@ def given(table: Table, row: Row, constants: Constants | None = None, efficiency
     return Setting(job, curves, replace(machine, constants=constants or machine.constants))
 
 
-def chosen(asked: Setting, row: Row) -> Planned:
+def chosen(request: Setting, row: Row) -> Planned:
     """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
-    found = search(asked, row.said)
+    found = search(request, row.fixed)
     place = found.fitting[0] if len(found.fitting) else found.smallest
-    return reckon_one(asked, layouts(found.arrays, [place])[0])
+    return evaluate_layout(request, layouts(found.arrays, [place])[0])
 
 
 def regret(table: Table, row: Row) -> float:
     """A published run over the layout that the planner would choose itself: the ratio of the means."""
-    asked = given(table, row)
-    return float(search(asked, row.said).means[0] / search(asked, {}).means[0])
+    request = given(table, row)
+    return float(search(request, row.fixed).means[0] / search(request, {}).means[0])
 
 
 def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:
@@ -82,8 +79,8 @@ def misses(table: Table, constants: Constants | None = None, anchored: bool = Fa
 
 def miss(table: Table, row: Row, constants: Constants | None, efficiency: float) -> Miss:
     """One row, with computing that many times as fast as expected."""
-    asked = given(table, row, constants, efficiency)
-    plan = chosen(asked, row)
+    request = given(table, row, constants, efficiency)
+    plan = chosen(request, row)
     peak = float(plan.values["peak16"])
     return Miss(row, plan.layout, published_seconds(table, row, peak), plan.step)
 
@@ -95,7 +92,7 @@ def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> 
     layout = chosen(given(table, row, constants), row).layout
     for _ in range(40):
         middle = (low * high) ** 0.5
-        plan = reckon_one(given(table, row, constants, middle), layout)
+        plan = evaluate_layout(given(table, row, constants, middle), layout)
         slow = plan.step > published_seconds(table, row, float(plan.values["peak16"]))
         low, high = (middle, high) if slow else (low, middle)
     return middle

@@ -8,13 +8,12 @@ slowest GPU, so the anchor (the first row) sets how much GPUs' speeds differ, wh
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from collbench.planner.curves import Modelled
+from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
-from collbench.planner.layout import Layout
-from collbench.planner.machine import machine_of
+from collbench.planner.layouts import Layout
 from collbench.planner.models import Model
-from collbench.planner.planner import Planned, reckon_one
-from collbench.planner.setting import Setting
+from collbench.planner.search import Planned, evaluate_layout
+from collbench.planner.setting import Setting, machine_of
 from collbench.topology.files import load
 
 REPLICAS = 128
@@ -48,8 +47,8 @@ def planned(run: Run, replicas: int, noise: float, efficiency: float) -> Planned
         run.model, run.tensor * replicas, 8 * replicas, 1024,
         gradients="bf16", stack="modern", noise=noise, efficiency=efficiency,
     )  # fmt: skip
-    return reckon_one(
-        Setting(job, Modelled(system), machine_of(system)), Layout(tensor=run.tensor, data=replicas, micro=8)
+    return evaluate_layout(
+        Setting(job, ModelCurves(system), machine_of(system)), Layout(tensor=run.tensor, data=replicas, micro=8)
     )
 
 

@@ -3,9 +3,8 @@
 What a table does not say (micro-batch, chunks of stages) the planner chooses, as whoever published it did.
 """
 
-from collbench.planner.layout import Said
-from collbench.planner.models import Model
-from collbench.planner.presets import MODELS
+from collbench.planner.layouts import Choices
+from collbench.planner.models import MODELS, Model
 from tools.training.published_nvidia import B200_MOE, H100_MOE, LONG, NEMO_FP8, NVIDIA
 from tools.training.tables import Row, Table
 
@@ -18,7 +17,7 @@ def _megatron(name: str, layers: int, hidden: int, heads: int) -> Model:
 _FULL = {"recompute": "full"}
 
 
-def _interleaved(tensor: int, pipeline: int) -> Said:
+def _interleaved(tensor: int, pipeline: int) -> Choices:
     """As section 5.1 of the paper says; with how many chunks it does not."""
     return _FULL | {"tensor": tensor, "pipeline": pipeline, "schedule": "interleaved" if pipeline > 1 else "1f1b"}
 

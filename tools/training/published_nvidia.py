@@ -3,15 +3,14 @@
 Their recipes send gradients of 16 bits; what they recompute and keep on the CPU no table says.
 """
 
-from collbench.planner.layout import Said
-from collbench.planner.models import Model
-from collbench.planner.presets import MODELS
+from collbench.planner.layouts import Choices
+from collbench.planner.models import MODELS, Model
 from tools.training.tables import Row, Table
 
 _SIZES = ("tensor", "pipeline", "context", "chunks", "expert")
 
 
-def _said(micro: int, sharding: str, *sizes: int) -> Said:
+def _fixed(micro: int, sharding: str, *sizes: int) -> Choices:
     return {"micro": micro, "sharding": sharding} | dict(zip(_SIZES, sizes, strict=False))
 
 
@@ -48,7 +47,7 @@ NEMO_FP8 = Table(
     "modern",
     "tokens/s/GPU",
     tuple(
-        Row(f"{name} on {gpus}", _MODELS[name], gpus, batch, _said(micro, "zero1", *sizes), value, precision="fp8")
+        Row(f"{name} on {gpus}", _MODELS[name], gpus, batch, _fixed(micro, "zero1", *sizes), value, precision="fp8")
         for name, gpus, batch, micro, sizes, value in (
             ("gpt3-5b", 64, 2048, 4, (1, 1, 1, 1), 22521),
             ("gpt3-20b", 64, 256, 2, (2, 1, 1, 1), 5851),
@@ -74,7 +73,7 @@ LONG = Table(
     "tokens/s/GPU",
     tuple(
         Row(
-            f"{size} Ki on {size}", MODELS["llama2-7b"], size, 4096 // size, _said(1, "zero1", *sizes), value,
+            f"{size} Ki on {size}", MODELS["llama2-7b"], size, 4096 // size, _fixed(1, "zero1", *sizes), value,
             sequence=size * 1024, precision="fp8",
         )
         for size, sizes, value in (
@@ -99,7 +98,7 @@ def _bridge(name: str, system: str, *runs: _Run) -> Table:
     rows = tuple(
         Row(
             f"{model} on {gpus}{'' if precision == 'fp8' else ', 16 bits'}", _MODELS[model], gpus, batch,
-            _said(micro, sharding, *sizes), value, precision=precision,
+            _fixed(micro, sharding, *sizes), value, precision=precision,
         )
         for model, precision, gpus, batch, micro, sharding, sizes, value in runs
     )  # fmt: skip

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from collbench.planner import planner, setting
-from collbench.planner.constants import FITTED, Constants
-from collbench.planner.layout import Layout
-from collbench.planner.machine import machine_of
-from collbench.planner.planner import SECTIONS
+from collbench.planner import search, setting
+from collbench.planner.layouts import Layout
+from collbench.planner.search import TERMS
+from collbench.planner.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
 from tools.training.exposed import exposed_rows
@@ -78,10 +77,10 @@ def generation(table: Table) -> int:
 def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     found = []
     for row in table.rows:
-        asked = given(table, row, known)
-        arrays = {name: np.asarray(value) for name, value in planner.coded(layouts[table.name, row.label]).items()}
-        network = {"network": planner.Network(asked.curves)}
-        values = planner.enter(SECTIONS, setting.inputs(asked) | setting.choices(arrays, asked) | network)
+        request = given(table, row, known)
+        arrays = {name: np.asarray(value) for name, value in search.coded(layouts[table.name, row.label]).items()}
+        network = {"network": search.Network(request.curves)}
+        values = search.evaluate(TERMS, setting.inputs(request) | setting.choices(arrays, request) | network)
         found.append(np.log(float(values["step"]) / published_seconds(table, row, float(values["peak16"]))))
     return np.array(found)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collbench.planner.layout import Said
+from collbench.planner.layouts import Choices
 from collbench.planner.models import Model
 
 
@@ -14,7 +14,7 @@ class Row(NamedTuple):
     model: Model
     gpus: int
     batch: int
-    said: Said
+    fixed: Choices
     value: float
     sequence: int = 0  # 0: the table's
     precision: str = "bf16"

@@ -4,7 +4,7 @@ Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et a
 memory of rank 0, which all ranks of a machine load and store under one lock.  A rank that is to begin its step c waits
 until all others have made their step c - 1 - s, and one that is to hand its step c in until all others have begun their
 step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest
-rank never waits, so one rank can always go on.  Ranks that wait sleep (platforms/cpu/monitor.py).
+rank never waits, so one rank can always go on.  Ranks that wait sleep (platforms/cpu/window.py).
 """
 
 import time
@@ -17,12 +17,12 @@ from collbench.jobs import Job
 from collbench.measure.strategies import Strategy
 from collbench.measure.strategies.trainer import Trainer, Training, WeightHistory
 from collbench.measure.strategies.updates import Contribution, Update, Weights
-from collbench.platforms.cpu import monitor
+from collbench.platforms.cpu import window
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
 
 NAME = "asynchronous"
 _COUNTS = LINE + 2 * MAX_RANKS * 8  # bytes: the total, then the steps that each rank has begun and made
-_HEAD = monitor.NBYTES + _COUNTS  # bytes before the weights
+_HEAD = window.NBYTES + _COUNTS  # bytes before the weights
 
 
 class _Server:
@@ -32,9 +32,9 @@ class _Server:
         self._trainer = trainer
         self.last = 0  # batches after which no rank begins or changes anything
         after_flags = WINDOW_HEAD + trainer.platform.layout.fifos[NAME]
-        start = -(-(trainer.platform.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
-        self._monitor = monitor.Monitor(start)
-        counts = view(start + monitor.NBYTES, _COUNTS).view(np.int64)
+        start = -(-(trainer.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
+        self._monitor = window.Monitor(start)
+        counts = view(start + window.NBYTES, _COUNTS).view(np.int64)
         self._total = counts[:1]
         self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : trainer.ranks]
         self._weights = view(start + _HEAD, trainer.job.nbytes).view(np.float32)

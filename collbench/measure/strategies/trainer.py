@@ -13,8 +13,8 @@ from collbench.cases import Case
 from collbench.jobs import Job
 from collbench.measure.strategies.network import batches, first_weights, gradient
 from collbench.measure.strategies.updates import Contribution, Update, Weights
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
-from collbench.platforms.roles import Platform, Prepared
 
 _HEARTBEAT = 0.5  # seconds between two signs of life
 
@@ -29,7 +29,7 @@ class Trainer:
         self.job: Job = case.job
         self.ranks = case.ranks
         self.sent, self.received = (
-            view(address, self.job.nbytes).view(np.float32) for address in buffers(platform, case, self.rank)
+            view(address, self.job.nbytes).view(np.float32) for address in buffers(platform.memory, case, self.rank)
         )
         self.operations: list[Prepared] = []
         self.closing = ExitStack()  # what a strategy has to give back

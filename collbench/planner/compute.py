@@ -1,0 +1,226 @@
+"""Formulas of computing: seconds of a layer from its FLOPs and from the bytes that go through memory.
+
+Every formula is a function whose parameters name other formulas and inputs (`step.evaluate` evaluates them).  Of a GPU
+and a micro-batch; arguments are numbers, or arrays with a number for every layout.
+"""
+
+from typing import Any
+
+from numpy import ceil, maximum, where
+
+V = Any  # a number, or an array of one for every layout
+
+
+def tokens(micro: V, sequence: V, context: V) -> V:
+    """Return the tokens of a micro-batch that a GPU holds."""
+    return micro * sequence / context
+
+
+def micro_batches(batch: V, data: V, micro: V) -> V:
+    """Return how many micro-batches a step has.  Source: Narayanan et al. 2021, arXiv:2104.04473."""
+    return batch / (data * micro)
+
+
+def own_layers(layers: V, pipeline: V, chunks: V) -> V:
+    """Return the layers of the stage that has most."""
+    return ceil(layers / (pipeline * chunks)) * chunks
+
+
+def product_flops(tokens: V, worked: V, grouped_worked: V, tensor: V) -> V:
+    """Return the FLOPs of the matrix products of a layer without its routed experts, forward: 2 a weight and token."""
+    return 2 * tokens * (worked - grouped_worked) / tensor
+
+
+def grouped_flops(tokens: V, grouped_worked: V, tensor: V) -> V:
+    """Return the FLOPs of the routed experts of a layer, forward: 2 a weight and token."""
+    return 2 * tokens * grouped_worked / tensor
+
+
+def product_rate(peak: V, product_efficiency: V) -> V:
+    """Return the FLOP/s that matrix products reach (fitted: docs/training.md)."""
+    return peak * product_efficiency
+
+
+def product_seconds(product_flops: V, product_rate: V) -> V:
+    """Return the seconds of the matrix products of a layer without its routed experts, forward."""
+    return product_flops / product_rate
+
+
+def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
+    """Return the parameters of the routed experts of a layer that a GPU holds."""
+    return routed_parameters / (tensor * expert)
+
+
+def grouped_seconds(
+    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, memory_rate: V, memory_efficiency: V
+) -> V:
+    """Return the seconds of the routed experts of a layer, forward.
+
+    They compute as products do, or as long as reading their weights takes, of which few tokens make use.
+    """
+    return maximum(
+        grouped_flops / (product_rate * grouped_efficiency), 2 * layer_experts / (memory_rate * memory_efficiency)
+    )
+
+
+def grouped_backward(
+    grouped_seconds: V, grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, gradient_bytes: V,
+    memory_rate: V, memory_efficiency: V,
+) -> V:  # fmt: skip
+    """Return the seconds of the routed experts of a layer, backward.
+
+    As much again for what goes on to the layer before, and for gradients, which are read, added to and written.
+    """
+    return grouped_seconds + maximum(
+        grouped_flops / (product_rate * grouped_efficiency),
+        2 * gradient_bytes * layer_experts / (memory_rate * memory_efficiency),
+    )
+
+
+def attention_flops(tokens: V, sequence: V, queries: V, tensor: V, fused: V) -> V:
+    """Return the FLOPs of a layer's attention scores and of the mean of its values, forward.
+
+    Two products with the earlier tokens; fused attention leaves out the later ones.
+    """
+    return 4 * tokens * sequence * queries / tensor * where(fused, 0.5, 1)
+
+
+def attention_efficiency(fused: V, fused_efficiency: V, fused_half: V, sequence: V, unfused_efficiency: V) -> V:
+    """Return the share of the products' rate that attention reaches.
+
+    Fused attention reaches less of it on short samples.  Source: fitted, docs/training.md.
+    """
+    return where(fused, fused_efficiency / (1 + fused_half / sequence), unfused_efficiency)
+
+
+def attention_seconds(attention_flops: V, peak16: V, attention_efficiency: V, product_efficiency: V) -> V:
+    """Return the seconds of a layer's attention, forward."""
+    return attention_flops / (peak16 * attention_efficiency * product_efficiency)
+
+
+def score_bytes(tokens: V, sequence: V, heads: V, tensor: V, fused: V) -> V:
+    """Return the bytes that a layer's scores take through memory, forward.
+
+    13 bytes a score: written, masked, dropped and read; none where attention is fused.
+    """
+    return where(fused, 0, 13 * tokens * sequence * heads / tensor)
+
+
+def pointwise_bytes(tokens: V, hidden: V, width_worked: V, matrices: V, queries: V, keys: V, tensor: V, spread: V) -> V:
+    """Return the bytes that all else of a layer takes through memory, forward.
+
+    2 norms and 2 sums are 10 reads and writes of 2 bytes; then the activation, and the positions of the heads.
+    """
+    return 2 * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys)) / tensor)
+
+
+def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V) -> V:
+    """Return the bytes that sorting tokens by expert takes through memory in a layer, forward, and as many backward.
+
+    Before and behind the all-to-all, there and back: 6 reads and writes of 2 bytes a copy.
+    """
+    return 12 * tokens * hidden * routed / spread
+
+
+def sorting_seconds(sorted_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+    """Return the seconds of sorting tokens by expert in a layer, forward."""
+    return sorted_bytes / (memory_rate * memory_efficiency)
+
+
+def score_seconds(score_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+    """Return the seconds that a layer's scores take through memory, forward."""
+    return score_bytes / (memory_rate * memory_efficiency)
+
+
+def pointwise_seconds(pointwise_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+    """Return the seconds that all else of a layer takes through memory, forward."""
+    return pointwise_bytes / (memory_rate * memory_efficiency)
+
+
+def layer_forward(
+    product_seconds: V, grouped_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V,
+    sorting_seconds: V, efficiency: V,
+) -> V:  # fmt: skip
+    """Return the seconds of a layer, forward."""
+    return (
+        product_seconds + grouped_seconds + attention_seconds + score_seconds + pointwise_seconds + sorting_seconds
+    ) / efficiency
+
+
+def layer_backward(
+    product_seconds: V, grouped_backward: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V,
+    sorting_seconds: V, fused: V, efficiency: V,
+) -> V:  # fmt: skip
+    """Return the seconds of a layer, backward.
+
+    Twice the products, sorting as often; fused attention computes its scores once more.
+    """
+    return (
+        2 * product_seconds
+        + grouped_backward
+        + where(fused, 2.5, 2) * attention_seconds
+        + 2 * score_seconds
+        + 2 * pointwise_seconds
+        + sorting_seconds
+    ) / efficiency
+
+
+def layer_again(
+    full: V, selective: V, layer_forward: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, fused: V,
+    efficiency: V,
+) -> V:  # fmt: skip
+    """Return the seconds of what a layer computes once more in its backward pass.
+
+    All of it, or the scores, or where these are fused the norms and activations.
+    Source: Korthikanti et al. 2022, arXiv:2205.05198.
+    """
+    return where(
+        full,
+        layer_forward,
+        selective * where(fused, pointwise_seconds / 2, attention_seconds + score_seconds) / efficiency,
+    )
+
+
+def head_seconds(
+    tokens: V, hidden: V, vocabulary: V, tensor: V, peak16: V, product_efficiency: V, memory_rate: V,
+    memory_efficiency: V, efficiency: V,
+) -> V:  # fmt: skip
+    """Return the seconds of the last stage's output matrix and loss, forward and backward.
+
+    6 FLOPs a word, element and token; the scores of the words go through memory ten times in 32 bits.
+    """
+    return (
+        (6 * hidden / (peak16 * product_efficiency) + 40 / (memory_rate * memory_efficiency))
+        * tokens
+        * vocabulary
+        / tensor
+        / efficiency
+    )
+
+
+TERMS = (
+    tokens,
+    micro_batches,
+    own_layers,
+    product_flops,
+    grouped_flops,
+    product_rate,
+    product_seconds,
+    layer_experts,
+    grouped_seconds,
+    grouped_backward,
+    attention_flops,
+    attention_efficiency,
+    attention_seconds,
+    score_bytes,
+    pointwise_bytes,
+    sorted_bytes,
+    sorting_seconds,
+    score_seconds,
+    pointwise_seconds,
+    layer_forward,
+    layer_backward,
+    layer_again,
+    head_seconds,
+)
+"""Formulas of this module, in an order in which they can be evaluated."""

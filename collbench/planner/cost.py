@@ -1,0 +1,101 @@
+"""Plans for other numbers of GPUs, other systems, and the same money."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from collbench.errors import CollbenchError, UsageError
+from collbench.planner.curves import ModelCurves, Place
+from collbench.planner.layouts import Choices
+from collbench.planner.search import Planned, plan_on, resized
+from collbench.planner.setting import Setting, machine_of
+from collbench.topology.system import System
+
+
+@dataclass(frozen=True)
+class Size:
+    """The best layout on a number of GPUs, or the reason for having none."""
+
+    gpus: int
+    best: Planned | None
+    reason: str = ""
+
+
+def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[Size]:
+    """Yield the best layout for each number of GPUs, with the batch unchanged (strong scaling).
+
+    A data-parallel size that is fixed follows the number of GPUs.
+    """
+    free = {name: value for name, value in fixed.items() if name != "data"}
+    for gpus in counts:
+        grown = resized(given, gpus)
+        if not grown:
+            yield Size(gpus, None, f"{given.machine.name} has no {gpus} GPUs")
+            continue
+        try:
+            yield Size(gpus, plan_on(grown, free, advised=False).best)
+        except CollbenchError as error:
+            yield Size(gpus, None, str(error))
+
+
+def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
+    """Return the same job on another system, with that system's GPUs; UsageError if it has too few.
+
+    The software becomes that of the other system's constants, unless the job names another than its machine's usual.
+    """
+    count = gpus or given.job.gpus
+    curves = ModelCurves(system, count)
+    machine = machine_of(curves.system)
+    stack = machine.stack if given.job.stack == given.machine.stack else given.job.stack
+    job = replace(given.job, gpus=count, stack=stack)
+    return replace(given, job=job, curves=curves, machine=machine)
+
+
+@dataclass(frozen=True)
+class OnSystem:
+    """The best layout on a system, or the reason for having none."""
+
+    system: Place
+    gpus: int
+    best: Planned | None
+    reason: str = ""
+    price: float = 0.0  # of a GPU's hour
+
+
+def interconnects(given: Setting, fixed: Choices, systems: Sequence[System]) -> list[OnSystem]:
+    """Return the best layout of the job on each system, with the same number of GPUs."""
+    return [_elsewhere(given, fixed, system, given.job.gpus) for system in systems]
+
+
+def _elsewhere(given: Setting, fixed: Choices, system: System, gpus: int, price: float = 0.0) -> OnSystem:
+    try:
+        return OnSystem(system, gpus, plan_on(on_system(given, system, gpus), fixed, advised=False).best, price=price)
+    except CollbenchError as error:
+        return OnSystem(system, gpus, None, str(error), price)
+
+
+def same_cost(given: Setting, fixed: Choices, price: float, others: Sequence[tuple[System, float]]) -> list[OnSystem]:
+    """Return the best layout on each priced system with as many whole nodes as the same money an hour buys.
+
+    UsageError where it buys no node.
+    """
+    budget = given.job.gpus * price
+    free = {name: value for name, value in fixed.items() if name != "data"}
+    places = []
+    for system, other in others:
+        count = _affordable(given.job.batch, int(budget / other), system)
+        if not count:
+            raise UsageError(
+                f"--up-or-out {system.name}: {budget:g} an hour buys no node of {system.gpus} GPUs at {other:g}; "
+                f"give --gpus {-(-round(system.gpus * other / price) // 8) * 8} or more"
+            )
+        places.append(_elsewhere(given, free, system, count, other))
+    return places
+
+
+def _affordable(batch: int, most: int, system: System) -> int:
+    """Return the most GPUs that fill whole nodes, and over which a batch can be divided."""
+    nodes = most // system.gpus
+    if not nodes:
+        return 0
+    even = [count for count in range(nodes, 0, -1) if batch % count == 0 or count & (count - 1) == 0]
+    return even[0] * system.gpus

@@ -1,0 +1,86 @@
+"""Plans as rows of a run file, and the run that has them: nothing in it is measured."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from collbench.cases import Case, Sweep
+from collbench.collectives import find_collective
+from collbench.datatypes import find_datatype, find_reduction
+from collbench.measure.greeting import Greeting
+from collbench.measurement import Result
+from collbench.planned import Pipeline, PlannedStep
+from collbench.planner.search import Planned
+
+_DTYPES = {2: "bfloat16", 4: "float"}
+
+
+def row(planned: Planned, purpose: str, system: str, price: float = 0.0, total: float = 0.0) -> PlannedStep:
+    """Return an evaluated layout as a row of a run file; `total` is the number of tokens of the whole run."""
+    return PlannedStep(
+        case_of(planned),
+        planned.layout.name,
+        purpose=purpose,
+        system=system,
+        parts=planned.parts,
+        memory=planned.memory,
+        capacity=float(planned.values["capacity"]),
+        low=planned.low,
+        high=planned.high,
+        tokens=float(planned.job.tokens),
+        utilisation=planned.utilisation,
+        pipeline=_pipeline(planned),
+        price=price,
+        total=total,
+    )
+
+
+def case_of(planned: Planned) -> Case:
+    """Return the all-reduce of the layout's gradients as a case."""
+    size = int(planned.values["gradient_bytes"])
+    nbytes = round(float(planned.values["whole"])) * size
+    return Case(
+        find_collective("allreduce"), nbytes, find_datatype(_DTYPES[size]), find_reduction("sum"), 0,
+        planned.layout.gpus, in_place=True,
+    )  # fmt: skip
+
+
+def _pipeline(planned: Planned) -> Pipeline:
+    """Return the layout's pipeline; exposed communication counts as part of its micro-batch."""
+    values, layout = planned.values, planned.layout
+    forward, backward = float(values["stage_forward"]), float(values["stage_backward"])
+    longer = float(values["micro_seconds"]) / (forward + backward)
+    again = float(values["own_layers"]) * float(values["layer_again"])
+    weights = (backward - again) / 2 if layout.schedule == "zb" else 0.0
+    return Pipeline(
+        stages=layout.pipeline,
+        chunks=layout.chunks,
+        micro_batches=int(values["micro_batches"]),
+        forward=forward * longer,
+        backward=backward * longer,
+        weights=weights,
+    )
+
+
+def sweep_of(case: Case) -> Sweep:
+    """Return the sweep that the header of the run file names."""
+    return Sweep((case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True)
+
+
+class Plans:
+    """The counterpart of Supervisor for a plan: its rows exist before anything is written."""
+
+    def __init__(self, rows: Sequence[PlannedStep], topology: dict[str, Any]) -> None:
+        self._rows = rows
+        self.greeting = Greeting(topology, {"numpy": np.__version__})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: there is no process to end."""
+
+    def run(self) -> Iterator[Result]:
+        """Yield every row."""
+        yield from self._rows

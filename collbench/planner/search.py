@@ -1,0 +1,349 @@
+"""Search for layouts: those that fit into memory, ranked by the mean of their steps over the bands of the curves.
+
+`plan` is the front for programs; `collbench train` is the same for people.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.errors import UsageError
+from collbench.planner import communication, compute, memory, step
+from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
+from collbench.planner.job import Job
+from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, parse_layout
+from collbench.planner.models import Model, load_model
+from collbench.planner.setting import Inputs, Machine, Setting, choices, inputs, machine_of
+from collbench.planner.step import evaluate
+from collbench.topology.system import System
+from collbench.units import format_size
+
+AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
+_COSTLY = ("recompute", "offload")  # choices that cost time and never save any
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A layout, and the values of all formulas for it."""
+
+    layout: Layout
+    job: Job
+    values: Mapping[str, Any]
+    low: float
+    high: float
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step."""
+        return float(self.values["step"])
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of a step by what they are spent on."""
+        return {name: float(self.values[name]) for name in step.PARTS}
+
+    @property
+    def memory(self) -> dict[str, float]:
+        """Bytes of a GPU by what they are needed for."""
+        return {name: float(self.values[name]) for name in memory.PARTS}
+
+    @property
+    def needed(self) -> float:
+        """Bytes of a GPU."""
+        return float(self.values["needed"])
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the data sheet's FLOP/s that the counted FLOPs reach (MFU)."""
+        return self.job.flops / self.step / self.layout.gpus / float(self.values["peak16"])
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens a second of all GPUs together."""
+        return self.job.tokens / self.step
+
+
+WITHOUT_CURVES = (*compute.TERMS, *memory.TERMS)
+WITH_CURVES = (*communication.TERMS, *step.TERMS)
+TERMS = (*WITHOUT_CURVES, *WITH_CURVES)
+"""All formulas of a plan, in the order in which they are evaluated."""
+
+
+EDGES = (TYPICAL, LOW, HIGH, TYPICAL, TYPICAL)
+"""Of the curves, in the five books of a layout: as expected, curves at their edges, computing faster and slower."""
+
+
+def evaluate_layout(given: Setting, layout: Layout) -> Planned:
+    """Evaluate all formulas for a layout, and the band of its step.
+
+    Errors of the curves and of computing are independent: they are added as squares.
+    """
+    constants = given.machine.constants
+    spread = 1 + (constants.spread_experts if given.job.model.experts else constants.spread)
+    known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
+    known["efficiency"] = given.job.efficiency * np.array([1, 1, 1, spread, 1 / spread])
+    books = evaluate(TERMS, known | {"network": Network(given.curves, EDGES)})
+    step, fast_curves, slow_curves, fast, slow = np.broadcast_to(books["step"], len(EDGES)).tolist()
+    values = {name: value if name == "network" else np.asarray(value).flat[0] for name, value in books.items()}
+    low = step - math.hypot(step - fast_curves, step - fast)
+    return Planned(layout, given.job, values, max(0.0, low), step + math.hypot(slow_curves - step, slow - step))
+
+
+def mean_of(low: Array, likely: Array, high: Array) -> Array:
+    """Return the mean over a band, of which the likely value counts four times (Malcolm et al. 1959, PERT)."""
+    return (low + 4 * likely + high) / 6
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The result of a search: places in its arrays, in the order of the means over their bands.
+
+    A layout that depends on a link of which little is known comes after a layout that is certainly a little slower.
+    """
+
+    arrays: dict[str, Array]
+    means: Array  # seconds over the curves' bands, without waiting for samples, of those that fit and are worth timing
+    steps: Array  # likely seconds of the same
+    fitting: NDArray[np.int64]  # their places
+    needs: Array  # bytes of a GPU, of all
+    fits: int  # how many do, timed or not
+
+    @property
+    def tried(self) -> int:
+        """Number of layouts that there are."""
+        return len(self.needs)
+
+    @property
+    def smallest(self) -> int:
+        """Place of the layout that needs least memory."""
+        return int(np.argmin(self.needs))
+
+
+def search(given: Setting, fixed: Choices) -> SearchResult:
+    """Return all layouts that agree with the fixed choices, with the mean steps of those that fit.
+
+    A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
+    """
+    arrays = candidates(given.job, given.curves.system, fixed)
+    known, count = inputs(given), len(arrays["data"])
+    needs = np.concatenate([_needed(given, known, part) for part in _parts(arrays, np.arange(count))])
+    fitting = np.flatnonzero(needs <= given.capacity)
+    timed = fitting[_worth_timing(arrays, fitting)]
+    times = [_times(given, known, part) for part in _parts(arrays, timed)]
+    means, steps = np.concatenate(times, axis=1) if times else np.zeros((2, 0))
+    order = np.argsort(means, kind="stable")
+    return SearchResult(arrays, means[order], steps[order], timed[order], needs, len(fitting))
+
+
+def _parts(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Array]]:
+    """Yield the arrays at these places, as many at once as memory allows."""
+    for start in range(0, len(places), AT_ONCE):
+        own = places[start : start + AT_ONCE]
+        yield {name: array[own] for name, array in arrays.items()}
+
+
+def _needed(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
+    values = evaluate(WITHOUT_CURVES, {**known, **choices(part, given)})
+    return np.broadcast_to(values["needed"], part["data"].shape)
+
+
+def _times(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
+    """Return mean and likely steps, as two rows."""
+    alike = evaluate(WITHOUT_CURVES, {**known, **choices(part, given)})
+    low, step, high = (
+        evaluate(WITH_CURVES, {**alike, "network": Network(given.curves, edge)})["busy"]  # starving or not
+        for edge in (LOW, TYPICAL, HIGH)
+    )
+    return np.array([np.broadcast_to(seconds, part["data"].shape) for seconds in (mean_of(low, step, high), step)])
+
+
+def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which candidates are not beaten by one that only recomputes or offloads less."""
+    kinds = np.zeros(len(places), np.int64)
+    for name in arrays:
+        if name not in _COSTLY:
+            values, codes = np.unique(arrays[name][places], return_inverse=True)
+            kinds = kinds * len(values) + codes
+    _, kinds = np.unique(kinds, return_inverse=True)
+    again, away = (arrays[name][places].astype(np.int64) for name in _COSTLY)
+    fits = np.zeros((int(kinds.max(initial=-1)) + 1, len(CODES["recompute"]) + 1, 3), bool)  # a margin of none in front
+    fits[kinds, again + 1, away + 1] = True
+    below = np.logical_or.accumulate(np.logical_or.accumulate(fits, axis=1), axis=2)
+    return np.asarray(~(below[kinds, again, away + 1] | below[kinds, again + 1, away]))
+
+
+GROUPED = ("tensor", "pipeline", "context", "expert", "data")
+"""What makes layouts different ones in a ranking; of those that differ in less, the best stands for all."""
+
+EQUAL = 0.01
+"""Steps that differ by less are equal: no plan can tell."""
+
+SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
+"""Choices that need less memory than others of their kind."""
+HOPELESS = 2**12
+"""Times the memory of a GPU that a layout needs, beyond which no number of GPUs is looked for."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer to a request: the layouts that fit, ranked by the mean over their bands."""
+
+    setting: Setting
+    fixed: Choices
+    searched: SearchResult
+
+    @cached_property
+    def places(self) -> Sequence[int]:
+        """Places of the best layout of every group by their means; of equals, most memory to spare first."""
+        keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
+        _, first = np.unique(keys, axis=1, return_index=True)
+        order = np.sort(first)
+        means, needs = self.searched.means[order], self.searched.needs[self.searched.fitting[order]]
+        ranks, begin = np.zeros(len(order), np.int64), means[0]
+        for place, mean in enumerate(means):
+            begin = begin if mean <= begin * (1 + EQUAL) else mean
+            ranks[place] = np.searchsorted(means, begin)
+        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, ranks))]]]
+
+    def ranked(self, count: int = 10) -> list[Planned]:
+        """Return the best layouts, evaluated."""
+        return [evaluate_layout(self.setting, layout) for layout in layouts(self.searched.arrays, self.places[:count])]
+
+    @cached_property
+    def best(self) -> Planned:
+        """The layout that comes first."""
+        return self.ranked(1)[0]
+
+    @cached_property
+    def boldest(self) -> Planned:
+        """The layout whose likely step is shortest, however uncertain it is."""
+        place = self.searched.fitting[int(np.argmin(self.searched.steps))]
+        return evaluate_layout(self.setting, layouts(self.searched.arrays, [int(place)])[0])
+
+    @property
+    def fitting(self) -> int:
+        """Number of layouts that fit."""
+        return self.searched.fits
+
+    def layout(self, text: str) -> Planned:
+        """Return the best layout that agrees with a layout's name, whether it fits or not."""
+        return best_of(self.setting, parse_layout(text))
+
+
+def plan(
+    model: str | Model,
+    on: System,
+    gpus: int,
+    batch: int,
+    *,
+    layout: str = "",
+    loader: float = inf,
+    sequence: int = 0,
+    **how: str | float,
+) -> Plan:
+    """All layouts of a training run on a described system, ranked.
+
+    `model` is a Model, or what `--model` takes: a preset's name, a file, dimensions; `batch` counts the samples of a
+    step, `loader` those that can be read in a second, `layout` fixes choices ("tp8 pp16"), and `how` are fields of
+    Job: precision, optimiser, gradients, stack.
+    UsageError in one line, with a way out, for what cannot be, or where no layout fits into memory.
+
+    >>> from collbench.topology.files import load
+    >>> answer = plan("gpt3-175b", load("dgx-a100"), gpus=1024, batch=1536, layout="tp8 pp16")
+    >>> answer.best.layout.data, answer.best.layout.recompute
+    (8, 'full')
+    >>> 29 < answer.best.step < 35 and answer.best.low < answer.best.step < answer.best.high
+    True
+    """
+    known = load_model(model) if isinstance(model, str) else model
+    curves = ModelCurves(on, gpus)
+    machine = machine_of(curves.system)
+    job = Job(known, gpus, batch, sequence or known.sequence, **({"stack": machine.stack} | how))  # type: ignore[arg-type]
+    return plan_on(Setting(job.checked(), curves, machine, loader), parse_layout(layout) if layout else {})
+
+
+def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
+    """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
+    searched = search(given, fixed)
+    if not len(searched.means):
+        near = float(searched.needs[searched.smallest]) < HOPELESS * given.capacity
+        way_out = _what_fits(given, fixed) if near else "give a smaller model"
+        raise UsageError(_why_nothing_fits(given, searched) + (f"; {way_out}" if advised else ""))
+    return Plan(given, fixed, searched)
+
+
+def best_of(given: Setting, fixed: Choices) -> Planned:
+    """Return the best layout that agrees with the fixed choices; if none fits, that of least memory."""
+    searched = search(given, fixed)
+    place = int(searched.fitting[0]) if len(searched.fitting) else searched.smallest
+    return evaluate_layout(given, layouts(searched.arrays, [place])[0])
+
+
+def _why_nothing_fits(given: Setting, searched: SearchResult) -> str:
+    missing = float(searched.needs[searched.smallest]) - given.capacity
+    short = format_size(2**20 * round(missing / 2**20 + 0.5))
+    capacity = format_size(given.capacity)
+    (nearest,) = layouts(searched.arrays, [searched.smallest])
+    return (
+        f"no layout of {given.job.model.name} on {given.job.gpus} GPUs fits {capacity}: {short} short with "
+        f"{nearest.name}"
+    )
+
+
+def _what_fits(given: Setting, fixed: Choices) -> str:
+    """Return what would make it possible: fewer fixed choices, another optimiser, newer software, or more GPUs."""
+    relaxed = [{**fixed, name: value} for name, value in SMALLER.items() if fixed.get(name, value) != value]
+    ways = [f'--layout "{in_words(other)}"' for other in relaxed if fits(given, other)]
+    if fixed and not ways and fits(given, {}):
+        ways.append("another --layout")
+    for name, value in (("optimiser", "adam8bit"), ("stack", "modern"), ("gradients", "bf16")):
+        changed = _changed(given.job, name, value)
+        if changed != given.job and fits(replace(given, job=changed), fixed):
+            ways.append(f"--{name} {value}")
+    more = _enough(given, fixed)
+    ways += [f"--gpus {more}"] if more else []
+    return f"these fit: {', '.join(ways)}" if ways else "give more GPUs, or GPUs with more memory"
+
+
+def _changed(job: Job, name: str, value: str) -> Job:
+    return replace(job, **{name: value})  # type: ignore[arg-type]
+
+
+def fits(given: Setting, fixed: Choices) -> Layout | None:
+    """Return a layout that fits, or None."""
+    try:
+        searched = search(given, fixed)
+    except UsageError:
+        return None
+    return layouts(searched.arrays, searched.fitting[:1])[0] if len(searched.fitting) else None
+
+
+def _enough(given: Setting, fixed: Choices) -> int:
+    """Return the next doubling of GPUs on which a layout fits, or 0."""
+    gpus = given.job.gpus
+    for _ in range(12):
+        gpus *= 2
+        grown = resized(given, gpus)
+        if grown and fits(grown, {name: value for name, value in fixed.items() if name != "data"}):
+            return gpus
+    return 0
+
+
+def resized(given: Setting, gpus: int) -> Setting | None:
+    """Return the setting on another number of GPUs, or None where there are not as many."""
+    if isinstance(given.curves, ModelCurves):
+        try:
+            curves = ModelCurves(given.curves.whole, gpus)
+        except UsageError:
+            return None
+        return replace(given, job=given.job.on(gpus), curves=curves)
+    return replace(given, job=given.job.on(gpus))
+
+
+__all__ = ["Machine", "Plan", "best_of", "plan", "plan_on", "resized"]

@@ -1,0 +1,319 @@
+"""Why a layout comes first, what more of a resource would bring, and plans that are anchored on a measured step."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from collbench.analysis.plans import UNHIDDEN
+from collbench.errors import UsageError
+from collbench.planned import words
+from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves, Place, group_of
+from collbench.planner.layouts import Choices, Layout, parse_layout
+from collbench.planner.search import EQUAL, Plan, Planned, best_of, evaluate_layout, resized
+from collbench.planner.setting import Setting
+from collbench.topology.system import System
+from collbench.units import format_seconds
+
+FASTEST, SLOWEST = 0.05, 5.0
+"""What computing may reach of what is expected; beyond, the anchor is of something else."""
+_FORM = "write it as 32s or 45%, and after commas gpus=1024, batch=1536, layout=tp8 pp16"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A measured step, in seconds or as model FLOPs utilisation, of this run or of another run."""
+
+    value: float
+    utilisation: bool
+    gpus: int = 0  # 0: as many as are planned for; likewise the batch
+    batch: int = 0
+    fixed: Choices | None = None  # None: as is said of the layouts planned
+
+
+def parse_anchor(text: str) -> Anchor:
+    """Return the anchor of `32s`, `450ms`, `45%` or `32s,gpus=1024,layout=tp8 pp16`; UsageError otherwise."""
+    first, *words = (word.strip() for word in text.split(","))
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|ms|%)", first)
+    if not match or not float(match[1]) or (match[2] == "%" and float(match[1]) > 100):
+        raise UsageError(f"--anchor {text!r} is no measured step; {_FORM}")
+    value = float(match[1]) * {"s": 1.0, "ms": 1e-3, "%": 0.01}[match[2]]
+    known: dict[str, int | Choices] = {}
+    for word in words:
+        name, _, value_of = word.partition("=")
+        if name in ("gpus", "batch") and re.fullmatch(r"[1-9]\d{0,8}", value_of):
+            known[name] = int(value_of)
+        elif name == "layout":
+            known["fixed"] = parse_layout(value_of)
+        else:
+            raise UsageError(f"--anchor {text!r}: {word!r} is no word of it; {_FORM}")
+    return Anchor(value, match[2] == "%", **known)  # type: ignore[arg-type]
+
+
+def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, Planned]:
+    """Return the setting with computing as fast as the anchor implies, and the layout of the anchor.
+
+    UsageError where no speed of computing explains the anchor.
+    """
+    request = resized(given, anchor.gpus) if anchor.gpus else given
+    if not request:
+        raise UsageError(f"--anchor gpus={anchor.gpus} cannot be had of {given.machine.name}; leave it out")
+    request = replace(request, loader=inf, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
+    named = fixed if anchor.fixed is None else anchor.fixed
+    layout = best_of(request, named)
+    requested = _seconds(anchor, layout)
+    low, high = FASTEST, SLOWEST
+    for _ in range(50):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _at(request, layout, middle).step > requested else (low, middle)
+    if not FASTEST * 1.01 < middle < SLOWEST / 1.01:
+        fastest = _at(request, layout, SLOWEST).step
+        raise UsageError(
+            f"--anchor {requested:.3g} s cannot be the step of {layout.layout.name}, planned as {layout.step:.3g} s, "
+            f"and {fastest:.3g} s without computing; give layout= and gpus= of the run that was measured"
+        )
+    return replace(given, job=replace(given.job, efficiency=middle)), _at(request, layout, middle)
+
+
+def _seconds(anchor: Anchor, layout: Planned) -> float:
+    return layout.step * layout.utilisation / anchor.value if anchor.utilisation else anchor.value
+
+
+def _at(given: Setting, layout: Planned, efficiency: float) -> Planned:
+    return evaluate_layout(replace(given, job=replace(given.job, efficiency=efficiency)), layout.layout)
+
+
+MORE = 1.1
+"""Of a resource, for a sensitivity."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What more of a resource brings: the present step over the step with more of it."""
+
+    resource: str
+    factor: float
+
+
+@dataclass(frozen=True)
+class Faster:
+    """Curves with so many times the bandwidth, as if the library used all of it: inside a node, or across nodes."""
+
+    curves: Curves
+    factor: float
+    across: bool
+
+    @property
+    def system(self) -> Place:
+        """System on which the groups are."""
+        return self.curves.system
+
+    @property
+    def origin(self) -> str:
+        """Where the numbers come from."""
+        return self.curves.origin
+
+    def curve(self, collective: str, group: Group) -> Curve:
+        """Return the known curve, with more bandwidth where it applies."""
+        known = self.curves.curve(collective, group)
+        return _Shorter(known, self.factor) if (group.nodes > 1) == self.across else known
+
+
+@dataclass(frozen=True)
+class _Shorter:
+    known: Curve
+    factor: float
+
+    @property
+    def origin(self) -> str:
+        return self.known.origin
+
+    def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
+        """Return the seconds at these sizes: latency stays, all beyond it is shorter."""
+        seconds = self.known.time(nbytes, edge)
+        latency = np.minimum(self.known.time(np.asarray(1.0), edge), seconds)
+        return np.asarray(latency + (seconds - latency) / self.factor)
+
+
+Change = Callable[[Setting, float], Setting | None]
+
+
+def _computing(given: Setting, factor: float) -> Setting:
+    product = given.machine.product
+    faster = replace(product, flops=product.flops * factor, flops_fp8=product.flops_fp8 * factor)
+    return replace(given, machine=replace(given.machine, product=faster))
+
+
+def _memory_rate(given: Setting, factor: float) -> Setting:
+    product = replace(given.machine.product, memory_rate=given.machine.product.memory_rate * factor)
+    return replace(given, machine=replace(given.machine, product=product))
+
+
+def _capacity(given: Setting, factor: float) -> Setting:
+    product = replace(given.machine.product, memory=given.machine.product.memory * factor)
+    return replace(given, machine=replace(given.machine, product=product))
+
+
+def _described(given: Setting) -> System | None:
+    return given.curves.system if isinstance(given.curves, ModelCurves) else None
+
+
+def _fabric(given: Setting, factor: float) -> Setting | None:
+    many = given.curves.system.gpus > 1 and given.job.gpus > 1
+    return replace(given, curves=Faster(given.curves, factor, across=False)) if many else None
+
+
+def _cards(given: Setting, factor: float) -> Setting | None:
+    more = given.job.gpus > given.curves.system.gpus
+    return replace(given, curves=Faster(given.curves, factor, across=True)) if more else None
+
+
+def _loader(given: Setting, factor: float) -> Setting | None:
+    return replace(given, loader=given.loader * factor) if np.isfinite(given.loader) else None
+
+
+RESOURCES: dict[str, Change] = {
+    "FLOP/s": _computing,
+    "memory bandwidth": _memory_rate,
+    "links inside a node": _fabric,
+    "network cards": _cards,
+    "rate of loading samples": _loader,
+}
+"""What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
+
+
+def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
+    """Return what ten per cent more of every resource brings, largest gain first."""
+    before = evaluate_layout(given, layout).step
+    changed = {name: change(given, MORE) for name, change in RESOURCES.items()}
+    gains = [Gain(name, before / evaluate_layout(one, layout).step) for name, one in changed.items() if one]
+    larger = best_of(_capacity(given, MORE), fixed).step
+    gains.append(Gain("memory", max(1.0, before / larger)))
+    return sorted(gains, key=lambda gain: -gain.factor)
+
+
+def explain_best(plan: Plan) -> list[str]:
+    """Return sentences: what the best layout spends its step on, what bounds it, and what its neighbours lose."""
+    best = plan.best
+    return [
+        _largest(best),
+        *_exposed(plan.setting, best),
+        *_neighbours(plan.setting, best),
+        *_bolder(plan.boldest, best),
+        *_starving(plan.setting, best),
+    ]
+
+
+def _largest(best: Planned) -> str:
+    shares = {name: seconds / best.step for name, seconds in best.parts.items()}
+    listed = ", ".join(
+        f"{words(name)} {share:.0%}"
+        for name, share in sorted(shares.items(), key=lambda item: -item[1])
+        if share >= 0.005
+    )
+    return f"{best.layout.name}: {listed}"
+
+
+def _exposed(given: Setting, best: Planned) -> Iterator[str]:
+    """Yield the largest part of communication, its bottleneck, and what twice of that resource would bring."""
+    name = max(UNHIDDEN, key=lambda kind: best.parts[kind])
+    share = best.parts[name] / best.step
+    if share < 0.005:
+        yield "next bottleneck: computing; no communication takes half a per cent of the step"
+        return
+    resource = _bound(given, best, name)
+    change = RESOURCES[resource]
+    doubled = change(given, 2.0)
+    gain = best.step / evaluate_layout(doubled, best.layout).step if doubled else 1.0
+    system = _described(given)
+    rates = f" ({_rates(system, resource)})" if system else ""
+    what = f"{share:.1%} exposed {words(name)}, bound by {resource}"
+    yield f"next bottleneck: {what}: twice that{rates} gives {gain:.2f}x"
+
+
+def _bound(given: Setting, best: Planned, name: str) -> str:
+    layout, values = best.layout, best.values
+    ranks, stride = {
+        "tensor_parallel": (layout.tensor, 1),
+        "context_parallel": (layout.context, layout.tensor),
+        "expert_parallel": (layout.expert, int(values["data_stride"])),
+        "pipeline_parallel": (layout.pipeline, int(values["stage_stride"])),
+        "data_parallel": (int(values["replicas"]), int(values["data_stride"])),
+    }[name]
+    return "network cards" if group_of(ranks, stride, given.curves.system.gpus).nodes > 1 else "links inside a node"
+
+
+def _rates(system: System, resource: str) -> str:
+    if resource == "network cards" and system.nics:
+        rate = system.nics.rate * 8 / 1e9
+        return f"{rate:.0f} -> {2 * rate:.0f} Gb/s a card"
+    return f"{system.gpu_rate / 1e9:.0f} -> {2 * system.gpu_rate / 1e9:.0f} GB/s a GPU"
+
+
+def _neighbours(given: Setting, best: Planned) -> Iterator[str]:
+    """Yield what twice, or half, of a kind of parallelism would change, with all other choices made anew."""
+    kinds = {"tensor": "tp", "pipeline": "pp", "context": "cp"}
+    for name, short in kinds.items():
+        for size in (2 * getattr(best.layout, name), getattr(best.layout, name) // 2):
+            same = {other: getattr(best.layout, other) for other in (*kinds, "expert")} | {name: size}
+            if size < 1 or (name == "context" and best.layout.context == 1):
+                continue
+            try:
+                other = best_of(given, same)
+            except UsageError:
+                continue
+            yield _compared(
+                best, other, f"{short}{size} instead of {short}{getattr(best.layout, name)}", given.capacity
+            )
+
+
+def _compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
+    if other.needed > capacity:
+        return f"{what} does not fit: {(other.needed - capacity) / 2**30:.1f} GiB short"
+    changes = {name: other.parts[name] - best.parts[name] for name in best.parts}
+    most = max(changes, key=lambda name: changes[name])
+    loss = 1 - best.step / other.step
+    if loss < 0:  # and yet it comes later
+        spared = (other.needed - best.needed) / 2**30
+        return f"{what} gains {-loss:.1%}, {_may(other, best) or f'as good as nothing, for {spared:.1f} GiB more'}"
+    return f"{what} loses {loss:.1%}: {words(most)} {changes[most]:+.3g} s"
+
+
+def _may(other: Planned, best: Planned) -> str:
+    """Return what speaks against a layout that is likely faster, if its band ends later."""
+    ends = format_seconds(other.high), format_seconds(best.high)
+    return f"but may take {ends[0]}, not {ends[1]} at most" if other.high > best.high else ""
+
+
+def _bolder(boldest: Planned, best: Planned) -> Iterator[str]:
+    """Yield a likely faster layout that depends on less certain curves."""
+    gain = 1 - boldest.step / best.step
+    if gain > EQUAL and (end := _may(boldest, best)):
+        yield f"{boldest.layout.name} is likely {gain:.1%} faster, {end}"
+
+
+def _starving(given: Setting, best: Planned) -> Iterator[str]:
+    if np.isfinite(given.loader):
+        needed = given.job.batch / float(best.values["busy"])
+        if best.parts["loading"] > 0:
+            lost = best.parts["loading"] / best.step
+            yield f"the GPUs starve: they wait {lost:.0%} of the step for samples; they can take {needed:.4g} samples/s"
+        else:
+            yield f"samples come fast enough: {given.loader:.4g}/s, and the GPUs can take {needed:.4g}/s"
+
+
+def largest_batch(batch: int, noise_scale: float) -> str:
+    """Return a sentence on what a batch costs in samples and in steps.
+
+    Source: McCandlish et al. 2018, arXiv:1812.06162, equation 2.11.
+    """
+    if not noise_scale:
+        return "largest useful batch: unknown; --noise-scale SAMPLES, the model's gradient noise scale, would tell"
+    steps, samples = 1 + noise_scale / batch, 1 + batch / noise_scale
+    verdict = "is useful" if batch <= noise_scale else f"is more than that: {noise_scale / batch:.0%} of it would do"
+    return (
+        f"largest useful batch: {noise_scale:,.0f} samples, the gradient noise scale; {batch:,} {verdict}, and takes "
+        f"{samples:.2f}x the fewest samples and {steps:.2f}x the fewest steps"
+    )
