@@ -8,7 +8,7 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
 from collbench.analysis.stragglers import Finding, straggler_rows, straggler_test
 from collbench.analysis.strategies import Effort, GeometricMean, Ranking
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tools import lesson
 from tools.lesson_scaling import RESULTS, raced, wires
 

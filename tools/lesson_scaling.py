@@ -26,9 +26,8 @@ from collbench.analysis.step_noise import expected_maximum
 from collbench.analysis.stragglers import StepArrays, straggler_test
 from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, ranking
 from collbench.analysis.wires import Tradeoff, tradeoffs
-from collbench.measurement import Result
-from collbench.runfile.file import read
-from collbench.step_times import StepTimes
+from collbench.results import Result, StepTimes
+from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
 

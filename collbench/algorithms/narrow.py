@@ -1,17 +1,17 @@
 """`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: a two-shot whose ranks exchange less than their arrays hold.
 
-An implementation for each format of collbench/wires.py.  None is exact: results are checked against a proved bound.
+An implementation for each format of collbench/datatypes.py.  None is exact: results are checked against a proved bound.
 """
 
 import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.cost import Cost, Wait
+from collbench.datatypes import GROUP, KEPT, LEARNT, PREFIX, WIRES, Wire
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
-from collbench.wires import GROUP, KEPT, LEARNT, PREFIX, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
 BOXES = {

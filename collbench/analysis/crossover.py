@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from collbench.algorithms import find
 from collbench.cases import Case
-from collbench.labels import family
-from collbench.measurement import Prediction, Reported, Result, timed
-from collbench.observed import Timed
+from collbench.datatypes import wire_nbytes
+from collbench.results import Prediction, Result, Timed, family, timed
+from collbench.results.collectives import Reported
 from collbench.units import format_size
-from collbench.wires import wire_nbytes
 
 STRETCH = 1.5
 """Times the 95 % interval.  A summary compares hundreds of pairs, and of pairs without any difference one in two

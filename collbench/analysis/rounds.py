@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from collbench.results import StepPrediction, StepRow
 from collbench.stats import median_interval
-from collbench.step_times import StepPrediction, StepRow
 from collbench.units import format_figure
 
 

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.analysis.rounds import Estimate, by_round, estimated
-from collbench.measurement import Result
+from collbench.cases import STRONG, WEAK
 from collbench.platforms import platforms
+from collbench.results import Result, StepPrediction, StepRow, StepTimes
 from collbench.stats import median_interval
-from collbench.step_times import StepPrediction, StepRow, StepTimes
-from collbench.steps import STRONG, WEAK
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 
 from collbench.analysis.bootstrap import memory
-from collbench.measurement import Result
-from collbench.note import PACED
+from collbench.cases import SEQUENTIAL
+from collbench.results import PACED, Result, Series, StepTimes
 from collbench.stats import median_interval
-from collbench.step_times import Series, StepTimes
-from collbench.steps import SEQUENTIAL
 from collbench.units import format_seconds
 
 NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search

@@ -14,9 +14,8 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
-from collbench.measurement import Result
+from collbench.results import Point, Result, Trained
 from collbench.stats import student
-from collbench.trained import Point, Trained
 from collbench.units import format_seconds
 
 ERROR = 0.05  # probability that an interval does not cover

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from collbench.algorithms import is_library
 from collbench.cases import Case
-from collbench.measurement import Measurement, Result, timed
-from collbench.observed import Timed
-from collbench.wires import Study, wire_nbytes
+from collbench.datatypes import Study, wire_nbytes
+from collbench.results import Measurement, Result, Timed, timed
 
 Times = Mapping[int, Timed]
 """Results by size in bytes."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collbench.cases import Sweep
     from collbench.formats.osu_tests import OsuKind
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 PREFIX = "osu_"
 _BEGUN = "i"  # before the name of a collective: its non-blocking form
@@ -93,7 +93,7 @@ def _show(session: "Session", kind: "OsuKind", full: bool) -> None:
     """All rows; every process takes part, and one prints."""
     from collbench.formats.exported import signature
     from collbench.formats.osu_write import opening, row
-    from collbench.measurement import Measurement, Untimed
+    from collbench.results import Measurement, Untimed
 
     begun = False
     for result in session.run():

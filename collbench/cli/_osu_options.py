@@ -10,9 +10,9 @@ import click
 
 from collbench.cli._paths import PATH
 from collbench.cli._sweep_options import DEFAULTS, HERE, shared
+from collbench.collectives import WINDOW
 from collbench.errors import UsageError, unknown
 from collbench.formats.osu_tests import TYPES, OsuKind
-from collbench.messages import WINDOW
 from collbench.units import parse_size
 
 DEVICES = {"cuda": "gpu", "host": "cpu"}

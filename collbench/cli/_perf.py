@@ -18,7 +18,7 @@ from collbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 SUFFIX = "_perf"
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
@@ -145,7 +145,7 @@ class _Table:
         """What stands below the rows, and the JSON of -J."""
         from collbench.cli._outputs import write_foreign
         from collbench.formats.nccl_tests.write_text import average, footer
-        from collbench.measurement import observed
+        from collbench.results import observed
 
         results = list(observed(self._session.results))
         least = _least()
@@ -180,7 +180,7 @@ class _Table:
         """A row for the results of a size, and a comment where one has no time."""
         from collbench.formats.exported import ExportLine
         from collbench.formats.nccl_tests.write_text import MISSING, row, start
-        from collbench.measurement import Measurement, Untimed
+        from collbench.results import Measurement, Untimed
 
         for name in dict.fromkeys(result.implementation for result in results):
             own = [result for result in results if result.implementation == name]

@@ -15,10 +15,9 @@ from collbench.algorithms import choose, implementations, libraries, needs
 from collbench.api.patience import RANKS, leads, said_if_long, say
 from collbench.api.predicting import find_system
 from collbench.api.wanted import default_folder, left_aside, make_cases, make_sweep, new_folder
-from collbench.cases import BUCKET_UNIT, Sampling, Sweep
+from collbench.cases import BUCKET_UNIT, Job, Sampling, Step, Sweep
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError, UsageError
-from collbench.jobs import Job
 from collbench.launcher import launched
 from collbench.measure import strategies
 from collbench.measure.calibrated_together import calibrated
@@ -29,7 +28,6 @@ from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
-from collbench.steps import Step
 from collbench.topology.system import System
 from collbench.units import format_size, parse_size
 

@@ -23,9 +23,7 @@ from collbench.analysis.stragglers import (
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli._columns import Table
 from collbench.measure.step_runs import MODES
-from collbench.measurement import Result, Untimed
-from collbench.step_times import StepPrediction, StepRow, StepTimes
-from collbench.trained import Trained
+from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained, Untimed
 from collbench.units import format_figure, format_seconds, format_size
 
 PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"

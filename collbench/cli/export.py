@@ -27,7 +27,7 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     from collbench.errors import StorageError, UsageError, writing
     from collbench.formats import find_format, written
     from collbench.formats.exported import select
-    from collbench.runfile import file
+    from collbench.runfile import store
 
     format_, left_out = find_format(name, written()), Counter[str]()
 
@@ -35,7 +35,7 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
         left_out[reason] += 1
 
     assert format_.write
-    text = format_.write(select(file.read(run), impl, format_.mixed, leave))
+    text = format_.write(select(store.read(run), impl, format_.mixed, leave))
     for reason, count in left_out.items():
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
     if not text.strip():

@@ -33,7 +33,7 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
     report.  It needs no network, and nothing that a run file says can run in it.
     """
     from collbench import report
-    from collbench.runfile.file import read  # not above: --help needs none of it
+    from collbench.runfile.store import read  # not above: --help needs none of it
 
     shown = [read(path) for path in runs]
     place = out or shown[0].path.parent / "report.html"

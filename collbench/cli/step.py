@@ -254,7 +254,7 @@ def _close(
     from collbench.cli._carried_out import say_where
     from collbench.cli._step_tables import PREDICTED
     from collbench.plots import perfetto
-    from collbench.step_times import StepTimes
+    from collbench.results import StepTimes
 
     for line in conclusion():
         click.echo(line)

@@ -9,10 +9,9 @@ from typing import Any, TypeGuard
 from collbench import __version__
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.measurement import Measurement, Prediction, Reported, Result
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Observed, Prediction, Reported, Result
 from collbench.runfile.header import ForeignTest, Header
+from collbench.runfile.store import Run
 
 Leave = Callable[[str], None]
 """Told the reason for every result that a format cannot hold."""

@@ -20,8 +20,7 @@ from collbench.formats.osu_tests import TESTS, TYPES, OsuKind
 from collbench.formats.osu_write import NAME, write
 from collbench.formats.source import SHORTEST, Source, clean, exact, microseconds, number
 from collbench.formats.wrapping import bare
-from collbench.measurement import Reported
-from collbench.note import Note
+from collbench.results import Note, Reported
 
 TITLE = re.compile(
     r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"

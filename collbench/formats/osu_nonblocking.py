@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from collbench.cases import Case
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
 from collbench.formats.osu_tests import NAMES, OsuKind
-from collbench.measurement import Result, Untimed
-from collbench.step_times import StepTimes
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
+from collbench.results import Result, StepTimes, Untimed
 
 COLUMNS = ("Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)")
 PARTS = 4  # steps of a size: its parts alone, one after the other, and overlapped

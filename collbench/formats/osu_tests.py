@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collbench.collectives import COLLECTIVES, Collective
-from collbench.messages import WINDOW
-from collbench.observed import Observed
+from collbench.collectives import COLLECTIVES, WINDOW, Collective
+from collbench.results import Observed
 
 TIMES = ("Avg Latency(us)", "Min Latency(us)", "Max Latency(us)")
 

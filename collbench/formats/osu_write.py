@@ -14,7 +14,7 @@ from collbench.formats.exported import (
     texts,
 )
 from collbench.formats.osu_tests import MEASURED, NAMES, TIMES, OsuKind
-from collbench.observed import Observed
+from collbench.results import Observed
 
 NAME = "osu"
 

@@ -8,7 +8,7 @@ from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, kno
 from collbench.formats.nccl_tests.evidence import Evidence, Witness
 from collbench.formats.nccl_tests.ranks import RankCount, settle
 from collbench.formats.source import Source, clean, count, exact, microseconds
-from collbench.measurement import Reported
+from collbench.results import Reported
 
 ReporterRow = tuple[int, str, Mapping[str, str]]  # number, text and words
 

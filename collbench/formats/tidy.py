@@ -12,8 +12,8 @@ from collbench.formats.csv_rows import CsvRow, table
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.runfile.format_1 import note_of
+from collbench.results import Measurement, Prediction, Reported
+from collbench.runfile.earlier import note_of
 from collbench.runfile.header import ForeignTest
 
 NAME = "csv"

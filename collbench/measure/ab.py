@@ -14,7 +14,7 @@ from collbench.measure.session import Session
 from collbench.measure.starts import Rotation
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
-from collbench.measurement import Measurement, Result
+from collbench.results import Measurement, Result
 from collbench.runfile.environment import Setting
 from collbench.runfile.header import Interleaved
 

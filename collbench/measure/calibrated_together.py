@@ -9,14 +9,12 @@ from dataclasses import replace
 from statistics import fmean
 
 from collbench.algorithms import is_library
-from collbench.cases import Sampling, Sweep
+from collbench.cases import Sampling, Step, Sweep, flops_of
 from collbench.errors import PlatformError
 from collbench.measure.calibration import Work
 from collbench.measure.session import Session
-from collbench.measurement import Failed
+from collbench.results import Failed, Series, StepTimes
 from collbench.stats import percentile
-from collbench.step_times import Series, StepTimes
-from collbench.steps import Step, flops_of
 
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """Rows of the matrices that are tried; the library that multiplies does best with powers of two."""

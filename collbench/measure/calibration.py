@@ -6,14 +6,12 @@ The number is then the same on any number of ranks, so that what neighbours cost
 from dataclasses import dataclass
 
 from collbench.algorithms import implementations
-from collbench.cases import Sampling, Sweep
+from collbench.cases import COMPUTE, Sampling, Step, Sweep, flops_of
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Untimed
-from collbench.step_times import StepTimes
-from collbench.steps import COMPUTE, Step, flops_of
+from collbench.results import StepTimes, Untimed
 
 _TRIED = 16  # products of a trial step
 _SAMPLING = Sampling(budget=0.3)

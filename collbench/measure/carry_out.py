@@ -9,9 +9,9 @@ from collbench.measure.runner import Progress, measure
 from collbench.measure.steps import measure_steps
 from collbench.measure.tracing import explain
 from collbench.measure.training_run import train
-from collbench.measurement import Result
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
+from collbench.results import Result
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:

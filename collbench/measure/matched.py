@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from collbench.cases import Sweep
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, Sweep
 from collbench.errors import PlatformError
 from collbench.measure.calibrated_together import products_for, seconds_of_products
 from collbench.measure.calibration import Work
 from collbench.measure.session import Session
 from collbench.measure.step_runs import OverlapRun
-from collbench.measurement import Measurement, Result
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
+from collbench.results import Measurement, Result
 
 
 def matching(platform: str, sweep: Sweep) -> dict[int, Step]:

@@ -16,8 +16,8 @@ from collbench.errors import UsageError
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Measures, Side, Turns
-from collbench.measurement import Result
 from collbench.platforms.cpu.mpi_libraries import Library
+from collbench.results import Result
 
 PLATFORM = "cpu"  # whose ranks an MPI library starts and measures
 

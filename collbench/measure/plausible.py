@@ -6,8 +6,8 @@ Whatever else runs on a machine makes times longer, so the shortest of several c
 import math
 
 from collbench.cases import Case
-from collbench.flaws import Implausible
 from collbench.platforms.interface import Limits, Platform, Prepared
+from collbench.results import Implausible
 from collbench.units import format_seconds, format_size
 
 _FEW, _MANY, _MOST = 3, 40, 120  # rounds that decide if all is well, those after which there may be no doubt, and all

@@ -12,14 +12,12 @@ from functools import partial
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import CaseFailed, Unsupported
-from collbench.flaws import Flaw
 from collbench.measure import plausible, stress
 from collbench.measure.floor import Floor
 from collbench.measure.launches import calibrate, disturbed, repeatable
 from collbench.measure.study import study
-from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.interface import Platform, Prepared
-from collbench.scheduling import Scheduling
+from collbench.results import CheckFailure, Measurement, Result, Scheduling, Skipped
 from collbench.stats import relative_halfwidth
 
 Progress = Callable[[str], None]
@@ -148,7 +146,7 @@ def checked(
     platform: Platform,
     sampling: Sampling,
     hesitant: Callable[[float], Prepared | None] | None = None,
-) -> Flaw | None:
+) -> CheckFailure | None:
     """One operation between meetings of the ranks, then many without; what is wrong, or None.
 
     `hesitant` makes kernels that lose time in the middle of an operation of so many seconds, to be tried as well.
@@ -170,7 +168,7 @@ def checked(
 
 def _calibrated(
     case: Case, contestant: _Contestant, platform: Platform, sampling: Sampling, launches: Mapping[str, int]
-) -> Flaw | None:
+) -> CheckFailure | None:
     """Find out how many launches a sample has, and what is wrong if their time does not fit their number.
 
     A sample of one operation leaves nothing out, and what was measured already was asked then.
@@ -244,7 +242,7 @@ def _studied(case: Case, contestant: _Contestant, platform: Platform, most_lost:
     return replace(closed, errors=study(platform, wire)) if wire and closed.right else closed
 
 
-def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: Flaw | None) -> Measurement:
+def _result(case: Case, contestant: _Contestant, platform: Platform, flaw: CheckFailure | None) -> Measurement:
     return Measurement(
         case=case,
         implementation=contestant.implementation.name,

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from collbench.algorithms import Implementation
-from collbench.cases import Case
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
 from collbench.errors import Unsupported, unknown
 from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
-from collbench.step_times import COMMUNICATED, COMPUTED
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
+from collbench.results import COMMUNICATED, COMPUTED
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""

@@ -12,18 +12,17 @@ from collbench import __version__
 from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.interrupts import behind, held, status
-from collbench.labels import labelled
 from collbench.measure.greeting import Opened
 from collbench.measure.launched import Joined
 from collbench.measure.starts import Starts
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
-from collbench.measurement import Result
 from collbench.platforms.cpu.mpi_libraries import short_name
+from collbench.results import Result, labelled
 from collbench.runfile.environment import describe
-from collbench.runfile.file import Writer
 from collbench.runfile.header import Header, SweepPart, TopologyPart
-from collbench.runfile.records import sweep_fields
+from collbench.runfile.schema import sweep_fields
+from collbench.runfile.store import Writer
 
 
 class Ranks(Opened, Protocol):

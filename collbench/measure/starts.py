@@ -17,8 +17,8 @@ from collbench.errors import PlatformError, RanksLost
 from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Tally, shares
-from collbench.measurement import Failed, Measurement, Result
 from collbench.platforms import find_platform
+from collbench.results import Failed, Measurement, Result
 from collbench.stats import Pool
 
 QUICK = 2.0  # seconds that a start may take for ranks to be started several times unasked

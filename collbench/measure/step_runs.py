@@ -10,18 +10,17 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.algorithms import implementations, is_library
-from collbench.cases import Case, Sweep
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Case, Step, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.greeting import Greeting
 from collbench.measure.predicted import NAME, topology_record
 from collbench.measure.schedules import overlapping
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Side, Turns
-from collbench.measurement import Result, Skipped
 from collbench.model.steps import on_ranks, step_time
 from collbench.platforms.gpu.nccl import LIMIT
+from collbench.results import Result, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Step
 from collbench.topology.system import System
 
 MODES = {

@@ -16,16 +16,13 @@ from typing import Self
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.flaws import Flaw
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
-from collbench.measurement import Result, Skipped
-from collbench.note import Note
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products, at
-from collbench.scheduling import RunQueue, Scheduling
-from collbench.step_times import Activity, StepTimes
+from collbench.platforms.scheduling import RunQueue
+from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: the moments of each step are kept
@@ -296,7 +293,7 @@ def _prepare_nothing(case: Case, platform: Platform) -> Prepared:
     return Prepared(lambda launches: None)
 
 
-def _check(candidate: _Candidate, seed: int) -> tuple[TakenSeries, Flaw | None]:
+def _check(candidate: _Candidate, seed: int) -> tuple[TakenSeries, CheckFailure | None]:
     """Take a series with known data; return it with what is wrong in the buffers, next to them, or in the matrices.
 
     In place a result is the next step's input, so that only the result of a single step is known.
@@ -346,7 +343,7 @@ def _sample(candidates: Sequence[_Candidate], sampling: Sampling, progress: Prog
         order.reverse()
 
 
-def _result(candidate: _Candidate, flaw: Flaw | None) -> StepTimes:
+def _result(candidate: _Candidate, flaw: CheckFailure | None) -> StepTimes:
     run, first = candidate.run, candidate.parts.operations[0]
     paced = [series.paced for series in candidate.taken]
     spoiled = [series.spoiled for series in candidate.taken]

@@ -14,12 +14,10 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.launches import calibrate
 from collbench.measure.runner import SEEDS, Progress, checked
-from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
-from collbench.scheduling import Scheduling
-from collbench.tracks import PHASES, WAITED, Span, Track
+from collbench.results import PHASES, WAITED, Explanation, Measurement, Result, Scheduling, Skipped, Span, Track
 
 _ROUNDS = 15  # of which the typical one is shown
 _TRIES = 3  # of a round in which a rank was off its core

@@ -12,17 +12,14 @@ import numpy as np
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.flaws import Flaw
 from collbench.measure.runner import SEEDS, Progress
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
 from collbench.measure.strategies.trainer import Trainer, Training
 from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
-from collbench.measurement import Result, Skipped
-from collbench.note import Note
 from collbench.platforms.interface import Platform
-from collbench.scheduling import RunQueue, Scheduling
-from collbench.trained import Point, Trained
+from collbench.platforms.scheduling import RunQueue
+from collbench.results import CheckFailure, Note, Point, Result, Scheduling, Skipped, Trained
 
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
@@ -155,7 +152,9 @@ def _finish(run: _Run, platform: Platform) -> Trained:
     )
 
 
-def _check(run: _Run, platform: Platform, updates: Sequence[Update], reports: Sequence[_RankReport]) -> Flaw | None:
+def _check(
+    run: _Run, platform: Platform, updates: Sequence[Update], reports: Sequence[_RankReport]
+) -> CheckFailure | None:
     """*Collective*: return the first update that is not what it must be; the ranks share the work."""
     job, ranks, rank = run.trainer.job, run.trainer.ranks, run.trainer.rank
     flaw = check_order(job, ranks, updates, run.strategy.lag(job))

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError
 from collbench.measure.greeting import Opened
-from collbench.measurement import Failed, Measurement, Result, Sampled
-from collbench.step_times import StepTimes
+from collbench.results import Failed, Measurement, Result, Sampled, StepTimes
 
 ROUNDS = 8  # of each side
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)

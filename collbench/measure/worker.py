@@ -25,7 +25,7 @@ from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.interface import Platform
 from collbench.platforms.processes import Alone, Processes, Team
 from collbench.runfile.environment import variables
-from collbench.runfile.records import to_case, to_line, to_sweep
+from collbench.runfile.schema import to_case, to_line, to_sweep
 
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and page
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # and the one that gives the supervisor's process id

@@ -20,11 +20,11 @@ from collbench.lifetimes import life
 from collbench.measure import cleanup, link, start, worker
 from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
-from collbench.measurement import Result
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
+from collbench.results import Result
 from collbench.runfile.environment import Setting
-from collbench.runfile.records import case_fields, sweep_fields, to_result
+from collbench.runfile.schema import case_fields, sweep_fields, to_result
 
 _HOMEWARD = 5.0  # seconds for ranks to end by themselves
 _DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver

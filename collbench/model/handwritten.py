@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case
-from collbench.cost import Hardware, Wait
+from collbench.datatypes import wire_nbytes
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Hardware, Wait
 from collbench.platforms.gpu.placement import gpus
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System
-from collbench.wires import wire_nbytes
 
 REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8
 PCIE_HOP = 5.7 / 3.4  # a hop over PCIe against one over NVLink, Simple's in NCCL's tuner

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.scaling import USUAL, Curve, curves, fit_laws, nearest_law
-from collbench.labels import family
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import SCREEN, Look, looks, style
-from collbench.runfile.file import Run
-from collbench.step_times import StepPrediction, StepTimes
+from collbench.results import StepPrediction, StepTimes, family
+from collbench.runfile.store import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

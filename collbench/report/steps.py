@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from collbench.analysis import overlap, scaling, stragglers, strategies
-from collbench.measurement import Result
 from collbench.report.anchors import Anchors
 from collbench.report.pictures import Picture, pictures
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, TextTable
-from collbench.step_times import StepPrediction, StepTimes
-from collbench.trained import Trained
+from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 
 STEPPED = (StepTimes, StepPrediction, Trained)

@@ -21,9 +21,8 @@ from collbench.analysis.scaling import (
     remedies,
     verdict,
 )
-from collbench.measurement import Failed, Result
-from collbench.step_times import Series, StepPrediction, StepTimes
-from collbench.steps import STRONG, WEAK, Step
+from collbench.cases import STRONG, WEAK, Step
+from collbench.results import Failed, Result, Series, StepPrediction, StepTimes
 from tests.conftest import case
 
 

@@ -17,9 +17,8 @@ from collbench.analysis.stragglers import (
     stretches,
     verdicts,
 )
-from collbench.note import Note
-from collbench.step_times import Series, StepTimes
-from collbench.steps import Step
+from collbench.cases import Step
+from collbench.results import Note, Series, StepTimes
 from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, series, steps_of
 from tests.conftest import case
 

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from collbench import interrupts
 from collbench.algorithms import implementations
-from collbench.cli import TOGETHER, _names, group
+from collbench.cli import TOGETHER, _names
+from collbench.cli._commands import group
 from collbench.cli.step import EARLIER
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS

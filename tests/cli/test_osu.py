@@ -9,7 +9,7 @@ from collbench.cli._osu_options import as_sweep, bounds
 from collbench.errors import UsageError
 from collbench.formats.osu_nonblocking import overlap
 from collbench.formats.osu_tests import PROGRAMS
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tests.conftest import Command
 
 QUICK = ("--budget", "0.05", "-i", "3", "--on", "cpu", "-g", "2")

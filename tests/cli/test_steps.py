@@ -13,10 +13,9 @@ from collbench.analysis.step_noise import expected_maximum
 from collbench.analysis.stragglers import Finding, StepArrays, straggler_test
 from collbench.cli._step_tables import straggler_sections
 from collbench.measure.schedules import overlapping
-from collbench.runfile.file import Run, Writer, read
+from collbench.results import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
 from collbench.runfile.header import Header
-from collbench.step_times import COMMUNICATED, COMPUTED, StepPrediction, StepTimes
-from collbench.trained import Trained
+from collbench.runfile.store import Run, Writer, read
 from tests.cli.conftest import RIGHT
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late

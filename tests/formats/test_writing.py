@@ -11,17 +11,15 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
-from collbench.flaws import Mismatch
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.formats.nccl_tests.loose_json import parse
 from collbench.formats.nccl_tests.write_text import shrunk
 from collbench.formats.osu_tests import MEASURED
 from collbench.formats.source import decode
-from collbench.measurement import Failed, Measurement, Prediction, Result
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Failed, Measurement, Mismatch, Observed, Prediction, Result
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 

@@ -17,9 +17,9 @@ from collbench.errors import PlatformError
 from collbench.measure import link, start, workers
 from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result, Skipped
 from collbench.platforms import find_platform, platforms
-from collbench.runfile.records import sweep_fields
+from collbench.results import Result, Skipped
+from collbench.runfile.schema import sweep_fields
 from tests.cli.test_sweep import alive
 from tests.conftest import case
 from tests.test_cases import sweep

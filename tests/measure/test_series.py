@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from collbench.cases import Step, flops_of
 from collbench.errors import PlatformError
 from collbench.measure import calibrated_together, steps
 from collbench.measure.calibrated_together import LEAST, calibrated, products_for
@@ -17,9 +18,8 @@ from collbench.measure.calibration import Work
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.measure.schedules import Moments, Parts, Recorder
 from collbench.measure.steps import take_series, trace_step
-from collbench.measurement import Failed
 from collbench.platforms.processes import Alone
-from collbench.steps import Step, flops_of
+from collbench.results import Failed
 from tests.conftest import case
 from tests.test_cases import sweep
 

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from collbench.algorithms import choose
-from collbench.cases import Sampling, Sweep
+from collbench.cases import Sampling, Step, Sweep
 from collbench.measure.schedules import SCHEDULES, overlapping
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Failed, Result, Skipped
-from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
-from collbench.steps import Step
+from collbench.results import COMMUNICATED, COMPUTED, Failed, Result, Skipped, StepTimes
 from tests.test_cases import sweep
 
 QUICK = Sampling(iters=2, region=1e-3)

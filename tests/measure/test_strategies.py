@@ -8,19 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.cases import Sampling, Sweep
+from collbench.cases import Job, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
-from collbench.flaws import Unlearned
-from collbench.jobs import Job
 from collbench.measure.session import Session
 from collbench.measure.strategies import choose, strategies
 from collbench.measure.strategies.network import batches, first_weights, gradient, held_out, loss, samples_of
 from collbench.measure.strategies.updates import Contribution, Update, Weights, check_copies, check_order, check_update
-from collbench.measurement import Result
-from collbench.runfile.file import read
-from collbench.trained import Trained
+from collbench.results import Result, Trained, WeightMismatch
+from collbench.runfile.store import read
 from tests.conftest import Command
 
 SMALL = Job(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
@@ -75,7 +72,7 @@ def synchronous(change: Change = lambda step, made, weights: None) -> list[Updat
     return updates
 
 
-def flaw(updates: list[Update]) -> Unlearned | None:
+def flaw(updates: list[Update]) -> WeightMismatch | None:
     """The first that a run would find."""
     versions = {0: first_weights(TINY)} | {update.version: update.weights for update in updates}
     found = check_order(TINY, RANKS, updates, 0)

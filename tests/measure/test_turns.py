@@ -11,13 +11,12 @@ import pytest
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, UsageError
-from collbench.flaws import Mismatch
 from collbench.measure.ab import ratios
 from collbench.measure.greeting import Greeting
 from collbench.measure.opponents import Opponents, suffixes
 from collbench.measure.turns import LEAST, ROUNDS, Side, Turns, order, shares
-from collbench.measurement import Failed, Measurement, Result, Skipped
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
+from collbench.results import Failed, Measurement, Mismatch, Result, Skipped
 from collbench.stats import median_interval
 from tests.conftest import case
 from tests.test_cases import sweep

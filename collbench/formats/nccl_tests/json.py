@@ -29,8 +29,7 @@ from collbench.formats.nccl_tests.loose_json import kept, parse
 from collbench.formats.nccl_tests.ranks import RankCount, settle
 from collbench.formats.nccl_tests.write_json import NAME, write
 from collbench.formats.source import Source, clean, count, microseconds, number, whole
-from collbench.measurement import Reported
-from collbench.note import Note
+from collbench.results import Note, Reported
 from collbench.runfile.environment import variables
 
 PLACES = ("out_of_place", "in_place")

@@ -14,8 +14,7 @@ from collbench.formats.nccl_tests.facts import LogFacts
 from collbench.formats.nccl_tests.lines import PROGRAM, SETTINGS, VERSION, LogSection, body, sections
 from collbench.formats.nccl_tests.write_text import program, write
 from collbench.formats.source import HEAD, Source, clean, count, exact, number, seconds_of
-from collbench.measurement import Reported
-from collbench.note import Note
+from collbench.results import Note, Reported
 
 NAME = "nccl-tests"
 

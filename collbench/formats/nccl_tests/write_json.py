@@ -19,8 +19,7 @@ from collbench.formats.exported import (
 from collbench.formats.nccl_tests.loose_json import dump, restored
 from collbench.formats.nccl_tests.settings import settings
 from collbench.formats.nccl_tests.write_text import code, devices, fitting, program
-from collbench.measurement import Measurement, Reported
-from collbench.observed import Observed
+from collbench.results import Measurement, Observed, Reported
 from collbench.stats import percentile
 
 NAME = "nccl-tests-json"

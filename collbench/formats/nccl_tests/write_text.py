@@ -23,7 +23,7 @@ from collbench.formats.exported import (
 )
 from collbench.formats.nccl_tests.settings import Settings, settings
 from collbench.formats.source import clean
-from collbench.observed import Observed
+from collbench.results import Observed
 from collbench.runfile.header import Device
 
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}

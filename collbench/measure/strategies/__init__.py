@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench import algorithms
+from collbench.cases import Job
 from collbench.errors import Unsupported, UsageError, unknown
-from collbench.jobs import Job
 from collbench.measure.strategies.trainer import Trainer, Training
 from collbench.platforms.layout import Needs
 

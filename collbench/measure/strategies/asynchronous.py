@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from collbench.cases import Job
 from collbench.errors import CaseFailed
-from collbench.jobs import Job
 from collbench.measure.strategies import Strategy
 from collbench.measure.strategies.trainer import Trainer, Training, WeightHistory
 from collbench.measure.strategies.updates import Contribution, Update, Weights

@@ -9,8 +9,7 @@ from hashlib import blake2b
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Case
-from collbench.jobs import Job
+from collbench.cases import Case, Job
 from collbench.measure.strategies.network import batches, first_weights, gradient
 from collbench.measure.strategies.updates import Contribution, Update, Weights
 from collbench.platforms.interface import Platform, Prepared

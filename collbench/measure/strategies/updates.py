@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.flaws import Unlearned
-from collbench.jobs import Job
+from collbench.cases import Job
 from collbench.measure.strategies.network import batches, gradient
+from collbench.results import WeightMismatch
 
 TOLERANCE = 1e-4
 """How far weights may be from those computed anew, over the largest change of the update: float32 stays far below."""
@@ -51,7 +51,7 @@ class Update:
         return sum(contribution.steps for contribution in self.contributions)
 
 
-def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, Weights]) -> Unlearned | None:
+def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, Weights]) -> WeightMismatch | None:
     """Return what is wrong with an update, computed anew from the weights of the versions that it names."""
     change = np.zeros(job.weights)
     for contribution in update.contributions:
@@ -67,7 +67,7 @@ def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, We
     index = int(np.argmax(wrong))
     got, wanted = f"{float(update.weights[index]):.8g}", f"{float(expected[index]):.8g}"
     maker = update.contributions[0].rank
-    return Unlearned(maker, str(update.version), index, got, wanted, bound, int(wrong.sum()))
+    return WeightMismatch(maker, str(update.version), index, got, wanted, bound, int(wrong.sum()))
 
 
 def _change(job: Job, contribution: Contribution, weights: Weights) -> NDArray[np.float64]:
@@ -81,7 +81,7 @@ def _change(job: Job, contribution: Contribution, weights: Weights) -> NDArray[n
     return change
 
 
-def check_order(job: Job, ranks: int, updates: Sequence[Update], lag: int) -> Unlearned | None:
+def check_order(job: Job, ranks: int, updates: Sequence[Update], lag: int) -> WeightMismatch | None:
     """Return what is wrong with the order of all updates: a batch missing or twice, or computed on weights too old.
 
     Args:
@@ -106,11 +106,11 @@ def check_order(job: Job, ranks: int, updates: Sequence[Update], lag: int) -> Un
         version = update.version
         least_made[version] = min(made)
     if version != job.steps * ranks:
-        return Unlearned(0, str(version), 0, "", f"{version} batches instead of {job.steps * ranks}", 0.0, 0)
+        return WeightMismatch(0, str(version), 0, "", f"{version} batches instead of {job.steps * ranks}", 0.0, 0)
     return None
 
 
-def check_copies(updates: Sequence[Update], copies: Sequence[Sequence[bytes]]) -> Unlearned | None:
+def check_copies(updates: Sequence[Update], copies: Sequence[Sequence[bytes]]) -> WeightMismatch | None:
     """Return the first update after which a rank holds other weights than rank 0; *copies* are digests by rank.
 
     A strategy whose ranks share one copy of the weights has no digests.
@@ -118,12 +118,12 @@ def check_copies(updates: Sequence[Update], copies: Sequence[Sequence[bytes]]) -
     for rank, digests in enumerate(copies):
         if len(digests) != len(copies[0]):
             words = f"{len(digests)} updates instead of {len(copies[0])}"
-            return Unlearned(rank, str(len(digests)), 0, "", words, 0.0, 0)
+            return WeightMismatch(rank, str(len(digests)), 0, "", words, 0.0, 0)
         for update, digest, expected in zip(updates, digests, copies[0], strict=False):
             if digest != expected:
-                return Unlearned(rank, str(update.version), 0, "", "other weights than rank 0 has", 0.0, 0)
+                return WeightMismatch(rank, str(update.version), 0, "", "other weights than rank 0 has", 0.0, 0)
     return None
 
 
-def _odd(update: Update, words: str) -> Unlearned:
-    return Unlearned(0, str(update.version), 0, "", words, 0.0, 0)
+def _odd(update: Update, words: str) -> WeightMismatch:
+    return WeightMismatch(0, str(update.version), 0, "", words, 0.0, 0)

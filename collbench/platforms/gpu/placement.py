@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from collbench.cost import Hardware, Wait
-from collbench.note import Sharing
+from collbench.platforms.cost import Hardware, Wait
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team
+from collbench.results import Sharing
 from collbench.units import format_size
 
 _HOPPER = Hardware(

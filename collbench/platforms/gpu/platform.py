@@ -20,7 +20,6 @@ import numpy as np
 from collbench.cases import Sweep
 from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
-from collbench.note import Note
 from collbench.platforms import tracelog
 from collbench.platforms.gpu import discover, nccl, peers
 from collbench.platforms.gpu.check import GpuChecker
@@ -35,6 +34,7 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.stress import HESITATES, lost
+from collbench.results import Note
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
 

@@ -1,24 +1,27 @@
-"""Run files of format 1: a row's note was one text, of which the facts are read here."""
+"""Lines of earlier formats as today's: in format 1, the note of a row was a text, of which the facts are read here."""
 
 import re
 from typing import Any
 
-from collbench.note import Note, Sharing
-from collbench.runfile.note_records import note_fields
+import msgspec
+
+from collbench.results import Note, Sharing
 
 _SHARED = re.compile(r"(\d{1,9}) (ranks|processes) share (\d{1,9}) GPUs?")
 _CORES = re.compile(r"(oversubscribed)?(?:, )?(?:--spin (\w+))?")
 
 
 def upgraded(fields: dict[str, Any]) -> dict[str, Any]:
-    """A line of format 1 as one of format 2."""
+    """Return a line of format 1 as a line of format 2."""
     if not isinstance(fields.get("note"), str):
         return fields
-    return {name: value for name, value in fields.items() if name != "note"} | note_fields(note_of(fields["note"]))
+    facts = msgspec.to_builtins(note_of(fields["note"]))
+    kept = {name: value for name, value in fields.items() if name != "note"}
+    return kept | {name: value for name, value in facts.items() if value}
 
 
 def note_of(text: str) -> Note:
-    """The note whose text this is; what no fact is recognised in stays a remark."""
+    """Return the note with this text; a part in which no fact is recognised becomes a remark."""
     note = Note()
     for part in filter(None, text.split("; ")):
         note |= _fact(part)

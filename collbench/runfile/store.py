@@ -10,9 +10,10 @@ History of the format number (readers refuse newer files, ignore fields they don
 import contextlib
 import json
 import os
+import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,54 +21,66 @@ from typing import Any, Self
 from collbench import clean, door
 from collbench.clean import text
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
-from collbench.measurement import Prediction, Result, Skipped
-from collbench.planned import PlannedStep
-from collbench.runfile import rescue
-from collbench.runfile.bounds import impossible
+from collbench.results import Outcome, Result
+from collbench.runfile.earlier import upgraded
 from collbench.runfile.flat import arrow_table, data_frame, record
-from collbench.runfile.format_1 import upgraded
 from collbench.runfile.header import Header
-from collbench.runfile.records import to_line, to_result
-from collbench.step_times import StepPrediction
+from collbench.runfile.schema import to_line, to_result
 
 FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder
-_EXPECTED = {Prediction, StepPrediction, PlannedStep}
-_NAMED = 3  # rows that are left out of which each gets a warning
+_NAMED = 3  # rows that are left out with a warning of their own; the others are counted
 INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
+CUT_OFF = "cut off"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run file as read: `complete` says whether its end was written, `status` with which exit status."""
+    """A run file as read: its header and results, and whether its end was written."""
 
     path: Path
     header: Header
     results: tuple[Result, ...]
-    complete: bool
-    status: int | None = None
+    complete: bool  # whether the end was written
+    status: int | None = None  # exit status of the command, if it was
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
 
     def rows(self) -> list[dict[str, Any]]:
-        """Flat records in bytes, seconds and bytes per second (runs/flat.py), None for what is not known."""
+        """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""
         return [record(result) for result in self.results]
 
     def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame; UsageError where pandas is not installed."""
+        """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
         return data_frame(self.rows())
 
     def to_arrow(self) -> Any:
-        """The same as a pyarrow.Table; UsageError where pyarrow is not installed."""
+        """Return the rows as a pyarrow.Table; UsageError where pyarrow is not installed."""
         return arrow_table(self.rows())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the end was written, and not because of a signal."""
+        return self.complete and (self.status or 0) < INTERRUPTED
+
+    @property
+    def cut_off(self) -> str:
+        """`cut off after 37 rows`; nothing of a whole run."""
+        rows = len(self.results)
+        return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
+
+
+def cut_off_notes(runs: Iterable[Run]) -> list[str]:
+    """Return `results/a/run.jsonl: cut off after 37 rows` for each run that is cut off."""
+    return [clean.message(f"{run.path}: {run.cut_off}") for run in runs if run.cut_off]
 
 
 def why_none(runs: Sequence[Run]) -> str:
-    """Why none of these runs has a measurement that a command could use, for its error message."""
+    """Return why none of these runs has a measurement that a command could use, for its error message."""
     names = ", ".join(str(run.path) for run in runs)
-    kinds = {type(result) for run in runs for result in run.results}
-    if not kinds:
+    outcomes = {result.outcome for run in runs for result in run.results}
+    if not outcomes:
         return f"{names}: no results"
-    if kinds & _EXPECTED and kinds <= {*_EXPECTED, Skipped}:
+    if Outcome.PREDICTED in outcomes and outcomes <= {Outcome.PREDICTED, Outcome.SKIPPED}:
         return f"{names}: predictions only; give a run that was measured, or imported"
     return f"no measurement in {names} was right and undisturbed; its other rows say why"
 
@@ -114,8 +127,8 @@ class Writer:
         self._line({"kind": "end", "finished": finished, "status": status})
 
     def discard(self) -> None:
-        """Remove the file, since nothing could be started, and the folders that were made for it."""
-        with contextlib.suppress(OSError):  # somebody else may have put something there, or taken it away
+        """Remove the file and the folders that were made for it, because no measurement could be started."""
+        with contextlib.suppress(OSError):  # others may have put something there, or taken it away
             if self._gone() is None:
                 self.path.unlink()
             for folder in self._made:
@@ -127,12 +140,12 @@ class Writer:
         with self._lock:
             self._lines.append(line)
             if reason := self._gone() or self._failure(line):
-                place = rescue.keep(self._lines, self.path.parent)
+                place = _keep(self._lines, self.path.parent)
                 more = f"all that was measured is in {place}" if place else "what was measured before is in it"
                 raise StorageError(f"cannot write to {self.path}: {reason}; {more}")
 
     def _gone(self) -> str | None:
-        """Why a line written now could never be read by that name."""
+        """Return why a line written now could not be read under the file's name; None if it could."""
         try:
             there, ours = self.path.stat(), os.fstat(self._file)
         except OSError as error:
@@ -140,7 +153,7 @@ class Writer:
         return None if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) else "something else is there now"
 
     def _failure(self, line: bytes) -> str | None:
-        """Why the line could not be written; the file then ends where it did before."""
+        """Write a line; return why that failed, after which the file ends where it did before."""
         before = os.lseek(self._file, 0, os.SEEK_END)
         try:
             rest = memoryview(line)
@@ -166,11 +179,35 @@ class Writer:
         self.close()
 
 
+def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
+    """Write these lines as the run file of a new folder: beside *folder*, else here, else where temporary files go.
+
+    Returns None if no place takes all of them.
+    """
+    for home in (folder.parent, Path(), Path(tempfile.gettempdir())):
+        try:
+            place = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
+        except OSError:
+            continue
+        try:
+            (place / NAME).write_bytes(b"".join(lines))
+        except OSError:
+            with contextlib.suppress(OSError):
+                (place / NAME).unlink(missing_ok=True)
+                place.rmdir()
+            continue
+        return place / NAME
+    return None
+
+
 def read(path: Path) -> Run:
-    """Read a run file, or the one in a folder.
+    """Read a run file, or the run file in a folder.
 
     A row that cannot be read, or claims what cannot be, costs that row: it is warned of, and stands in `left_out`.
-    RunFileError, with file and line, where the header is wrong or no row can be read.
+
+    Raises:
+        RunFileError: The header is wrong, or no row can be read; the message names file and line.
+
     """
     place = path / NAME if path.is_dir() else path
     lines = ((number, line) for number, line in door.lines(place) if line.strip())
@@ -193,8 +230,13 @@ def read(path: Path) -> Run:
     )
 
 
+def read_header(place: Path) -> Header:
+    """Read the header of a run file alone."""
+    return _header(place, door.lines(place))[0]
+
+
 def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
-    """The header, and the number of the format."""
+    """Return the header, and the number of the format."""
     at, line = next(lines, (1, b"{}"))
     try:
         fields = door.record(line)
@@ -211,7 +253,7 @@ def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, in
 
 
 class _Rows:
-    """Rows as they are read."""
+    """The rows of a run file while they are read."""
 
     def __init__(self, place: Path, old: bool) -> None:
         self.results: list[Result] = []
@@ -220,11 +262,11 @@ class _Rows:
         self._place, self._old = place, old
 
     def take(self, at: int, line: bytes) -> None:
-        """Read one more."""
+        """Read the next row."""
         try:
             fields = door.record(line)
             self.last = fields
-            result = _result(upgraded(fields) if self._old else fields)
+            result = to_result(upgraded(fields) if self._old else fields)
             self.results += [result] if result else []
         except ValueError as error:
             if line.endswith(b"\n"):
@@ -234,21 +276,8 @@ class _Rows:
                 warnings.warn(clean.message(words), TornLine, stacklevel=4)
 
     def warn(self) -> None:
-        """Of what was left out, as much as can be looked at."""
+        """Warn of the first rows that were left out, and say how many more there are."""
         for reason in self.left_out[:_NAMED]:
             warnings.warn(clean.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
         if more := len(self.left_out[_NAMED:]):
             warnings.warn(clean.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)
-
-
-def _result(fields: dict[str, Any]) -> Result | None:
-    """The result of a row, None for other lines; ValueError that says why it is none."""
-    try:
-        result = to_result(fields)
-    except KeyError as error:
-        raise ValueError(f"field {error} is missing") from None
-    except (TypeError, AttributeError, OverflowError, RecursionError, UsageError) as error:
-        raise ValueError(str(error)) from None
-    if result and (reason := impossible(result)):
-        raise ValueError(reason)
-    return result
