@@ -11,7 +11,7 @@ from collbench.api.carrying import Size, as_options, carried_out
 from collbench.api.wanted import make_cases
 from collbench.cases import Sweep
 from collbench.errors import UsageError, unknown
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
 from collbench.platforms import platforms

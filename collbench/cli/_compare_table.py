@@ -13,9 +13,9 @@ from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Judged, Row, Together
 from collbench.analysis.interconnects import Table
 from collbench.analysis.matching import Unmatched
-from collbench.clean import cell
 from collbench.cli._columns import Table as Wide
 from collbench.cli._interconnects_table import as_json, show
+from collbench.host.sanitize import cell
 from collbench.runfile.schema import case_fields
 from collbench.units import digits, format_seconds, printable, significant
 

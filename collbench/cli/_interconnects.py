@@ -18,7 +18,7 @@ from collbench.cli._interconnects_table import FORMATS
 from collbench.cli._json import STANDARD, into
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.results import Timed, Untimed, timed
 from collbench.runfile.store import Run, read, why_none

@@ -77,7 +77,7 @@ def _sweep(
 def _carry_out(kind: "OsuKind", options: dict[str, Any]) -> int:
     from collbench.cli import _osu_options
     from collbench.cli._carried_out import carried_out
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()

@@ -81,7 +81,7 @@ def _carry_out(collective: Collective, options: dict[str, Any]) -> int:
     from collbench.cli import _nccl_options
     from collbench.cli._carried_out import carried_out
     from collbench.cli._sweep_options import DEFAULTS
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined, _ = launched(), _least()  # which is refused before anything is measured

@@ -18,10 +18,9 @@ from collbench.api.wanted import default_folder, left_aside, make_cases, make_sw
 from collbench.cases import BUCKET_UNIT, Job, Sampling, Step, Sweep
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import PlatformError, UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure import strategies
-from collbench.measure.calibrated_together import calibrated
-from collbench.measure.calibration import Work
+from collbench.measure.calibration import Work, calibrated
 from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, OverlapRun, PredictedSteps, Scaling, ScalingRun, overlap_steps
 from collbench.measure.steps import LONGEST

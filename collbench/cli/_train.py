@@ -16,7 +16,7 @@ from collbench.api.predicting import find_system
 from collbench.api.wanted import default_folder
 from collbench.cli._carried_out import say_where
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.planner.cost import OnSystem, Size, interconnects, same_cost, sizes
 from collbench.planner.curves import ModelCurves

@@ -36,7 +36,7 @@ def command(**options: Any) -> int:
 
     from collbench.api.wanted import default_folder, make_sweep
     from collbench.cli._carried_out import carried_out
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from collbench.cli._paths import PATH, RUNS, Where
-from collbench.door import opened
-from collbench.errors import CollbenchError, UsageError, unlinked, writing
+from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
+from collbench.host.sanitize import safe_read
 
 
 @click.command("report")
@@ -58,7 +58,7 @@ def _refuse(place: Path, runs: Sequence[Path]) -> None:
 def _is_run(place: Path) -> bool:
     """Whether a file begins as every run file does."""
     try:
-        with opened(place) as file:
+        with safe_read(place, RunFileError) as file:
             start = file.read(200)
     except CollbenchError:
         return False

@@ -186,7 +186,7 @@ def stragglers(ranks: int | None, steps: int | None, **options: Any) -> int:
     """
     from collbench.cli._step_sessions import StepOptions, stragglers_session
     from collbench.cli._step_tables import STRAGGLERS, straggler_sections
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
 
     request = StepOptions(**options)
     session = stragglers_session(request, ranks, steps, launched())
@@ -205,7 +205,7 @@ def strategies(**options: Any) -> int:
     from collbench.analysis.strategies import ranking, verdict
     from collbench.cli._step_sessions import StrategyOptions, strategies_session
     from collbench.cli._step_tables import STRATEGIES, ranking_table
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
 
     request = StrategyOptions(**options)
     session = strategies_session(request, launched())

@@ -5,13 +5,13 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from collbench.clean import cell
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.csv_rows import CsvRow, table
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
 from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
+from collbench.host.sanitize import cell
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.earlier import note_of
 from collbench.runfile.header import ForeignTest

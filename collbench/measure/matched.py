@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, Sweep
 from collbench.errors import PlatformError
-from collbench.measure.calibrated_together import products_for, seconds_of_products
-from collbench.measure.calibration import Work
+from collbench.measure.calibration import Work, products_for, seconds_of_products
 from collbench.measure.session import Session
 from collbench.measure.step_runs import OverlapRun
-from collbench.results import Measurement, Result
+from collbench.results import Result
+from collbench.results.collectives import Measurement
 
 
 def matching(platform: str, sweep: Sweep) -> dict[int, Step]:

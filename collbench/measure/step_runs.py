@@ -12,11 +12,11 @@ import numpy as np
 from collbench.algorithms import implementations, is_library
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Case, Step, Sweep
 from collbench.errors import Unsupported
-from collbench.measure.greeting import Greeting
+from collbench.measure.interleave import Arm, Interleaving
 from collbench.measure.predicted import NAME, topology_record
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.schedules import overlapping
 from collbench.measure.supervisor import Supervisor
-from collbench.measure.turns import Side, Turns
 from collbench.model.steps import on_ranks, step_time
 from collbench.platforms.gpu.nccl import LIMIT
 from collbench.results import Result, Skipped
@@ -74,14 +74,14 @@ class ScalingRun:
 
     def __init__(self, platform: str, scaling: Scaling) -> None:
         sweeps = [scaling.sweep_of(ranks) for ranks in scaling.ranks]
-        self._sides = [Side(Supervisor(platform, sweep), sweep, f"{sweep.ranks} ranks") for sweep in sweeps]
-        self._turns = [Turns(platform, self._sides, scaling.cases(mode)) for mode in scaling.modes]
-        self.greeting = Greeting()
+        self._arms = [Arm(Supervisor(platform, sweep), sweep, f"{sweep.ranks} ranks") for sweep in sweeps]
+        self._turns = [Interleaving(platform, self._arms, scaling.cases(mode)) for mode in scaling.modes]
+        self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
         self._turns[0].__enter__()
-        pids = tuple(pid for side in self._sides for pid in side.ranks.greeting.pids)
-        self.greeting = replace(self._sides[-1].ranks.greeting, pids=pids)
+        pids = tuple(pid for arm in self._arms for pid in arm.ranks.greeting.pids)
+        self.greeting = replace(self._arms[-1].ranks.greeting, pids=pids)
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -113,13 +113,13 @@ class OverlapRun:
 
     def __init__(self, platform: str, sweep: Sweep) -> None:
         ranks: dict[int, Supervisor] = {}
-        sides = []
+        arms = []
         for step, part in _sweep_of_each_step(sweep):
             if step.ctas not in ranks:
                 ranks[step.ctas] = Supervisor(platform, sweep, _limited(step.ctas))
-            sides.append(Side(ranks[step.ctas], part, f"{LIMIT}={step.ctas}" if step.ctas else ""))
-        self._ranks, self._turns = ranks[0], Turns(platform, sides)
-        self.greeting = Greeting()
+            arms.append(Arm(ranks[step.ctas], part, f"{LIMIT}={step.ctas}" if step.ctas else ""))
+        self._ranks, self._turns = ranks[0], Interleaving(platform, arms)
+        self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
         self._turns.__enter__()
@@ -151,7 +151,7 @@ def _sweep_of_each_step(sweep: Sweep) -> Iterator[tuple[Step, Sweep]]:
         yield step, replace(sweep, steps=(step,), implementations=names, sampling=share)
 
 
-def _results(turns: Turns) -> Iterator[Result]:
+def _results(turns: Interleaving) -> Iterator[Result]:
     for number, cases in enumerate(turns.cases):
         for place, _ in enumerate(cases):
             yield from turns.results(number, place)
@@ -166,13 +166,13 @@ class PredictedSteps:
     def __init__(self, system: System, sweep: Sweep, noise: float, scaling: Scaling | None = None) -> None:
         self._system, self._sweep, self._noise, self._scaling = system, sweep, noise, scaling
         self._results: list[Result] = []
-        self.greeting = Greeting()
+        self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
         rows = _scaled_rows(self._scaling) if self._scaling else _rows(self._sweep)
         self._results = [self._predict(case, name) for case, name in rows]
         largest = on_ranks(self._system, self._sweep.ranks)
-        self.greeting = Greeting(topology_record(largest), {"numpy": np.__version__})
+        self.greeting = WorkerHello(topology_record(largest), {"numpy": np.__version__})
         return self
 
     def __exit__(self, *exception: Any) -> None:

@@ -17,7 +17,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.clocks import Clocks, Taken
-from collbench.measure.runner import SEEDS, Progress, enough
+from collbench.measure.sampling import SEEDS, Heartbeat, enough
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products, at
@@ -159,17 +159,17 @@ class _Run:
     platform: Platform
     products: Products
     clocks: Clocks
-    progress: Progress
+    heartbeat: Heartbeat
 
     @classmethod
-    def of(cls, case: Case, platform: Platform, progress: Progress) -> Self:
+    def of(cls, case: Case, platform: Platform, heartbeat: Heartbeat) -> Self:
         """Make the matrices and read the clocks."""
         assert case.step
         with platform.team.agreeing():
             products = platform.compute.products(case.step.size)
         clocks = Clocks(platform.team)
         clocks.read()
-        return cls(case, platform, products, clocks, progress)
+        return cls(case, platform, products, clocks, heartbeat)
 
 
 @dataclass
@@ -197,7 +197,7 @@ class _Candidate:
         last = -math.inf
         for _ in range(steps):
             if (now := time.monotonic()) > last + _HEARTBEAT:
-                self.run.progress(self.implementation.name)
+                self.run.heartbeat(self.implementation.name)
                 last = now
             yield
 
@@ -214,7 +214,7 @@ def measure_steps(
     implementations: Sequence[Implementation],
     platform: Platform,
     sampling: Sampling,
-    progress: Progress = lambda name: None,
+    heartbeat: Heartbeat = lambda name: None,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: yield one result for each implementation.
@@ -224,17 +224,17 @@ def measure_steps(
         implementations: What carries the collective out.
         platform: Where the ranks live.
         sampling: How long to measure.
-        progress: Called with an implementation's name as a sign of life.
+        heartbeat: Called with an implementation's name as a sign of life.
         launches: The number of steps of a series by implementation, where it is known from an earlier round.
 
     Raises:
         CaseFailed: A kernel gave up waiting; the platform must then be opened anew.
 
     """
-    run = _Run.of(case, platform, progress)
+    run = _Run.of(case, platform, heartbeat)
     candidates = []
     for implementation in implementations:
-        progress(implementation.name)
+        heartbeat(implementation.name)
         tried = _try(run, implementation, sampling.check_only)
         if isinstance(tried, _Candidate):
             candidates.append(tried)
@@ -248,15 +248,15 @@ def _measure(
 ) -> Iterator[StepTimes]:
     """Calibrate all candidates, sample them in turn, and check them once more."""
     for candidate in candidates:
-        run.progress(candidate.implementation.name)
+        run.heartbeat(candidate.implementation.name)
         candidate.steps = known.get(candidate.implementation.name) or _calibrate(candidate, sampling)
-    _sample(candidates, sampling, run.progress)
+    _sample(candidates, sampling, run.heartbeat)
     # The products of all series so far: an error of any makes all times worthless, whoever communicated meanwhile.
     miscomputed = run.products.check()
     run.clocks.read()
     for candidate in candidates:
         name = candidate.implementation.name
-        run.progress(name)
+        run.heartbeat(name)
         taken, flaw = _check(candidate, SEEDS[3])
         candidate.keep(taken)
         if name not in known:  # a trace of the first round is enough
@@ -330,7 +330,7 @@ def _calibrate(candidate: _Candidate, sampling: Sampling) -> int:
     return steps
 
 
-def _sample(candidates: Sequence[_Candidate], sampling: Sampling, progress: Progress) -> None:
+def _sample(candidates: Sequence[_Candidate], sampling: Sampling, heartbeat: Heartbeat) -> None:
     """Take series A B B A A B ..., so that drift of the machine cancels in the ratios."""
     order = list(candidates)
     spent = 0.0
@@ -338,7 +338,7 @@ def _sample(candidates: Sequence[_Candidate], sampling: Sampling, progress: Prog
         if sampling.steps and spent >= sampling.budget:
             break
         for candidate in order:
-            progress(candidate.implementation.name)
+            heartbeat(candidate.implementation.name)
             spent += candidate.keep(candidate.take())
         order.reverse()
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.measure.runner import SEEDS, Progress
+from collbench.measure.sampling import SEEDS, Heartbeat
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
 from collbench.measure.strategies.trainer import Trainer, Training
@@ -49,7 +49,7 @@ class _RankReport(NamedTuple):
 
 
 def train(
-    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, progress: Progress
+    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
 
@@ -63,7 +63,7 @@ def train(
     start, steps = case.job.seed % len(names), case.job.steps
     runs: list[_Run] = []
     for name in (*names[start:], *names[:start]):
-        tried = _try(case, strategies()[name], platform, sampling, partial(progress, name))
+        tried = _try(case, strategies()[name], platform, sampling, partial(heartbeat, name))
         if isinstance(tried, _Run):
             runs.append(tried)
         else:
@@ -71,11 +71,11 @@ def train(
     order = list(runs)
     for until in (*range(TURN, steps, TURN), steps):
         for run in order:
-            progress(run.strategy.name)
+            heartbeat(run.strategy.name)
             _go(run, platform, until)
         order.reverse()
     for run in runs:
-        progress(run.strategy.name)
+        heartbeat(run.strategy.name)
         yield _finish(run, platform)
 
 

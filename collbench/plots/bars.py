@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from collbench.clean import text
+from collbench.host.sanitize import text
 from collbench.plots.palette import MEMORY_PARTS, OTHERS, STEP_PARTS
 from collbench.plots.styles import style
 from collbench.results import PlannedStep, words

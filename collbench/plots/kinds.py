@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench import plots
-from collbench.clean import text
+from collbench.host.sanitize import text
 from collbench.plots.pictures import save
 from collbench.plots.styles import COLOURED, SCREEN, Style
 from collbench.plots.views import DEFAULT

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import planned
-from collbench.clean import text
+from collbench.host.sanitize import text
 from collbench.planner.pipeline_schedule import (
     BACKWARD,
     FORWARD,

@@ -10,7 +10,9 @@ from collbench.algorithms import choose
 from collbench.cases import Sampling, Step, Sweep
 from collbench.measure.schedules import SCHEDULES, overlapping
 from collbench.measure.supervisor import Supervisor
-from collbench.results import COMMUNICATED, COMPUTED, Failed, Result, Skipped, StepTimes
+from collbench.results import Result
+from collbench.results.collectives import Failed, Skipped
+from collbench.results.steps import COMMUNICATED, COMPUTED, StepTimes
 from tests.test_cases import sweep
 
 QUICK = Sampling(iters=2, region=1e-3)

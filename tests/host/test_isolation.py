@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.isolation import isolated, outside
+from collbench.host.isolation import isolated, outside
 from collbench.runfile.environment import UNCHANGED
 
 MODULES = ("mpi4py", "random", "socket", "numpy", "json", "click", "sitecustomize", "matplotlib", "runpy", "warnings")
@@ -81,11 +81,11 @@ def test_search_paths_keep_what_was_decided_and_lose_what_depends_on_the_folder(
 def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from collbench.measure import start
+    from collbench.measure.supervisor import rank_environment
 
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", ":/mine:theirs")
-    given = start.environment("cpu", tmp_path, UNCHANGED)
+    given = rank_environment("cpu", tmp_path, UNCHANGED)
     assert given["PATH"].split(":")[0].startswith("/")
     assert given["PYTHONPATH"].split(":")[1:] == ["/mine"]
     assert given["PYTHONSAFEPATH"] == "1"

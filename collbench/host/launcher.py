@@ -20,33 +20,35 @@ _NAMES = re.compile(
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
-    """Rank and number of processes where an outside launcher started several; None where this process is alone.
+    """Return rank and number of processes of an outside launcher that started several, else None.
 
     One process is not launched, whoever started it: a shell by `srun --pty bash` has all variables of a step, and
     `mpirun -n 1 collbench` does what `collbench` does.  Of nested launchers the one counts that started several.
     """
-    return next(((own, count) for own, count, _ in _told(environment)), None)
+    for rank, count, _ in _launchers(environment):
+        return rank, count
+    return None
 
 
 def neighbours(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes the launcher started on this machine, with this one; all of them where it does not say."""
-    for _, _, words in _told(environment):
+    """Return how many processes the launcher started on this machine; all of them where it does not say."""
+    for _, _, words in _launchers(environment):
         if local := re.findall(r"(?:^|,)(\d+)", words):  # Slurm's: 4(x2),3
             return max(map(int, local))
     _, everywhere = launched(environment) or (0, 1)
     return everywhere
 
 
-def _told(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Rank and number of processes by every launcher that started several, and its words on how many are here."""
-    for size, rank, local in _SIZE_RANK_AND_LOCAL_SIZE:
-        count, own = environment.get(size, ""), environment.get(rank, "")
-        if count.isdecimal() and own.isdecimal() and int(count) > 1:
-            yield int(own), int(count), environment.get(local, "")
+def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    """Yield rank and number of processes by every launcher that started several, and its words on how many are here."""
+    for size_name, rank_name, local_name in _SIZE_RANK_AND_LOCAL_SIZE:
+        size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
+        if size.isdecimal() and rank.isdecimal() and int(size) > 1:
+            yield int(rank), int(size), environment.get(local_name, "")
 
 
 def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what a launcher or batch system put there, for an mpiexec that starts ranks here.
+    """Return the environment without what a launcher or batch system put there, for an mpiexec that starts ranks here.
 
     With it mpiexec would ask the batch system for hosts and have its own launcher (srun) start the ranks there.
     """

@@ -1,76 +1,18 @@
-"""How a run ends: its processes and memory are found and removed, and a watchdog ends one in which nothing begins."""
+"""A watchdog ends the processes of a launcher in which nothing begins, and the start of MPI that does not end."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from collbench.measure import cleanup, watchdog
+from collbench.measure import watchdog
 from collbench.measure.watchdog import Watchdog
-from tests.cli.test_sweep import alive, wait_for
+from tests.cli.test_sweep import wait_for
 from tests.conftest import ROOT
-
-CHAIN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep({seconds})"
-SLEEP = "import time; time.sleep(60)"
-
-
-def begun(value: str, seconds: float) -> "subprocess.Popen[bytes]":
-    """A process with that mark which starts another one in a session of its own."""
-    environment = os.environ | {"MARK_OF_A_TEST": value}
-    command = [sys.executable, "-c", CHAIN.format(seconds=seconds), SLEEP]
-    return subprocess.Popen(command, env=environment, start_new_session=True)
-
-
-def test_a_mark_finds_children_and_orphans_too_and_nobody_else_s() -> None:
-    for seconds in (60, 0):
-        with begun("mine", seconds) as process, begun("other", 60):
-            try:
-                wait_for(lambda process=process: len(cleanup.marked("MARK_OF_A_TEST", "mine") - {process.pid}) == 1)  # type: ignore[misc]
-                wait_for(lambda: len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2)
-                if not seconds:
-                    process.wait()
-                pids = list(cleanup.marked("MARK_OF_A_TEST", "mine"))
-                cleanup.end_marked("MARK_OF_A_TEST", "mine")
-                assert not alive(pids)
-                assert len(cleanup.marked("MARK_OF_A_TEST", "other")) == 2
-            finally:
-                for value in ("mine", "other"):
-                    cleanup.end_marked("MARK_OF_A_TEST", value)
-
-
-def test_shared_memory_of_the_ended_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    name = Path(f"/dev/shm/collbench-test-{os.getpid()}")
-    held = f"import mmap, time; f = open({str(name)!r}, 'w+b'); f.truncate(4096); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", held])
-    wait_for(name.exists)
-    known = tmp_path / "known"
-    known.touch()
-    assert cleanup.shared_files(process.pid) == {str(name)}
-    cleanup.end([process.pid], [str(known)])
-    assert process.wait() == -signal.SIGKILL
-    assert not name.exists()
-    assert not known.exists()
-
-
-def test_memory_that_mpi_left_is_removed_if_nobody_has_it() -> None:
-    names = {word: Path(f"/dev/shm/{word}-{os.getpid()}") for word in ("mpich_shm_left", "mpich_shm_used", "mine")}
-    for name in names.values():
-        name.touch()
-    try:
-        with names["mpich_shm_used"].open():
-            cleanup.unname_orphans(time.time() + 60)
-            assert all(name.exists() for name in names.values())
-            cleanup.unname_orphans(time.time() - 60)
-            assert [word for word, name in names.items() if name.exists()] == ["mpich_shm_used", "mine"]
-    finally:
-        for name in names.values():
-            name.unlink(missing_ok=True)
 
 
 class Clock:
@@ -151,7 +93,7 @@ def ended(steps: str) -> tuple[int, str]:
     """Status and errors of a process that does that and would then sleep."""
     script = (
         "import sys, time\nsys.modules['mpi4py.MPI'] = None  # as if it had started\n"
-        f"from collbench.measure import watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
+        f"from collbench.measure import watchdog as watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
     )
     command, surroundings = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)

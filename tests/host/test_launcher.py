@@ -1,6 +1,6 @@
 """Whether somebody else started the ranks."""
 
-from collbench.launcher import launched, neighbours, unlaunched
+from collbench.host.launcher import launched, neighbours, unlaunched
 
 STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
 

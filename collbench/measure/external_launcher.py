@@ -3,29 +3,32 @@
 Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
 for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
 process ends it where nothing goes on.
+
+Any process may wait for ever for one that was stopped, never came or took another way.  So a watchdog in each sleeps
+until the time is up, is put off by whatever begins, and ends the processes where nothing has begun for too long.
 """
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Self
 
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
-from collbench.launcher import launched
-from collbench.measure import cleanup
-from collbench.measure.carry_out import carry_out, needs
-from collbench.measure.greeting import Greeting
-from collbench.measure.installation import installation, refuse_other
+from collbench.host import processes, signals
+from collbench.host.launcher import launched
+from collbench.measure.protocol import WorkerHello, installation, refuse_other
+from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
-from collbench.measure.workers import seconds_for
+from collbench.measure.worker import execute_case, needs
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.processes import Processes
-from collbench.results import Failed, Result
+from collbench.results import Result
+from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
 from collbench.runfile.schema import sweep_fields, to_sweep
 
@@ -34,11 +37,22 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 
 @cache
 def world() -> Processes:
-    """All processes of the launcher; the first call starts MPI."""
+    """Return all processes of the launcher; the first call starts MPI."""
     rank, size = launched() or (0, 1)
-    load_the_launchers_library()
+    _load_the_launchers_library()
     with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
         return Processes.of_world()
+
+
+def _load_the_launchers_library() -> None:
+    """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
+    try:
+        file = mpi_libraries.of_launcher()
+    except PlatformError as error:
+        error.agreed = True  # all processes have that launcher
+        raise
+    if file:
+        os.environ[mpi_libraries.LIBMPI] = str(file)
 
 
 def agree_on(error: CollbenchError) -> None:
@@ -54,17 +68,6 @@ def agree_on(error: CollbenchError) -> None:
         raise error
 
 
-def load_the_launchers_library() -> None:
-    """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
-    try:
-        file = mpi_libraries.of_launcher()
-    except PlatformError as error:
-        error.agreed = True  # all processes have that launcher
-        raise
-    if file:
-        os.environ[mpi_libraries.LIBMPI] = str(file)
-
-
 class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
@@ -78,14 +81,15 @@ class Joined:
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
         self._refuse_others()
-        cleanup.unname()
+        processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
         self._sweep = to_sweep(fields)
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
-        self._first: dict[str, Case] = {}  # of an implementation, for which its library starts
-        self.greeting = Greeting()
+        self._started: set[str] = set()  # implementations whose library has been started
+        self._open = ExitStack()
+        self.greeting = WorkerHello()
 
     def agreeing(self) -> AbstractContextManager[None]:
         """*Collective*: what fails inside on one process fails on all."""
@@ -102,54 +106,61 @@ class Joined:
             raise
 
     def __enter__(self) -> Self:
-        WATCHDOG.feed(max(self._limit, find_platform(self._name).cold_start))
+        kind = find_platform(self._name)
+        WATCHDOG.feed(max(self._limit, kind.cold_start))
         wanted = needs(self._sweep, self._name)
-        if find_platform(self._name).process_per_rank:
-            compiler.prove_compiler(self._world)
         cores: list[int] = []
-        if find_platform(self._name).process_per_rank and self._sweep.bind == "core":
-            cores = self._world.cores_to_bind(find_platform(self._name).cores)
-            self._world.bind(cores)
+        if kind.process_per_rank:
+            compiler.prove_compiler(self._world)
+            if self._sweep.bind == "core":
+                cores = self._world.cores_to_bind(kind.cores)
+                self._world.bind(cores)
         self._platform = open_platform(self._sweep, wanted, self._name, self._world)
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()
-        self.greeting = Greeting(topology, versions, variables(), cores=tuple(cores))
+        self.greeting = WorkerHello(topology, versions, variables(), cores=tuple(cores))
+        self._open.enter_context(signals.deferred())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object = None, *rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
         if kind is None or self._world.size == 1 or getattr(error, "agreed", False):
             if self._platform and kind is None:  # else the others may not come to close it too
                 WATCHDOG.hanging = not self._platform.close()
             WATCHDOG.stop()
-        elif issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say
+            self._open.__exit__(kind, error, None)
+            return
+        if issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say
             sys.stderr.write(f"collbench: error: rank {self._world.rank}: {error or kind.__name__}\n")
             sys.stderr.flush()
-            end_all()  # the others may wait for this rank for ever
-        else:
-            end_all()
+        end_all()  # the others may wait for this rank for ever
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep on every process."""
         assert self._platform
         WATCHDOG.phase = Phase.MEASURING
         for case in self._sweep.cases():
-            limit = seconds_for(case, self._sweep.sampling)
-
-            def begin(name: str, case: Case = case, limit: float = limit) -> None:
-                self._current = case, name
-                first = self._first.setdefault(name, case) is case
-                WATCHDOG.feed(max(limit, find_platform(self._name).cold_start) if first else limit)
-
-            begin(self._sweep.implementations[0])
+            self._current = case, self._sweep.implementations[0]
+            self._beat(self._current[1])
+            results = execute_case(case, self._sweep.implementations, self._platform, self._sweep.sampling, self._beat)
             try:
-                yield from carry_out(case, self._sweep.implementations, self._platform, self._sweep.sampling, begin)
+                yield from results
             except CaseFailed as reason:
-                assert self._current
                 yield self.failed(f"{reason}; the run ends here")
                 return
 
+    def _beat(self, name: str) -> None:
+        """Allow the time of another step of the case, and end if a signal has come."""
+        signals.check()
+        assert self._current
+        case, _ = self._current
+        self._current = case, name
+        limit = seconds_for(case, self._sweep.sampling)
+        if name not in self._started:  # its library starts
+            limit = max(limit, find_platform(self._name).cold_start)
+        WATCHDOG.feed(limit)
+
     def failed(self, reason: str) -> Failed:
-        """The row of what was carried out last."""
+        """Return the row of what was carried out last."""
         case, name = self._current or (next(iter(self._sweep.cases())), self._sweep.implementations[0])
         return Failed(case, name, self._name, reason)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collbench import cache
 from collbench.errors import PlatformError
+from collbench.host import cache
 from collbench.platforms import compiler
 
 STEM, SUFFIX = "ring-0123456789abcdef", ".so"
@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
 
 def left(text: bytes = b"code") -> Path:
     """What was kept in the cache."""
-    folder = cache.private("kernels")
+    folder = cache.private_folder("kernels", PlatformError)
     product = folder / "product"
     product.write_bytes(text)
     place = cache.keep(product, folder, STEM, SUFFIX)
@@ -41,24 +41,25 @@ def test_folders_and_files_are_ours_alone_whatever_the_umask(own: Path) -> None:
     (own / "kernels").mkdir(parents=True)
     assert mode(own / "kernels") == 0o777
     left()
-    assert {path.name: mode(path) for path in own.iterdir()} == {"kernels": 0o700}
+    assert {path.name: mode(path) for path in own.iterdir()} == {"kernels": 0o700, "history": 0o700}
     assert all(not mode(path) & 0o077 for path in (own / "kernels").iterdir())
 
 
 def test_the_folder_of_another_user_is_refused_in_one_line_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.private("kernels").mkdir(exist_ok=True)
+    cache.private_folder("kernels", PlatformError).mkdir(exist_ok=True)
     cache._folders.clear()
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     with pytest.raises(PlatformError, match=r"kernels: it belongs to user \d+; set COLLBENCH_CACHE to"):
-        cache.private("kernels")
+        cache.private_folder("kernels", PlatformError)
 
 
 def test_a_link_in_the_place_of_a_folder_is_not_followed(own: Path, tmp_path: Path) -> None:
     own.mkdir()
     (tmp_path / "elsewhere").mkdir()
-    (own / "kernels").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(PlatformError, match=r"it is a link; set COLLBENCH_CACHE"):
-        cache.private("kernels")
+    for name in ("kernels", "history"):
+        (own / name).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(PlatformError, match=r"it is a link; set COLLBENCH_CACHE"):
+            cache.private_folder(name, PlatformError)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -67,7 +68,7 @@ def test_a_place_where_no_folder_can_be_is_refused_in_one_line(tmp_path: Path, m
     for where in ("file/inside", "file"):
         monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / where))
         with pytest.raises(PlatformError, match=r"^cannot keep compiled kernels in .*; set COLLBENCH_CACHE"):
-            cache.private("kernels")
+            cache.private_folder("kernels", PlatformError)
 
 
 def _link(path: Path) -> None:

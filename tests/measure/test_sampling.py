@@ -14,13 +14,12 @@ from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measure.floor import Floor
-from collbench.measure.plausible import left_out
-from collbench.measure.runner import measure
+from collbench.measure.sampling import Reference, left_out, measure
 from collbench.platforms.interface import Limits, Prepared
 from collbench.platforms.scheduling import Watch
 from collbench.platforms.stress import Plan
-from collbench.results import Measurement, Mismatch, Note, Overrun, Skipped
+from collbench.results.collectives import Measurement, Skipped
+from collbench.results.facts import Mismatch, Note, Overrun
 from tests.conftest import case
 
 LARGE = 2**20  # bytes of a case whose first operation is believed if it takes long
@@ -452,13 +451,15 @@ def with_floors(**seconds: Callable[[], float]) -> ToyPlatform:
 
 def test_the_floor_is_the_median_of_the_fastest_way_without_its_first_reading() -> None:
     readings = cycle([9e-3, 3e-3, 1e-3, 2e-3])
-    floor = Floor.of(case(), with_floors(slow=constant(5e-3), fast=lambda: next(readings)))
+    floor = Reference(case(), with_floors(slow=constant(5e-3), fast=lambda: next(readings)))
     assert [floor.sample() for _ in range(3)] == [8e-3, 6e-3, 7e-3]
-    assert floor.seconds == 2e-3
-    nothing = Floor.of(case(), with_floors())
-    assert (nothing.sample(), nothing.seconds) == (0, None)
-    assert Floor.of(case("sendrecv"), with_floors(bare=constant(1e-3))).sample() == 1e-3
-    assert Floor.of(case("bandwidth"), with_floors(bare=constant(1e-3))).sample() == 0, "the same bytes again and again"
+    assert floor.copy_seconds == 2e-3
+    nothing = Reference(case(), with_floors())
+    assert (nothing.sample(), nothing.copy_seconds) == (0, None)
+    assert Reference(case("sendrecv"), with_floors(bare=constant(1e-3))).sample() == 1e-3
+    assert Reference(case("bandwidth"), with_floors(bare=constant(1e-3))).sample() == 0, (
+        "the same bytes again and again"
+    )
 
 
 def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:

@@ -11,12 +11,22 @@ import pytest
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, UsageError
-from collbench.measure.ab import ratios
-from collbench.measure.greeting import Greeting
-from collbench.measure.opponents import Opponents, suffixes
-from collbench.measure.turns import LEAST, ROUNDS, Side, Turns, order, shares
+from collbench.measure.interleave import (
+    LEAST,
+    ROUNDS,
+    Arm,
+    Interleaving,
+    MultiLibrary,
+    library_suffixes,
+    order,
+    ratios,
+    shares,
+)
+from collbench.measure.protocol import WorkerHello
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
-from collbench.results import Failed, Measurement, Mismatch, Result, Skipped
+from collbench.results import Result
+from collbench.results.collectives import Failed, Measurement, Skipped
+from collbench.results.facts import Mismatch
 from collbench.stats import median_interval
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -38,7 +48,7 @@ class Acted:
     setting: str
     log: list[str]
     answer: Answer = lambda asked, name, round_: measured(asked, name, 1e-3, 1e-3)
-    greeting: Greeting = field(default_factory=Greeting)
+    greeting: WorkerHello = field(default_factory=WorkerHello)
     orders: list[tuple[tuple[str, ...], Sampling, dict[str, int]]] = field(default_factory=list)
     refusal: str = ""
 
@@ -65,16 +75,16 @@ def asked_for() -> Sweep:
     return replace(sweep(1024, 64), implementations=NAMES)
 
 
-def sides(*ranks: Acted) -> list[Side]:
+def arms(*ranks: Acted) -> list[Arm]:
     """Each with the same to measure."""
-    return [Side(one, asked_for()) for one in ranks]
+    return [Arm(one, asked_for()) for one in ranks]
 
 
 def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
     """The results of both settings, `a` and `b`, and what their ranks were asked."""
     log: list[str] = []
     ranks = [Acted(name, log, **({"answer": answers[name]} if name in answers else {})) for name in "ab"]
-    with Turns("cpu", sides(*ranks)) as pair:
+    with Interleaving("cpu", arms(*ranks)) as pair:
         return [pair.results(0, place) for place in (0, 1)], ranks
 
 
@@ -91,12 +101,12 @@ def test_every_order_is_balanced_so_that_drift_shifts_all_alike() -> None:
         assert {turns[0] for turns in rounds[::2]} == set(range(sets))
 
 
-def test_each_side_has_its_own_budget_and_its_own_implementations() -> None:
+def test_each_arm_has_its_own_budget_and_its_own_implementations() -> None:
     log: list[str] = []
     ranks = [Acted("a", log), Acted("b", log)]
     whole = asked_for()
     few = replace(whole, implementations=NAMES[:1], sampling=replace(whole.sampling, budget=whole.sampling.budget / 2))
-    with Turns("cpu", [Side(ranks[0], whole), Side(ranks[1], few)]) as both:
+    with Interleaving("cpu", [Arm(ranks[0], whole), Arm(ranks[1], few)]) as both:
         found = [[result.implementation for result in both.results(0, place)] for place in (0, 1)]
     assert found == [list(NAMES), list(NAMES[:1])]
     budgets = [sum(sampling.budget for _, sampling, _ in one.orders) for one in ranks]
@@ -106,7 +116,7 @@ def test_each_side_has_its_own_budget_and_its_own_implementations() -> None:
 def test_a_case_is_measured_once_for_both_and_a_sample_s_length_found_out_once() -> None:
     log: list[str] = []
     ranks = Acted("a", log), Acted("b", log)
-    with Turns("cpu", sides(*ranks)) as pair:
+    with Interleaving("cpu", arms(*ranks)) as pair:
         first = pair.results(0, 0)
         count = len(log)
         second = pair.results(0, 1)
@@ -175,7 +185,7 @@ def test_a_case_ends_once_its_budget_is_spent() -> None:
             return measured(asked, name, 1.001 * share * budget / len(NAMES), launches=1)
 
         results, _ = carried_out(a=answer, b=answer)
-        found = [len(result.rounds) for side in results for result in side if isinstance(result, Measurement)]
+        found = [len(result.rounds) for arm in results for result in arm if isinstance(result, Measurement)]
         assert found == [rounds] * 4, share
 
 
@@ -212,8 +222,8 @@ def test_what_goes_wrong_in_one_setting_costs_its_implementation_and_the_other_n
 
 def test_ranks_that_cannot_start_end_those_that_did_and_the_error_names_the_setting() -> None:
     log: list[str] = []
-    first, second = sides(Acted("a", log), Acted("b", log, refusal="no such algorithm"))
-    pair = Turns("cpu", (first, second._replace(name="X=1")))
+    first, second = arms(Acted("a", log), Acted("b", log, refusal="no such algorithm"))
+    pair = Interleaving("cpu", (first, second._replace(name="X=1")))
     with pytest.raises(PlatformError, match="with X=1: no such algorithm"), pair:
         pass
     assert log == ["start a", "end a"]
@@ -236,34 +246,34 @@ def against_each_other() -> Sweep:
     return replace(sweep(64, 1024), implementations=CALLS)
 
 
-def against(*libraries: Library, log: list[str], **ranks: Acted) -> Opponents:
+def against(*libraries: Library, log: list[str], **ranks: Acted) -> MultiLibrary:
     """Ranks of these libraries that answer at once."""
 
     def start(_: Sweep, chosen: Library) -> Acted:
         key = chosen.kind.key
-        return ranks.get(key) or Acted(key, log, greeting=Greeting(versions={"mpi": SAID[key]}))
+        return ranks.get(key) or Acted(key, log, greeting=WorkerHello(versions={"mpi": SAID[key]}))
 
-    return Opponents(against_each_other(), libraries, start)
+    return MultiLibrary(against_each_other(), libraries, start)
 
 
 def test_rows_are_called_after_their_library_unless_it_is_the_usual_one() -> None:
-    assert suffixes([MPICH, OPEN, INTEL]) == ["", "@openmpi", "@intel"]
-    assert suffixes([OPEN, MPICH]) == ["@openmpi", ""]
+    assert library_suffixes([MPICH, OPEN, INTEL]) == ["", "@openmpi", "@intel"]
+    assert library_suffixes([OPEN, MPICH]) == ["@openmpi", ""]
     second = library("openmpi", Path("/other"))
-    assert suffixes([OPEN, second]) == ["@openmpi", "@openmpi-2"]
+    assert library_suffixes([OPEN, second]) == ["@openmpi", "@openmpi-2"]
     with pytest.raises(UsageError, match=r"--mpi names Open MPI twice \(/ompi/libmpi.so\); leave one out"):
-        suffixes([OPEN, MPICH, OPEN])
+        library_suffixes([OPEN, MPICH, OPEN])
 
 
 def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_rungs() -> None:
     log: list[str] = []
-    with against(MPICH, OPEN, INTEL, log=log) as opponents:
-        results = list(opponents.run())
+    with against(MPICH, OPEN, INTEL, log=log) as libraries:
+        results = list(libraries.run())
     rows = [(result.case.nbytes, result.implementation) for result in results]
     names = ["mpi", "mpi@openmpi", "mpi@intel"]
     names += ["mpi-python", "mpi-python@openmpi", "mpi-python@intel", "two-shot"]
     assert rows == [(size, name) for size in (64, 1024) for name in names]
-    assert list(opponents.sweep.implementations) == names
+    assert list(libraries.sweep.implementations) == names
     half = (len(log) - 6) // 2  # without the starts and the ends
     asked = log[3 : 3 + half]
     assert {asked.count(key) for key in SAID} == {half // 3}
@@ -271,16 +281,16 @@ def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_r
 
 
 def test_the_header_says_which_library_each_name_stands_for() -> None:
-    with against(MPICH, OPEN, log=[]) as opponents:
-        assert opponents.greeting.versions == {"mpi": SAID["mpich"], "mpi@openmpi": SAID["openmpi"]}
+    with against(MPICH, OPEN, log=[]) as libraries:
+        assert libraries.greeting.versions == {"mpi": SAID["mpich"], "mpi@openmpi": SAID["openmpi"]}
     with against(OPEN, log=[]) as alone:
         assert alone.greeting.versions["mpi@openmpi"] == SAID["openmpi"]
 
 
 def test_one_library_alone_takes_no_turns_and_keeps_the_names_of_the_rungs() -> None:
     log: list[str] = []
-    with against(OPEN, log=log) as opponents:
-        names = [result.implementation for result in opponents.run()]
+    with against(OPEN, log=log) as libraries:
+        names = [result.implementation for result in libraries.run()]
     assert names == ["mpi@openmpi", "mpi-python@openmpi", "two-shot"] * 2
     assert log == ["start openmpi", "openmpi", "openmpi", "end openmpi"]
 
@@ -291,17 +301,17 @@ def test_a_library_whose_ranks_fail_costs_its_own_rows_only() -> None:
     def dies(asked: object, name: str, round_: int) -> Result:
         return Failed(measured(asked, name, 1.0).case, name, "cpu", "a rank died")  # type: ignore[arg-type]
 
-    ranks = Acted("openmpi", log, answer=dies, greeting=Greeting(versions={"mpi": SAID["openmpi"]}))
-    with against(MPICH, OPEN, log=log, openmpi=ranks) as opponents:
-        failed = {result.implementation for result in opponents.run() if isinstance(result, Failed)}
+    ranks = Acted("openmpi", log, answer=dies, greeting=WorkerHello(versions={"mpi": SAID["openmpi"]}))
+    with against(MPICH, OPEN, log=log, openmpi=ranks) as libraries:
+        failed = {result.implementation for result in libraries.run() if isinstance(result, Failed)}
     assert failed == {"mpi@openmpi", "mpi-python@openmpi"}
 
 
 def test_libraries_that_nothing_calls_are_refused() -> None:
     ladder = replace(against_each_other(), implementations=("two-shot",))
     with pytest.raises(UsageError, match=r"--impl two-shot calls no MPI library.*; add mpi"):
-        Opponents(ladder, [MPICH, OPEN])
-    assert Opponents(ladder, [OPEN]).sweep.implementations == ("two-shot",)
+        MultiLibrary(ladder, [MPICH, OPEN])
+    assert MultiLibrary(ladder, [OPEN]).sweep.implementations == ("two-shot",)
 
 
 def test_an_implementation_has_as_much_time_with_one_library_as_with_another() -> None:
@@ -311,5 +321,5 @@ def test_an_implementation_has_as_much_time_with_one_library_as_with_another() -
         budgets.append(own.sampling.budget / len(own.implementations))
         return Acted(chosen.kind.key, [])
 
-    Opponents(against_each_other(), (MPICH, OPEN, INTEL), start)
+    MultiLibrary(against_each_other(), (MPICH, OPEN, INTEL), start)
     assert budgets == pytest.approx([budgets[0]] * 3)
