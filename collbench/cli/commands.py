@@ -14,7 +14,7 @@ import click
 from collbench import __version__
 
 SECTIONS = {
-    "Measure": ("sweep", "verify", "explain", "step", "scale", "overlap", "jitter", "styles"),
+    "Measure": ("sweep", "verify", "explain", "step"),
     "Understand": ("compare", "diagnose", "fit", "plot", "report"),
     "Predict": ("predict", "train", "topo"),
     "Files": ("runs", "import", "export"),
@@ -36,7 +36,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one of a program of nccl-tests."""
         if name not in _summaries():
-            return _program(name)
+            return _earlier(name) or _program(name)
         module = importlib.import_module(f"{__package__}.{name}")
         command: click.Command = module.command
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
@@ -64,6 +64,13 @@ class Commands(click.Group):
                     formatter.write_dl(rows)
         with formatter.section("More"):
             formatter.write_dl(list(summaries.items()))
+
+
+def _earlier(name: str) -> click.Command | None:
+    """Return the command of `collbench step` that had this name before; help and completion do not list such names."""
+    from collbench.cli.step import EARLIER
+
+    return EARLIER.get(name)
 
 
 @cache
