@@ -17,7 +17,7 @@ from collbench.cases import Case
 from collbench.cli import main
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.interrupts import ENDING
+from collbench.host.signals import ENDING
 from collbench.results import Measurement
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
-    *("isolation", "clean", "errors", "door", "interrupts", "units", "cache", "stats", "launcher", "lifetimes"),
+    *("host", "errors", "units", "stats"),
     *("collectives", "datatypes", "cases", "results", "topology"),
     *("runfile", "formats", "platforms", "algorithms", "schedules", "learning", "styles", "model", "measure"),
     *("analysis", "planner", "plots", "report", "api", "cli"),

@@ -15,7 +15,7 @@ from collbench.datatypes import NONE
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Hardware, Wait
 from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.gpu.placement import gpus
+from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.interface import Prepared
 from collbench.platforms.processes import Alone
 from collbench.results import Note

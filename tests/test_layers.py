@@ -14,7 +14,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "jinja2": ("report",),
     "matplotlib": ("plots", "report.machines"),
     "mpi4py": (
-        *("launcher", "platforms.cpu", "platforms.processes", "measure.watchdog"),
+        *("platforms.cpu", "platforms.processes", "measure.watchdog"),
         *("algorithms.mpi", "algorithms.mpi_python"),
     ),
     "scipy": ("stats", "model", "analysis"),
@@ -22,9 +22,10 @@ HEAVY = {  # library: modules, or packages, that may import it
 SPEAKING = {
     "platforms.gpu.cuda_extra": "a script that the Makefile runs",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
-    "measure.launched": "what MPI_Abort would leave unsaid",
     "api.notices": "what takes so long, which a notebook should say too",
+    "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.watchdog": "why it ends all processes of a launcher",
+    "host.signals": "what was printed, before a signal ends the command",
 }
 
 

@@ -106,7 +106,7 @@ def _exported(run: Run, name: str) -> None:
     assert wanted.write
     for implementation in dict.fromkeys(result.implementation for result in run.results):
         try:
-            text = wanted.write(select(run, implementation, wanted.mixed, lambda reason: None))
+            text = wanted.write(select(run, implementation, wanted.mixed))
             if text.strip():
                 read_tests(decode("exported", text.encode()), Hints(4), name)
         except CollbenchError:

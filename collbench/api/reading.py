@@ -211,7 +211,7 @@ def plot(
 
     """
     from collbench.plots.kinds import Wanted, draw, lacking  # Matplotlib takes long to import
-    from collbench.plots.styles import STYLES
+    from collbench.plots.style import STYLES
     from collbench.plots.views import named
 
     shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]

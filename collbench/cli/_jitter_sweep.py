@@ -12,8 +12,7 @@ from collbench.cases import Sampling, Step, Sweep
 from collbench.cli._step_options import parse_slow, parse_work
 from collbench.cli.options import sweep_request
 from collbench.errors import UsageError
-from collbench.measure.calibrated_together import calibrated
-from collbench.measure.calibration import Work
+from collbench.measure.calibration import Work, calibrated
 from collbench.measure.stepping import LONGEST
 
 STEPS = 4000  # of which the percentile 99.9 has an interval

@@ -10,7 +10,7 @@ from collbench.algorithms import choose, libraries
 from collbench.api.requests import SweepRequest, find_system, passed_over
 from collbench.cli.options import sweep_request
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.topology.system import System
 

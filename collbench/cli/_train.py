@@ -15,7 +15,7 @@ from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
 from collbench.api.requests import default_folder, find_system
 from collbench.cli.running import say_where
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.planner.cost import OnSystem, Size, interconnects, same_cost, sizes
 from collbench.planner.curves import ModelCurves

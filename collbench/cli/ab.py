@@ -20,9 +20,10 @@ from collbench.cli.results_table import NAME, cells_of, common_headings, halfwid
 from collbench.cli.running import draw_plots, finish, run_session
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
-from collbench.launcher import launched
-from collbench.measure import worker
-from collbench.measure.ab import COPIES, PairedSession, ratios
+from collbench.host.launcher import launched
+from collbench.measure import protocol
+from collbench.measure.interleave import ratios
+from collbench.measure.session import COPIES, PairedSession
 from collbench.platforms import find_platform, platforms
 from collbench.results import Measurement, Result, Skipped
 from collbench.runfile import store
@@ -39,7 +40,7 @@ LEGEND = (
 )
 _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
-_RESERVED = (worker.FOLDER, worker.SUPERVISOR, worker.PLATFORM)
+_RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
 _LABEL = 18  # characters of a setting's name in a row
 _TABLE = Table(

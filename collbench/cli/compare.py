@@ -21,11 +21,11 @@ from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, several_machines
 from collbench.api.reading import Selection, contents, selected
-from collbench.clean import cell
 from collbench.cli import interconnects
 from collbench.cli.options import PATH, STANDARD, JsonCommand, Renamed, into, json_option
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
+from collbench.host.sanitize import cell
 from collbench.plots import ratios
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before

@@ -15,7 +15,7 @@ from collbench.cli.options import HERE, shared, sweep_request, writes
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN_LEGEND, explain_heading, row
 from collbench.cli.running import finish, run_session, say_where
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.results import Explanation, Result
 from collbench.units import format_size

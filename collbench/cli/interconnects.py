@@ -31,13 +31,13 @@ from collbench.analysis.interconnects import (
 from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
-from collbench.clean import cell
 from collbench.cli.options import STANDARD, into, sweep_request
 from collbench.cli.running import say_where
 from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
-from collbench.launcher import launched
+from collbench.host.launcher import launched
+from collbench.host.sanitize import cell
 from collbench.measure.session import Session
 from collbench.results import Timed, Untimed, timed
 from collbench.runfile.store import Run, read, why_none

@@ -50,7 +50,7 @@ def command(**options: Any) -> int:
     from collbench.api.requests import default_folder
     from collbench.cli._jitter_sweep import make_step_sweep
     from collbench.cli.running import finish, run_session
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()

@@ -13,7 +13,7 @@ import click
 
 from collbench.api.notices import is_leader, started
 from collbench.cli._streams import coloured, obeys
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.results import Result, Skipped
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"

@@ -3,19 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import click
 
-from collbench import interrupts
 from collbench.cli.progress import awaited, begun
 from collbench.errors import RunFileError, StorageError
+from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import Session, exit_status
+from collbench.measure.session import PairedSession, Session, exit_status
 from collbench.runfile.store import read
-
-if TYPE_CHECKING:
-    from collbench.measure.ab import PairedSession
 
 
 class Table(Protocol):
@@ -32,7 +29,7 @@ class Table(Protocol):
 
 
 def run_session(
-    session: "Session | PairedSession",
+    session: Session | PairedSession,
     table: Table,
     remarks: Iterable[str] = (),
     quiet: bool = False,
@@ -64,7 +61,7 @@ def run_session(
                     table.add(result)
     except KeyboardInterrupt as cause:
         click.echo(f"\ninterrupted: {_kept(parts)}", err=True)
-        return interrupts.answered(cause)
+        return signals.status(cause)
     return 0
 
 

@@ -49,7 +49,7 @@ def command(**options: Any) -> int:
     from collbench.api.requests import new_folder
     from collbench.cli._styles_options import here, make_styles
     from collbench.cli.running import finish, run_session
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()

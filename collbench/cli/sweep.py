@@ -36,7 +36,7 @@ from collbench.cli.results_table import (
     row,
 )
 from collbench.cli.running import finish, run_session, say_where
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session
 from collbench.platforms import platforms

@@ -20,7 +20,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.results import Outcome, Result
 

@@ -16,7 +16,8 @@ from collbench.learning.data import Data
 from collbench.learning.network import loss
 from collbench.learning.seat import Seat
 from collbench.learning.trail import Kept, Part, Stepped, first_flaw, known_weights, miscounted, shared
-from collbench.measure.runner import SEEDS, Progress
+from collbench.measure.sampling import SEEDS
+from collbench.measure.sampling import Heartbeat as Progress
 from collbench.platforms.interface import Platform
 from collbench.platforms.scheduling import RunQueue
 from collbench.results import CheckFailure, Note, Point, Result, Scheduling, Skipped, Trained

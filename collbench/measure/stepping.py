@@ -15,7 +15,8 @@ from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
-from collbench.measure.runner import SEEDS, Progress, enough
+from collbench.measure.sampling import SEEDS, enough
+from collbench.measure.sampling import Heartbeat as Progress
 from collbench.measure.series import take
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from collbench import door
 from collbench.errors import Notice, RunFileError, UsageError
+from collbench.host import sanitize
 from collbench.results import Result, timed
 from collbench.runfile.header import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
@@ -111,11 +111,11 @@ def _entry(path: Path, modified: float) -> Entry:
 
 def _last_record(path: Path) -> dict[str, Any]:
     """Return the last line of a file if it is short, as an end is; else nothing."""
-    with door.opened(path) as file:
+    with sanitize.safe_read(path, RunFileError) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
         lines = file.read(_END).splitlines()
     try:
-        return door.record(lines[-1]) if lines else {}
+        return sanitize.parse_object(lines[-1]) if lines else {}
     except ValueError:
         return {}
 

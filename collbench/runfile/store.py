@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from collbench import clean, door
-from collbench.clean import text
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
+from collbench.host import sanitize
+from collbench.host.sanitize import text
 from collbench.results import Outcome, Result
 from collbench.runfile.earlier import upgraded
 from collbench.runfile.flat import arrow_table, data_frame, record
@@ -71,7 +71,7 @@ class Run:
 
 def cut_off_notes(runs: Iterable[Run]) -> list[str]:
     """Return `results/a/run.jsonl: cut off after 37 rows` for each run that is cut off."""
-    return [clean.message(f"{run.path}: {run.cut_off}") for run in runs if run.cut_off]
+    return [sanitize.message(f"{run.path}: {run.cut_off}") for run in runs if run.cut_off]
 
 
 def why_none(runs: Sequence[Run]) -> str:
@@ -210,7 +210,7 @@ def read(path: Path) -> Run:
 
     """
     place = path / NAME if path.is_dir() else path
-    lines = ((number, line) for number, line in door.lines(place) if line.strip())
+    lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
     header, number = _header(place, lines)
     rows = _Rows(place, number < FORMAT)
     for at, line in lines:
@@ -232,14 +232,14 @@ def read(path: Path) -> Run:
 
 def read_header(place: Path) -> Header:
     """Read the header of a run file alone."""
-    return _header(place, door.lines(place))[0]
+    return _header(place, sanitize.read_lines(place, RunFileError))[0]
 
 
 def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
     """Return the header, and the number of the format."""
     at, line = next(lines, (1, b"{}"))
     try:
-        fields = door.record(line)
+        fields = sanitize.parse_object(line)
     except ValueError as error:
         raise RunFileError(f"{place}:{at}: {error}") from None
     if fields.pop("kind", None) != "header":
@@ -264,20 +264,20 @@ class _Rows:
     def take(self, at: int, line: bytes) -> None:
         """Read the next row."""
         try:
-            fields = door.record(line)
+            fields = sanitize.parse_object(line)
             self.last = fields
             result = to_result(upgraded(fields) if self._old else fields)
             self.results += [result] if result else []
         except ValueError as error:
             if line.endswith(b"\n"):
-                self.left_out.append(f"{at}: {clean.message(str(error))}")
+                self.left_out.append(f"{at}: {sanitize.message(str(error))}")
             else:  # no newline behind it: the writer was stopped in the middle of it
                 words = f"{self._place}:{at}: the last line is torn; read without it"
-                warnings.warn(clean.message(words), TornLine, stacklevel=4)
+                warnings.warn(sanitize.message(words), TornLine, stacklevel=4)
 
     def warn(self) -> None:
         """Warn of the first rows that were left out, and say how many more there are."""
         for reason in self.left_out[:_NAMED]:
-            warnings.warn(clean.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
+            warnings.warn(sanitize.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
         if more := len(self.left_out[_NAMED:]):
-            warnings.warn(clean.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)
+            warnings.warn(sanitize.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)

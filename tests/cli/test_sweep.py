@@ -17,7 +17,7 @@ import pytest
 
 from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
-from collbench.measure.start import mpiexec
+from collbench.measure.supervisor import mpiexec
 from collbench.results import Failed, Measurement, Skipped
 from collbench.runfile.store import TornLine, read
 from tests.cli.conftest import RIGHT, Whole

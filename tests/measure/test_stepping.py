@@ -9,7 +9,9 @@ import pytest
 from collbench.algorithms import choose
 from collbench.cases import Sampling, Step, Sweep
 from collbench.measure.supervisor import Supervisor
-from collbench.results import COMMUNICATED, COMPUTED, Failed, Result, Skipped, StepTimes
+from collbench.results import Result
+from collbench.results.collectives import Failed, Skipped
+from collbench.results.steps import COMMUNICATED, COMPUTED, StepTimes
 from collbench.schedules import overlapping, schedules
 from tests.test_cases import sweep
 

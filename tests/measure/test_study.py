@@ -7,7 +7,7 @@ import pytest
 
 from collbench.datatypes import WIRES
 from collbench.measure.study import lost
-from collbench.results import Measurement
+from collbench.results.collectives import Measurement
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
 from tests.conftest import Command

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from collbench.cases import Case, Sampling
 from collbench.errors import CollbenchError
-from collbench.measure.runner import measure
+from collbench.measure.sampling import measure
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
 from collbench.platforms.interface import Platform, Prepared

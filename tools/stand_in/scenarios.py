@@ -22,8 +22,8 @@ from collbench.algorithms import implementations, needs
 from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.measure.launched import Joined
-from collbench.measure.runner import measure
+from collbench.measure.external_launcher import Joined
+from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
 from collbench.platforms.gpu import launch, nccl, placement
 from collbench.platforms.gpu import platform as gpu

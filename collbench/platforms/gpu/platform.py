@@ -25,9 +25,10 @@ from collbench.platforms.gpu import discover, nccl, peers
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Queue, load_cupy
+from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement, gpus, place_ranks
+from collbench.platforms.gpu.placement import Placement, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform

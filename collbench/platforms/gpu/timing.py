@@ -151,7 +151,7 @@ class GpuClock:
         """Return None: ranks on devices have no cores."""
 
     def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/bound.py)."""
+        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/roofline.py)."""
         return ()
 
     def on_host(self, prepared: Prepared, launches: int) -> float:

@@ -15,8 +15,7 @@ from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, Unsupported
-from collbench.measure.launches import calibrate
-from collbench.measure.runner import measure
+from collbench.measure.sampling import calibrate, measure
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
 from collbench.platforms.gpu.placement import Place, Placement
 from collbench.platforms.layout import Region, buffers

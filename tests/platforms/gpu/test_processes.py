@@ -17,7 +17,7 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.cli.results_table import ESTIMATE, SHARED
-from collbench.measure.start import mpiexec
+from collbench.measure.supervisor import mpiexec
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
 from collbench.results import Failed, Measurement

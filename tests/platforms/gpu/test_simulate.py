@@ -11,7 +11,7 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
-from collbench.measure.runner import measure
+from collbench.measure.sampling import measure
 from collbench.platforms.compiler import compiler
 from collbench.platforms.gpu import nccl
 from collbench.platforms.layout import Region

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cache import cache_folder
 from collbench.cases import Case, Sampling
+from collbench.host.cache import cache_folder
 from collbench.measure.tracing import explain
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.interface import Platform
