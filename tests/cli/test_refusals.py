@@ -127,6 +127,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     ),
     "": (
         ("swep", "unknown command 'swep'; choose from: ... did you mean sweep"),
+        ("osu_latency", "unknown command 'osu_latency'"),
         ("sweep --minbyte 8", "did you mean --minbytes"),
         ("all_reduce_perf --iter 9", "did you mean --iters"),
         ("runs nowhere", "no folder nowhere"),
