@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._json import STANDARD
+from collbench.cli.options import STANDARD
 from collbench.errors import StorageError, UsageError, writing
 from collbench.measure.session import Session
 from collbench.results import Measurement
@@ -62,7 +62,7 @@ def write_foreign(session: Session, path: Path) -> None:
     """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
     from collbench.algorithms import is_library
     from collbench.formats.exported import ExportSelection
-    from collbench.formats.nccl_tests.write_json import write
+    from collbench.formats.nccl_tests_write import write_json
 
     results = [result for result in session.results if isinstance(result, Measurement)]
     names = list(dict.fromkeys(result.implementation for result in results))
@@ -70,7 +70,7 @@ def write_foreign(session: Session, path: Path) -> None:
     kept = tuple(result for result in results if result.implementation == chosen)
     if not kept:
         raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
-    _write(path, "-J FILE", write(ExportSelection(session.header, kept, lambda reason: None)))
+    _write(path, "-J FILE", write_json(ExportSelection(session.header, kept)))
 
 
 def _write(path: Path, option: str, text: str) -> None:
