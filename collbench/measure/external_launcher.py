@@ -24,10 +24,10 @@ from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
 from collbench.measurement import Failed, Result
-from collbench.platforms import find_platform, kernels, open_platform
-from collbench.platforms.cpu import installed
+from collbench.platforms import compiler, find_platform, open_platform
+from collbench.platforms.cpu import mpi_libraries
+from collbench.platforms.interface import Platform
 from collbench.platforms.processes import Processes
-from collbench.platforms.roles import Platform
 from collbench.runfile.environment import variables
 from collbench.runfile.records import sweep_fields, to_sweep
 
@@ -46,12 +46,12 @@ def world() -> Processes:
 def _load_the_launchers_library() -> None:
     """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
     try:
-        file = installed.of_launcher()
+        file = mpi_libraries.of_launcher()
     except PlatformError as error:
         error.agreed = True  # all processes have that launcher
         raise
     if file:
-        os.environ[installed.LIBMPI] = str(file)
+        os.environ[mpi_libraries.LIBMPI] = str(file)
 
 
 def agree_on(error: CollbenchError) -> None:
@@ -110,7 +110,7 @@ class Joined:
         wanted = needs(self._sweep, self._name)
         cores: list[int] = []
         if kind.process_per_rank:
-            kernels.prove_compiler(self._world)
+            compiler.prove_compiler(self._world)
             if self._sweep.bind == "core":
                 cores = self._world.cores_to_bind(kind.cores)
                 self._world.bind(cores)

@@ -23,7 +23,7 @@ from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Failed, Measurement, Result, Sampled
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.installed import Library
+from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.stats import Pool
 from collbench.step_times import StepTimes
 

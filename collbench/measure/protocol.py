@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 from collbench import __version__
 from collbench.errors import PlatformError
 from collbench.host import signals
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from collbench.runfile.header import Interleaved
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
@@ -161,7 +161,7 @@ def installation() -> Installation:
     """Return the copy that this process runs, as its files are when this is first called; it takes 6 ms."""
     package = str(Path(__file__).parents[1])
     code = hashlib.sha256()
-    for folder in (package, str(kernels.own_folder())):
+    for folder in (package, str(compiler.own_folder())):
         for path in sorted(_sources(folder)):
             code.update(path.removeprefix(folder).encode() + b"\0" + Path(path).read_bytes())
     return Installation(__version__, code.hexdigest(), package)

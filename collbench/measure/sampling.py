@@ -18,7 +18,7 @@ from collbench.flaws import Flaw, Implausible
 from collbench.measure import stress
 from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms.roles import Limits, Platform, Prepared, Timing
+from collbench.platforms.interface import Limits, Platform, Prepared
 from collbench.scheduling import Scheduling
 from collbench.stats import relative_halfwidth
 from collbench.units import format_seconds, format_size
@@ -200,10 +200,10 @@ class _Collective(Subject):
         return candidate
 
     def before_calibration(self) -> None:
-        self.platform.fill(self.case, _CALIBRATION_SEED)
+        self.platform.checker.fill(self.case, _CALIBRATION_SEED)
 
     def before_samples(self) -> None:
-        self.platform.fill(self.case, _SAMPLES_SEED)
+        self.platform.checker.fill(self.case, _SAMPLES_SEED)
         self.reference = Reference(self.case, self.platform)
 
     def before_round(self) -> float:
@@ -243,7 +243,7 @@ class _CollectiveCandidate(Candidate):
 
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling
-        lasted = platform.time(self._prepared, self._launches) * self._launches
+        lasted = platform.clock.time(self._prepared, self._launches) * self._launches
         if lasted < _region(platform, sampling) / _MORE:  # the calibration was disturbed, and this was not
             self._launches = calibrate(self._prepared, platform, sampling, self._launches)
 
@@ -253,18 +253,18 @@ class _CollectiveCandidate(Candidate):
     def _sample(self, refill: Callable[[], None]) -> float:
         """Take a sample, and again while a rank is off its core; `refill` is called before each try."""
         platform, lasted = self._platform, 0.0
-        platform.scheduled.take()  # what was timed before is not this implementation's
+        platform.clock.scheduled.take()  # what was timed before is not this implementation's
         while True:
             refill()
-            seconds = platform.time(self._prepared, self._launches)
+            seconds = platform.clock.time(self._prepared, self._launches)
             took = seconds * self._launches
             lasted += took
             if not _repeatable(platform, took) or self._lost + took > self._subject.repeats:
                 break
             self._repeated += 1
             self._lost += took
-        self._spoiled += platform.scheduled.spoiled
-        switches, cores = platform.scheduled.take()
+        self._spoiled += platform.clock.scheduled.spoiled
+        switches, cores = platform.clock.scheduled.take()
         self._switches += switches
         self._cores.update(cores)
         self.samples.append(seconds / self._subject.case.collective.parts)
@@ -273,13 +273,13 @@ class _CollectiveCandidate(Candidate):
     def close(self) -> Result:
         """Take the last sample with fresh buffers, and check its outcome and whether the samples can be."""
         case, platform, wire = self._subject.case, self._platform, self._prepared.wire
-        self._sample(lambda: platform.fill(case, _CLOSING_SEED, wire))
+        self._sample(lambda: platform.checker.fill(case, _CLOSING_SEED, wire))
         if case.in_place:
             # A launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
-            platform.fill(case, _CLOSING_SEED, wire)
-            platform.time(self._prepared, 1)
-        flaw = platform.check(case, _CLOSING_SEED, wire) or platform.overrun(case)
-        result = self.result(flaw or too_fast(case, statistics.median(self.samples), platform.limits))
+            platform.checker.fill(case, _CLOSING_SEED, wire)
+            platform.clock.time(self._prepared, 1)
+        flaw = platform.checker.check(case, _CLOSING_SEED, wire) or platform.checker.overrun(case)
+        result = self.result(flaw or too_fast(case, statistics.median(self.samples), platform.clock.limits))
         if wire and result.right:
             result = replace(result, errors=study(platform, wire))
         reference = self._subject.reference
@@ -322,19 +322,19 @@ def checked(
 
     `hesitating` is tried once more by kernels that lose time in the middle of an operation.
     """
-    platform.fill(case, _CHECK_SEED, prepared.wire)
-    seconds = platform.time(prepared, 1)
-    if flaw := platform.check(case, _CHECK_SEED, prepared.wire):
+    platform.checker.fill(case, _CHECK_SEED, prepared.wire)
+    seconds = platform.clock.time(prepared, 1)
+    if flaw := platform.checker.check(case, _CHECK_SEED, prepared.wire):
         return flaw
     if seconds < _COLD or case.nbytes <= stress.SMALL:
-        seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
+        seconds = min(seconds, *(platform.clock.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
-    if flaw := platform.stress(case, prepared, plan):
+    if flaw := platform.checker.stress(case, prepared, plan):
         return flaw
     slow = _prepare_hesitating(case, hesitating, platform, seconds) if hesitating and not prepared.host_driven else None
-    if slow and (flaw := platform.stress(case, slow, stress.hesitating(plan))):
+    if slow and (flaw := platform.checker.stress(case, slow, stress.hesitating(plan))):
         return flaw
-    return platform.overrun(case)
+    return platform.checker.overrun(case)
 
 
 def _prepare_hesitating(
@@ -362,11 +362,11 @@ class Reference:
         self._platform = platform
         # None where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
         with platform.team.agreeing():
-            self._copies = list(platform.floor(case)) if case.collective.parts == 1 else []
+            self._copies = list(platform.clock.floor(case)) if case.collective.parts == 1 else []
         for copy in self._copies:
-            platform.time(copy, 1)  # the first one does not count
+            platform.clock.time(copy, 1)  # the first one does not count
         with platform.team.agreeing():
-            self._barrier = platform.barrier()
+            self._barrier = platform.clock.barrier()
         self._copy_samples: list[list[float]] = [[] for _ in self._copies]
         self._barrier_samples: list[float] = []
 
@@ -374,11 +374,11 @@ class Reference:
         """*Collective*: time a barrier and each copy once; the seconds that all of it took."""
         taken = 0.0
         if self._barrier:
-            seconds = self._platform.time(self._barrier, _BARRIERS)
+            seconds = self._platform.clock.time(self._barrier, _BARRIERS)
             self._barrier_samples.append(seconds)
             taken += seconds * _BARRIERS
         for copy, samples in zip(self._copies, self._copy_samples, strict=True):
-            seconds = self._platform.time(copy, 1)
+            seconds = self._platform.clock.time(copy, 1)
             samples.append(seconds)
             taken += seconds
         return taken
@@ -394,7 +394,7 @@ class Reference:
         return min((statistics.median(samples) for samples in self._copy_samples if samples), default=None)
 
 
-def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
+def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
     """*Collective*: double the launches until they, and not what holds ranks up, last as long as a sample should."""
     region = _region(platform, sampling)
     while launches < _MOST_LAUNCHES:
@@ -408,30 +408,30 @@ def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches
     return launches
 
 
-def _region(platform: Timing, sampling: Sampling) -> float:
-    return platform.region if sampling.region is None else sampling.region
+def _region(platform: Platform, sampling: Sampling) -> float:
+    return platform.clock.region if sampling.region is None else sampling.region
 
 
-def _steady(prepared: Prepared, platform: Timing, launches: int) -> float:
+def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
     """Return the seconds of an operation in the fastest of a few tries, until no rank is off its core."""
     fastest = math.inf
     for _ in range(_TRIES):
-        seconds = platform.time(prepared, launches)
+        seconds = platform.clock.time(prepared, launches)
         fastest = min(fastest, seconds)
         if not _repeatable(platform, seconds * launches):
             break
     return fastest
 
 
-def _repeatable(platform: Timing, lasted: float) -> bool:
+def _repeatable(platform: Platform, lasted: float) -> bool:
     """Return whether a rank was off its core in what was timed last, and trying again may help.
 
     What takes longer than a time slice on the core meets the other program again.
     """
-    return platform.scheduled.spoiled and lasted * (1 - platform.scheduled.off_core) < _SLICE
+    return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
 
 
-def _held_up(prepared: Prepared, platform: Timing, launches: int, elapsed: float, nbytes: int) -> bool:
+def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: float, nbytes: int) -> bool:
     """Return whether ranks waited for a core, which takes as long before many operations as before one.
 
     Samples of one operation would show nothing but that wait.
@@ -440,7 +440,7 @@ def _held_up(prepared: Prepared, platform: Timing, launches: int, elapsed: float
     if not least + nbytes / _SLOWEST < elapsed < most:
         return False
     many = _MORE * launches
-    return min(platform.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
+    return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
 
 
 def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
@@ -466,7 +466,7 @@ def _received(case: Case) -> int:
     return (case.receive_count - there) * case.dtype.itemsize
 
 
-def left_out(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out.
 
     Whatever else runs on a machine makes times longer, so the shortest of several count, and more are taken in doubt.
@@ -474,7 +474,7 @@ def left_out(prepared: Prepared, platform: Timing, launches: int) -> Implausible
     return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
 
 
-def _constant(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+def _constant(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """Look whether four times the launches take no longer, from half to twice as many as a sample has.
 
     Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
@@ -484,21 +484,21 @@ def _constant(prepared: Prepared, platform: Timing, launches: int) -> Implausibl
     for _ in range(_STEPS):
         many, long = _FACTOR * many, math.inf
         for _ in range(_FEW):
-            short = min(short, platform.time(prepared, few) * few)
-            long = min(long, platform.time(prepared, many) * many)
+            short = min(short, platform.clock.time(prepared, few) * few)
+            long = min(long, platform.clock.time(prepared, many) * many)
         if long >= _LEAST_GROWTH * short > 0:
             return None
     taken = f"{many} operations take {format_seconds(long)} and {few} take {format_seconds(short)}"
     return Implausible(long / many, f"{taken}: the time does not grow with their number")
 
 
-def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+def _skipping(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """Look whether operations take much longer one by one than in their own loop.
 
     In the shortest times of both, and round by round too: ranks that wait for a core in every round have shortest times
     that are anything, but as often longer in the loop as one by one.
     """
-    singly = platform.singly(prepared)
+    singly = platform.clock.singly(prepared)
     if not singly:
         return None
     loop, single, shorter = math.inf, math.inf, 0
@@ -506,11 +506,11 @@ def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausibl
         # Who begins takes turns (A B B A): on a shared core every second sample may be the one that is cut off in its
         # middle, for as long as one looks.
         if number % 2:
-            in_loop = platform.time(prepared, launches)
-            one_by_one = platform.time(singly, launches)
+            in_loop = platform.clock.time(prepared, launches)
+            one_by_one = platform.clock.time(singly, launches)
         else:
-            one_by_one = platform.time(singly, launches)
-            in_loop = platform.time(prepared, launches)
+            one_by_one = platform.clock.time(singly, launches)
+            in_loop = platform.clock.time(prepared, launches)
         loop, single, shorter = (
             min(loop, in_loop),
             min(single, one_by_one),

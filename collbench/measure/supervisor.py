@@ -30,7 +30,7 @@ from collbench.measure import protocol
 from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
 from collbench.measurement import Failed, Result, Skipped
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.installed import Library, own
+from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.runfile.records import case_fields, sweep_fields, to_result
 

@@ -15,8 +15,8 @@ from collbench.errors import Unsupported
 from collbench.measure.sampling import SEEDS, Heartbeat, calibrate, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
-from collbench.platforms.roles import Logging, Platform, Prepared
 from collbench.scheduling import Scheduling
 from collbench.tracks import PHASES, WAITED, Span, Track
 
@@ -72,7 +72,7 @@ def _explanation(
     traced: Prepared,
 ) -> Explanation:
     """Time plain and traced operations in turn; the tracks are those of the round of median length."""
-    platform.fill(case, SEEDS[1])
+    platform.checker.fill(case, SEEDS[1])
     _tracks(platform)  # those left by the checks
     launches = calibrate(plain, platform, sampling, nbytes=case.nbytes)
     rounds = []
@@ -96,22 +96,22 @@ def _explanation(
 
 
 def _time(plain: Prepared, traced: Prepared, platform: Platform, launches: int, library: bool) -> _Round:
-    seconds = platform.time(plain, launches)
-    spoiled = platform.scheduled.spoiled
+    seconds = platform.clock.time(plain, launches)
+    spoiled = platform.clock.scheduled.spoiled
     if library:
         return _Round(seconds, seconds, (), spoiled)
     if traced.watched:
         traced_seconds, tracks = _watch(traced, platform)
     else:
-        traced_seconds, tracks = platform.time(traced, launches), _tracks(platform)
-    return _Round(seconds, traced_seconds, tracks, spoiled or platform.scheduled.spoiled)
+        traced_seconds, tracks = platform.clock.time(traced, launches), _tracks(platform)
+    return _Round(seconds, traced_seconds, tracks, spoiled or platform.clock.scheduled.spoiled)
 
 
-def _tracks(platform: Logging) -> list[Track]:
+def _tracks(platform: Platform) -> list[Track]:
     """Return the tracks in the logs of all ranks, and clear the logs; each device has its own clock and rate."""
-    logs = {rank: platform.take_logs(rank) for rank in platform.local}
+    logs = {rank: platform.logs.take_logs(rank) for rank in platform.local}
     tracks = []
-    for ranks, offset in platform.log_clocks().items():
+    for ranks, offset in platform.logs.log_clocks().items():
         for track in tracelog.tracks({rank: logs[rank] for rank in ranks}):
             tracks.append(replace(track, start=track.start + offset))
     return list(chain.from_iterable(platform.team.exchange(tracks)))
@@ -126,14 +126,14 @@ def _from_zero(tracks: Sequence[Track]) -> list[Track]:
 class _Watcher:
     """Notes the moments between which each rank did something, for operations that the host drives."""
 
-    platform: Logging
+    platform: Platform
     noted: list[tuple[int, str, Moment, Moment]] = field(default_factory=list)
 
     @contextmanager
     def __call__(self, rank: int, phase: str) -> Iterator[None]:
-        begun = self.platform.moment(rank)
+        begun = self.platform.clock.moment(rank)
         yield
-        self.noted.append((rank, phase, begun, self.platform.moment(rank)))
+        self.noted.append((rank, phase, begun, self.platform.clock.moment(rank)))
 
     def tracks(self) -> Iterator[Track]:
         """Yield the track of each rank; a rank that does nothing waits, for others or for the host."""
@@ -166,5 +166,5 @@ def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:
         watcher.noted.clear()
         watched(watcher)
 
-    seconds = platform.time(Prepared(once, host_driven=True), 1)
+    seconds = platform.clock.time(Prepared(once, host_driven=True), 1)
     return seconds, list(chain.from_iterable(platform.team.exchange(list(watcher.tracks()))))

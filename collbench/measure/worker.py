@@ -23,10 +23,10 @@ from collbench.measure import protocol
 from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
 from collbench.measure.sampling import measure
 from collbench.measurement import Result
-from collbench.platforms import find_platform, kernels, open_platform
+from collbench.platforms import compiler, find_platform, open_platform
+from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.processes import Alone, Processes, Team
-from collbench.platforms.roles import Platform
 from collbench.runfile.environment import variables
 from collbench.runfile.records import to_case, to_line, to_sweep
 
@@ -110,7 +110,7 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     sweep = to_sweep(first["sweep"])
     wanted = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, Processes):  # whose kernels are compiled
-        kernels.prove_compiler(world)
+        compiler.prove_compiler(world)
     world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
     hello = _hello(world, platform, first["named"])
