@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from collbench.platforms.cpu.libraries import KINDS
 
 from collbench.host.launcher import unlaunched
 from collbench.measure.protocol import _NOT_ON_RANKS, _SOURCES, installation
 from collbench.measure.supervisor import mpiexec
+from collbench.platforms.cpu.mpi_libraries import KINDS
 from tests.conftest import ROOT
 from tools.faults.surroundings import BATCH, STARTERS
 
