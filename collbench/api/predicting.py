@@ -15,7 +15,7 @@ from collbench.host.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
 from collbench.platforms import platforms
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_size

@@ -54,7 +54,7 @@ def _carry_out() -> int:
     warnings.showwarning = _warn
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
-    if any(name in TOGETHER or name.endswith("_perf") or name.startswith("osu_") for name in sys.argv[1:2]):
+    if any(name in TOGETHER or name.endswith("_perf") for name in sys.argv[1:2]):
         from collbench.host.launcher import launched
 
         joined = launched()

@@ -26,11 +26,11 @@ from collbench.measure import protocol
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import ratios
 from collbench.measure.session import COPIES, PairedSession, exit_status
-from collbench.measurement import Measurement, Result
 from collbench.platforms import find_platform, platforms
-from collbench.runfile import file
+from collbench.results import Measurement, Result
+from collbench.runfile import store
 from collbench.runfile.environment import Setting
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
@@ -156,7 +156,7 @@ def _ratios(base: Result, other: Result) -> list[float]:
 
 def _close(paths: Sequence[Path], plot: bool) -> None:
     """What came out, what the numbers mean, and where everything is."""
-    base, new = (file.read(path) for path in paths)
+    base, new = (store.read(path) for path in paths)
     click.echo(f"\n{summary(base, new)}")
     for line in (f"\n{PAIRED_LEGEND}", *explained((*base.results, *new.results))):
         click.echo(line, err=True)

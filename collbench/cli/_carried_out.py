@@ -10,7 +10,7 @@ from collbench.errors import RunFileError, StorageError
 from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 
 
 def carried_out(

@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 
 from collbench import __version__
-from collbench.cli._osu import osu
 from collbench.cli._perf import perf
 
 EXAMPLES = "For example:"
@@ -31,9 +30,9 @@ class Commands(click.Group):
         return sorted(name for name in names if not name.startswith("_"))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import one command, or make that of a program of nccl-tests or OSU."""
+        """Import one command, or make that of a program of nccl-tests."""
         if name not in self.list_commands(context):
-            return perf(name) or osu(name)
+            return perf(name)
         command: click.Command = importlib.import_module(f"{__package__}.{name}").command
         parts = (sys.modules[f"{__package__}.{name}"].__doc__ or "").split("\n\n")
         command.epilog = "\n\n".join(f"\b\n{part}" for part in parts if EXAMPLES in part)

@@ -20,9 +20,8 @@ from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Modelled
-from collbench.measurement import Untimed, timed
-from collbench.observed import Timed
-from collbench.runfile.file import Run, read, why_none
+from collbench.results import Timed, Untimed, timed
+from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
 

@@ -63,25 +63,6 @@ def nccl_tests() -> str:
     return _listed("Options of nccl-tests, as `collbench sweep` and these programs take them", rows, words)
 
 
-def osu() -> str:
-    """What OSU's benchmarks are called here."""
-    from collbench.cli._osu import programs
-
-    rows = [
-        ("osu_latency -m 8:1M", "`collbench osu_latency -m 8:1M` prints the same table"),
-        ("in a sweep", "`collbench sweep --op osu_latency,osu_bw -m 8:1M`, beside everything else"),
-        ("-m MIN:MAX", "the same; in a sweep also -b MIN -e MAX"),
-        ("-i N, -x N", "the same; in a sweep -n N samples, after -w N of warm-up"),
-        ("-f, -c", "the same; every row is checked without -c too"),
-        ("-T TYPE, -d cuda", "the same; in a sweep -d TYPE and --on gpu"),
-        ("D D, H H", "of pairs, as there: buffers on GPUs, or on the host; D H, H D and M are not measured"),
-        ("-t N", "the same, of non-blocking programs: above 0, MPI_Test is called while ranks compute"),
-        ("mpirun -n 2", "in front of a blocking program, the same; without it -g is the number of ranks"),
-        ("its text", "`collbench export RUN --to osu`; `collbench import` reads it"),
-    ]
-    return _listed("The OSU Micro-Benchmarks, and what to say here", rows, f"Programs: {', '.join(programs())}.")
-
-
 def status() -> str:
     """Exit statuses of all commands."""
     rows = [
@@ -98,7 +79,6 @@ def status() -> str:
 TOPICS: dict[str, Callable[[], str]] = {
     "environment": environment,
     "nccl-tests": nccl_tests,
-    "osu": osu,
     "status": status,
 }
 

@@ -1,4 +1,4 @@
-"""Explain a command or a topic: environment, nccl-tests, osu, status.
+"""Explain a command or a topic: environment, nccl-tests, status.
 
 For example:
   collbench help sweep
@@ -14,7 +14,7 @@ from collbench.cli._topics import TOPICS
 @click.argument("what", required=False, metavar="[COMMAND|TOPIC]")
 @click.pass_context
 def command(context: click.Context, what: str | None) -> None:
-    """Explain a command, or a topic: environment, nccl-tests, osu, status."""
+    """Explain a command, or a topic: environment, nccl-tests, status."""
     from collbench.errors import unknown
 
     above = context.parent

@@ -79,7 +79,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance", quiet: boo
 
 def _show(conformance: "Conformance", sweep: "Sweep") -> None:
     from collbench.analysis.conformance import table
-    from collbench.outcome import Outcome
+    from collbench.results import Outcome
 
     for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
         click.echo(line)

@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collbench.algorithms import implementations, is_library
-from collbench.cases import Sampling, Sweep
+from collbench.cases import COMPUTE, Sampling, Step, Sweep, flops_of
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Failed, Untimed
+from collbench.results.collectives import Failed, Untimed
+from collbench.results.steps import Series, StepTimes
 from collbench.stats import percentile
-from collbench.step_times import Series, StepTimes
-from collbench.steps import COMPUTE, Step, flops_of
 
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """Rows of the matrices that are tried; the library that multiplies does best with powers of two."""

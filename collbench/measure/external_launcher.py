@@ -23,13 +23,14 @@ from collbench.measure.protocol import WorkerHello, installation, refuse_other
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
-from collbench.measurement import Failed, Result
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.processes import Processes
+from collbench.results import Result
+from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
-from collbench.runfile.records import sweep_fields, to_sweep
+from collbench.runfile.schema import sweep_fields, to_sweep
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
 

@@ -21,11 +21,12 @@ from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
 from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Failed, Measurement, Result, Sampled
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
+from collbench.results import Result, Sampled
+from collbench.results.collectives import Failed, Measurement
+from collbench.results.steps import StepTimes
 from collbench.stats import Pool
-from collbench.step_times import StepTimes
 
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)

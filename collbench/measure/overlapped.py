@@ -9,15 +9,14 @@ from dataclasses import replace
 from typing import Any, Self
 
 from collbench.algorithms import is_library
-from collbench.cases import Sweep
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, Sweep
 from collbench.measure.interleave import Arm, Interleaving
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result
 from collbench.platforms.gpu.nccl import LIMIT
+from collbench.results import Result
 from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.schedules import overlapping
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 
 
 def ways(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:

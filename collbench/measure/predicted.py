@@ -11,8 +11,9 @@ from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import WorkerHello
-from collbench.measurement import Prediction, Result, Skipped
 from collbench.model.predict import network_curve
+from collbench.results import Result
+from collbench.results.collectives import Prediction, Skipped
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file

@@ -6,14 +6,13 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Case, Sweep
+from collbench.cases import COMPUTE, Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.predicted import NAME, topology_record
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.scaled import Scaling
-from collbench.measurement import Result, Skipped
 from collbench.model.steps import on_ranks, step_time
-from collbench.steps import COMPUTE
+from collbench.results import Result, Skipped
 from collbench.topology.system import System
 
 

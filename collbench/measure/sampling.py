@@ -14,12 +14,12 @@ from dataclasses import replace
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import CaseFailed, Unsupported
-from collbench.flaws import Flaw, Implausible
 from collbench.measure import stress
 from collbench.measure.study import study
-from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.interface import Limits, Platform, Prepared
-from collbench.scheduling import Scheduling
+from collbench.results import Result
+from collbench.results.collectives import Measurement, Skipped
+from collbench.results.facts import CheckFailure, Implausible, Scheduling
 from collbench.stats import relative_halfwidth
 from collbench.units import format_seconds, format_size
 
@@ -286,7 +286,7 @@ class _CollectiveCandidate(Candidate):
         assert reference
         return replace(result, floor=reference.copy_seconds, barrier=reference.barrier_seconds)
 
-    def result(self, flaw: Flaw | None) -> Measurement:
+    def result(self, flaw: CheckFailure | None) -> Measurement:
         """*Collective*: return what was measured, or what is wrong."""
         platform, prepared = self._platform, self._prepared
         return Measurement(
@@ -317,7 +317,7 @@ class _CollectiveCandidate(Candidate):
 
 def checked(
     case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, hesitating: Implementation | None = None
-) -> Flaw | None:
+) -> CheckFailure | None:
     """*Collective*: check one operation between meetings of the ranks, then many without; what is wrong, or None.
 
     `hesitating` is tried once more by kernels that lose time in the middle of an operation.

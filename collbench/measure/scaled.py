@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from collbench.cases import Case, Sweep
+from collbench.cases import COMPUTE, STRONG, WEAK, Case, Step, Sweep
 from collbench.measure.interleave import Arm, Interleaving, Measures
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result
-from collbench.steps import COMPUTE, STRONG, WEAK, Step
+from collbench.results import Result
 
 MODES = {
     WEAK: "every rank computes as much, however many there are",

@@ -13,17 +13,17 @@ from collbench import __version__
 from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
-from collbench.labels import labelled
 from collbench.measure.interleave import Arm, Interleaving, Rotation, Starts
 from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
-from collbench.measurement import Result
 from collbench.platforms.cpu.mpi_libraries import short_name
+from collbench.results import Result
+from collbench.results.facts import labelled
 from collbench.runfile.environment import Setting, describe
-from collbench.runfile.file import Writer
 from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
-from collbench.runfile.records import sweep_fields
+from collbench.runfile.schema import sweep_fields
+from collbench.runfile.store import Writer
 
 if TYPE_CHECKING:
     from collbench.measure.external_launcher import Joined

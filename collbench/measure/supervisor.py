@@ -28,11 +28,12 @@ from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
 from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
-from collbench.measurement import Failed, Result, Skipped
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
+from collbench.results import Result
+from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
-from collbench.runfile.records import case_fields, sweep_fields, to_result
+from collbench.runfile.schema import case_fields, sweep_fields, to_result
 
 SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
 LOCAL_ONLY = {

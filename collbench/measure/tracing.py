@@ -13,12 +13,12 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.sampling import SEEDS, Heartbeat, calibrate, checked
-from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
-from collbench.scheduling import Scheduling
-from collbench.tracks import PHASES, WAITED, Span, Track
+from collbench.results import Result
+from collbench.results.collectives import PHASES, WAITED, Explanation, Measurement, Skipped, Span, Track
+from collbench.results.facts import Scheduling
 
 _ROUNDS = 15  # of which the median one is shown
 _TRIES = 3  # of a round in which a rank was off its core

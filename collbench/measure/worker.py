@@ -22,13 +22,13 @@ from collbench.host import processes
 from collbench.measure import protocol
 from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
 from collbench.measure.sampling import measure
-from collbench.measurement import Result
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.processes import Alone, Processes, Team
+from collbench.results import Result
 from collbench.runfile.environment import variables
-from collbench.runfile.records import to_case, to_line, to_sweep
+from collbench.runfile.schema import to_case, to_line, to_sweep
 
 _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 

@@ -9,9 +9,8 @@ from collbench.cases import Case, Sweep
 from collbench.collectives import find_collective
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.measure.protocol import WorkerHello
-from collbench.measurement import Result
-from collbench.planned import Pipeline, PlannedStep
 from collbench.planner.search import Planned
+from collbench.results import Pipeline, PlannedStep, Result
 
 _DTYPES = {2: "bfloat16", 4: "float"}
 

@@ -19,7 +19,7 @@ from collbench.cases import Case, Sampling
 from collbench.cli import main
 from collbench.measure import interleave, session
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Measurement, Result
+from collbench.results import Measurement, Result
 
 
 class MadeUpRanks(Supervisor):

@@ -13,10 +13,10 @@ import pytest
 from collbench.cli._ab import folders, summary, to_setting
 from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS, ratios
-from collbench.measurement import Failed, Measurement
+from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
-from collbench.runfile.file import Run, read
 from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.store import Run, read
 from tests.cli.conftest import RIGHT
 from tests.cli.held_ranks import go, held
 from tests.cli.test_sweep import Start, ranks_of, wait_for

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.algorithms import implementations
-from collbench.cli import TOGETHER, _names, group
+from collbench.cli import TOGETHER, _names
+from collbench.cli._commands import group
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from tests.conftest import ROOT, Command

@@ -10,7 +10,6 @@ import pytest
 from collbench.errors import PlatformError
 from collbench.host import cache
 from collbench.platforms import compiler
-from collbench.runfile.index import Index
 
 STEM, SUFFIX = "ring-0123456789abcdef", ".so"
 
@@ -42,8 +41,7 @@ def test_folders_and_files_are_ours_alone_whatever_the_umask(own: Path) -> None:
     (own / "kernels").mkdir(parents=True)
     assert mode(own / "kernels") == 0o777
     left()
-    Index(own).load()
-    assert {path.name: mode(path) for path in own.iterdir()} == {"kernels": 0o700, "history": 0o700}
+    assert {path.name: mode(path) for path in own.iterdir()} == {"kernels": 0o700}
     assert all(not mode(path) & 0o077 for path in (own / "kernels").iterdir())
 
 
@@ -62,7 +60,6 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(own: Path, tmp_path: Pa
         (own / name).symlink_to(tmp_path / "elsewhere")
         with pytest.raises(PlatformError, match=r"it is a link; set COLLBENCH_CACHE"):
             cache.private_folder(name, PlatformError)
-    Index(own).load()
     assert not list((tmp_path / "elsewhere").iterdir())
 
 

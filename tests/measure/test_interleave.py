@@ -11,7 +11,6 @@ import pytest
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, UsageError
-from collbench.flaws import Mismatch
 from collbench.measure.interleave import (
     LEAST,
     ROUNDS,
@@ -24,8 +23,10 @@ from collbench.measure.interleave import (
     shares,
 )
 from collbench.measure.protocol import WorkerHello
-from collbench.measurement import Failed, Measurement, Result, Skipped
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
+from collbench.results import Result
+from collbench.results.collectives import Failed, Measurement, Skipped
+from collbench.results.facts import Mismatch
 from collbench.stats import median_interval
 from tests.conftest import case
 from tests.test_cases import sweep

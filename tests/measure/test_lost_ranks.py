@@ -17,9 +17,10 @@ from collbench.errors import PlatformError
 from collbench.measure import protocol, supervisor
 from collbench.measure.protocol import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result, Skipped
 from collbench.platforms import find_platform, platforms
-from collbench.runfile.records import sweep_fields
+from collbench.results import Result
+from collbench.results.collectives import Skipped
+from collbench.runfile.schema import sweep_fields
 from tests.cli.test_sweep import alive
 from tests.conftest import case
 from tests.test_cases import sweep

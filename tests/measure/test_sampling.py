@@ -14,13 +14,12 @@ from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
-from collbench.flaws import Mismatch, Overrun
 from collbench.measure.sampling import Reference, left_out, measure
-from collbench.measurement import Measurement, Skipped
-from collbench.note import Note
 from collbench.platforms.interface import Limits, Prepared
+from collbench.platforms.scheduling import Watch
 from collbench.platforms.stress import Plan
-from collbench.scheduling import Watch
+from collbench.results.collectives import Measurement, Skipped
+from collbench.results.facts import Mismatch, Note, Overrun
 from tests.conftest import case
 
 LARGE = 2**20  # bytes of a case whose first operation is believed if it takes long

@@ -10,16 +10,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from collbench.cases import Step, flops_of
 from collbench.errors import PlatformError
 from collbench.measure import calibration, series
 from collbench.measure.calibration import LEAST, Work, calibrated, products_for
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.measure.closely import activities
 from collbench.measure.series import take
-from collbench.measurement import Failed
 from collbench.platforms.processes import Alone
+from collbench.results.collectives import Failed
 from collbench.schedules import Moments, Parts, Recorder
-from collbench.steps import Step, flops_of
 from tests.conftest import case
 from tests.test_cases import sweep
 

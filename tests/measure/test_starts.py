@@ -16,10 +16,11 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
-from collbench.measurement import Failed, Measurement, Result
-from collbench.runfile.file import Run
+from collbench.results import Result
+from collbench.results.collectives import Failed, Measurement
+from collbench.results.facts import Scheduling
 from collbench.runfile.header import Header, Interleaved, SweepPart
-from collbench.scheduling import Scheduling
+from collbench.runfile.store import Run
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
 from tests.conftest import measurement
 from tests.test_cases import sweep

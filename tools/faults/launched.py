@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tools.faults.signals import sampling
 from tools.faults.trial import BAD, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
 

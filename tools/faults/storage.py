@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tools.faults.signals import PLOTTED, plotting, sampling
 from tools.faults.trial import BAD, COLLBENCH, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
 

@@ -16,7 +16,7 @@ from collbench.measure.sampling import measure
 from collbench.platforms import open_platform
 from collbench.platforms.cpu.platform import CpuPlatform
 from collbench.platforms.processes import Processes
-from collbench.runfile.records import to_line
+from collbench.runfile.schema import to_line
 
 KIB = 2**10
 
