@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.algorithms import implementations
-from collbench.api.patience import RANKS, said_if_long
-from collbench.api.wanted import make_sweep
+from collbench.api.notices import RANKS, announced_if_slow
+from collbench.api.requests import measured_sweep
 from collbench.cases import Sampling, Step, Sweep
 from collbench.cli._step_options import parse_slow, parse_work
+from collbench.cli.options import sweep_request
 from collbench.errors import UsageError
 from collbench.measure.calibration import Work, calibrated
 from collbench.measure.stepping import LONGEST
@@ -23,15 +24,15 @@ def make_step_sweep(options: Mapping[str, Any], launched: tuple[int, int] | None
     """Platform and sweep; the ranks are started once before, to find out how long a product takes."""
     work = parse_work(options["compute"])
     sizes = {"minbytes": options["gradients"], "maxbytes": options["gradients"]}
-    named = {"impl": options["impl"] or "library,auto"}
-    platform, sweep = make_sweep({**options, **sizes, **named}, launched)
+    request = sweep_request(options, **sizes, impl=options["impl"] or "library,auto", starts=1)
+    platform, sweep = measured_sweep(request, launched)
     _refuse(sweep, options["steps"])
     slow = parse_slow(options["slow"], sweep.ranks)
     if not options["impl"]:  # a library once, not by every way to call it
         sweep = replace(
             sweep, implementations=tuple(n for n in sweep.implementations if not implementations()[n].calls)
         )
-    with said_if_long(RANKS):
+    with announced_if_slow(RANKS):
         step = replace(calibrated(work, platform, sweep, launched), slow=slow)
     sampling = _sampling(sweep, step, work, options["steps"])
     return platform, replace(sweep, steps=(step,), sampling=sampling)

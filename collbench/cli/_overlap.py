@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.algorithms import choose
-from collbench.api.wanted import default_folder, make_cases, make_sweep
+from collbench.api.requests import default_folder, measured_sweep
 from collbench.cases import Step
 from collbench.cli._step_options import (
     check_matrix,
@@ -23,7 +23,6 @@ from collbench.measure.predicted_steps import ModelledSteps
 from collbench.measure.session import Session
 from collbench.platforms import find_platform
 from collbench.topology.system import System
-from collbench.units import parse_size
 
 
 def make_session(options: Mapping[str, Any]) -> Session:
@@ -32,8 +31,8 @@ def make_session(options: Mapping[str, Any]) -> Session:
     if system := described(options["on"]):
         return _predicted(system, options)
     platform = platform_of(options["on"])
-    words = of_sweep(options, "8M") | {"on": platform, "ranks": options["ranks"]}
-    _, sweep = make_sweep(words | {"impl": options["impl"] or usual(platform)}, None)
+    words = {"on": platform, "ranks": options["ranks"], "impl": options["impl"] or usual(platform)}
+    _, sweep = measured_sweep(of_sweep(options, "8M", **words))
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nothing to communicate; give at least 2")
     slow = parse_slow(options["slow_rank"], sweep.ranks)
@@ -50,8 +49,7 @@ def _predicted(system: System, options: Mapping[str, Any]) -> Session:
     ranks = system.ranks if options["ranks"] is None else options["ranks"]
     if ranks < 2:
         raise UsageError(f"--ranks {ranks} has nothing to communicate; give at least 2")
-    words = of_sweep(options, "1G")
-    sweep = make_cases(words, ranks, choose(options["impl"] or "nccl", system.platform), parse_size(words["maxbytes"]))
+    sweep = of_sweep(options, "1G").on_ranks(ranks, choose(options["impl"] or "nccl", system.platform), 0)
     buckets = parse_buckets(options["buckets"], sweep.sizes[0])
     parse_ctas(options["ctas"], ())
     sweep = replace(sweep, steps=ways(Step(0, 0, seconds=work.seconds), system.platform, buckets))

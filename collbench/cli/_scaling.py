@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.algorithms import choose, needs
-from collbench.api.wanted import default_folder, make_cases, make_sweep
+from collbench.api.requests import default_folder, measured_sweep
 from collbench.cases import Step, Sweep
 from collbench.cli._step_options import check_matrix, one_step, parse_ranks, parse_slow, parse_work, predicted_work
 from collbench.cli._step_session import described, of_sweep, place_name, platform_of, refuse_launcher, usual
@@ -17,7 +17,6 @@ from collbench.measure.session import Session
 from collbench.platforms import find_platform
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
-from collbench.units import parse_size
 
 _NODES = 512  # of a described system, at most by default
 
@@ -40,7 +39,7 @@ def _measured(options: Mapping[str, Any], modes: tuple[str, ...]) -> Session:
     work = parse_work(options["compute"] or "10ms")
     size = check_matrix(options["matrix"], find_platform(platform).matrix)
     words = {"on": platform, "ranks": ranks[-1], "impl": options["impl"] or usual(platform)}
-    _, sweep = make_sweep(of_sweep(options, "4M") | words, None)
+    _, sweep = measured_sweep(of_sweep(options, "4M", **words))
     _refuse_too_large(replace(sweep, steps=(Step(1, size),)), ranks, platform)
     scaling = Scaling(replace(sweep, steps=(one_step(work, platform, size, slow),)), ranks, modes)
     return Session(Scaled(platform, scaling), scaling.sweep, None, options["out"] or default_folder(sweep, "scale"))
@@ -57,8 +56,7 @@ def _predicted(system: System, options: Mapping[str, Any], modes: tuple[str, ...
     ranks = tuple(dict.fromkeys((1, *asked)))  # one alone costs nothing here, and is what all others are held against
     work = predicted_work(options)
     names = choose(options["impl"] or "nccl", system.platform)
-    words = of_sweep(options, "1G")
-    sweep = make_cases(words, ranks[-1], names, parse_size(words["maxbytes"]))
+    sweep = of_sweep(options, "1G").on_ranks(ranks[-1], names, 0)
     step = Step(0, 0, slow=(), seconds=work.seconds)
     scaling = Scaling(replace(sweep, steps=(step,)), ranks, modes)
     on = ModelledScaling(system, scaling, options["noise"] / 100)

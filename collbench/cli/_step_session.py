@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from collbench.algorithms import choose, libraries
-from collbench.api.predicting import find_system
-from collbench.api.wanted import left_aside
-from collbench.cli._sweep_options import DEFAULTS
+from collbench.api.requests import SweepRequest, find_system, passed_over
+from collbench.cli.options import sweep_request
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
@@ -24,22 +23,22 @@ def refuse_launcher(command: str, more: str = "") -> None:
 
 def described(on: str) -> System | None:
     """The system that is meant, on which nothing runs; None for a platform."""
-    return find_system(on) if on not in ("auto", *platforms()) else None
+    return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
 
 
 def platform_of(on: str) -> str:
     """The platform that is meant; a line on stderr where another one is there but cannot be used."""
     platform = on_auto() if on == "auto" else find_platform(on).name
-    if remark := left_aside(on, platform):
+    if remark := passed_over(on, platform):
         click.echo(f"collbench: {remark}", err=True)
     return platform
 
 
-def of_sweep(options: Mapping[str, Any], gradients: str) -> dict[str, Any]:
-    """What a sweep of one size is made of."""
+def of_sweep(options: Mapping[str, Any], gradients: str, **fixed: Any) -> SweepRequest:
+    """Return the request of a sweep of one size."""
     size = options["gradients"] or gradients
     given = {name: options[name] for name in ("datatype", "timeout", "spin", "bind", "budget")}
-    return DEFAULTS | given | {"minbytes": size, "maxbytes": size}
+    return sweep_request(given, **{"minbytes": size, "maxbytes": size, "starts": 1} | fixed)
 
 
 def usual(platform: str) -> str:

@@ -3,7 +3,7 @@
 import math
 
 from collbench.analysis.scaling.points import Curve, Point
-from collbench.cli._columns import Table
+from collbench.cli.tables import Table
 from collbench.results import Result, StepPrediction, StepRow, StepTimes, Untimed
 from collbench.units import format_seconds
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from collbench.api.patience import leads, say
-from collbench.api.wanted import make_sweep
+from collbench.api.notices import is_leader, say
+from collbench.api.requests import measured_sweep
 from collbench.cases import Job, Sweep
+from collbench.cli.options import sweep_request
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.styles import choose, styles
@@ -33,7 +34,8 @@ def make_styles(options: Mapping[str, Any], launched: tuple[int, int] | None) ->
     job = Job(**{name: options[name] for name in ("steps", "every", "staleness", "group", "rate")})
     size = f"{job.nbytes}"
     fixed = {"impl": "ladder", "op": "allreduce", "minbytes": size, "maxbytes": size}
-    platform, sweep = make_sweep({**options, **fixed, "on": _place(options["on"], names, launched)}, launched)
+    request = sweep_request(options, **fixed, on=_place(options["on"], names, launched), starts=1)
+    platform, sweep = measured_sweep(request, launched)
     job = replace(job, slow=_slow(options["slow_rank"], sweep.ranks), target=options["target"] or 0.0)
     _refuse_too_long(job, platform, sweep.ranks)
     seeds = range(1, options["seeds"] + 1)
@@ -52,7 +54,7 @@ def _place(on: str, names: Sequence[str], launched: tuple[int, int] | None) -> s
             raise UsageError(f"--on {on}: the job is computed by NumPy, on {first} alone; use --on {first}")
         return on
     before = takewhile(lambda name: name != first, platforms())
-    if leads(launched) and (passed := [name for name in before if find_platform(name).installed()]):
+    if is_leader(launched) and (passed := [name for name in before if find_platform(name).installed()]):
         say(f"collbench: the job is computed by NumPy, so this is the {first}, and no {' or '.join(passed)} is used")
     return first
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
+from collbench.cli.options import HERE, shared, writes
 
 if TYPE_CHECKING:
+    from collbench.cli.progress import ResultTable
     from collbench.measure.session import Session
+    from collbench.results import Result
 
 _OPTIONS = [
     *shared("op"),
@@ -45,37 +47,38 @@ def command(**options: Any) -> int:
     Ranks multiply matrices, then carry out a collective, and again: when each of them arrives and leaves is noted on
     one clock, since durations cannot tell a late rank from those that wait for it.
     """
-    from collbench.api.wanted import default_folder
-    from collbench.cli._carried_out import carried_out
+    from collbench.api.requests import default_folder
     from collbench.cli._jitter_sweep import make_step_sweep
+    from collbench.cli.running import finish, run_session
     from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()
-    platform, sweep = make_step_sweep(DEFAULTS | options, joined)
+    platform, sweep = make_step_sweep(options, joined)
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
-    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
+    if interrupted := run_session(session, _table(session)):
+        return interrupted
+    if session.leader:
+        _close(session, options["formats"])
+    return finish([session])
 
 
-def _show(session: "Session") -> None:
-    """The table, row by row as results arrive."""
+def _table(session: "Session") -> "ResultTable":
+    """Return the table, which gets a row as each result arrives."""
     from collbench.cli._jitter_table import heading, row
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._progress import awaited
+    from collbench.cli.progress import ResultTable
     from collbench.units import format_size
 
-    table = LiveTable(len(session.sweep.implementations))
-    for result in awaited(session.run()):
-        if session.leader:
-            case = f"{result.case.title}, {format_size(result.case.nbytes)}"
-            table.show(case, heading(), [(result, row(result))])
-    table.close()
+    def title(result: "Result") -> str:
+        return f"{result.case.title}, {format_size(result.case.nbytes)}"
+
+    return ResultTable(title, heading, row, len(session.sweep.implementations))
 
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """Who was late, and where everything is."""
-    from collbench.cli._carried_out import say_where
     from collbench.cli._jitter_table import LEGEND, sections
+    from collbench.cli.running import say_where
 
     click.echo(f"\n{LEGEND}", err=True)
     for line in sections(session.results):

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
+from collbench.cli.options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
 
 if TYPE_CHECKING:
+    from collbench.cli.progress import ResultTable
     from collbench.measure.session import Session
+    from collbench.results import Result
 
 _OPTIONS = [
     ANYWHERE,
@@ -35,36 +37,43 @@ _OPTIONS = [
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
-    from collbench.cli._carried_out import carried_out
     from collbench.cli._overlap import make_session
+    from collbench.cli.running import finish, run_session
 
     session = make_session(options)
-    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
+    if interrupted := run_session(session, _table(session)):
+        return interrupted
+    _close(session, options["formats"])
+    return finish([session])
 
 
-def _show(session: "Session") -> None:
-    """The table, row by row as results arrive."""
+def _table(session: "Session") -> "ResultTable":
+    """Return the table, which gets a row as each result arrives."""
     from collbench.analysis.overlap import overlaps
-    from collbench.cli._live_table import LiveTable
     from collbench.cli._overlap_table import heading, overlap_row
-    from collbench.cli._progress import awaited
+    from collbench.cli.progress import ResultTable
+
+    def row(result: "Result") -> str:
+        found = next((one for one in overlaps(session.results) if one.row is result), None)
+        return overlap_row(result, found)
+
+    return ResultTable(_title, heading, row)
+
+
+def _title(result: "Result") -> str:
     from collbench.units import format_size
 
-    table = LiveTable()
-    for result in awaited(session.run()):
-        found = next((one for one in overlaps(session.results) if one.row is result), None)
-        case = result.case
-        assert case.step
-        work = case.step.words[0]
-        title = f"{work}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
-        table.show(title, heading(), [(result, overlap_row(result, found))])
+    case = result.case
+    assert case.step
+    work = case.step.words[0]
+    return f"{work}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
 
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """The verdicts, what the columns mean, and where everything is."""
     from collbench.analysis.overlap import verdicts
-    from collbench.cli._carried_out import say_where
     from collbench.cli._overlap_table import LEGEND, PREDICTED
+    from collbench.cli.running import say_where
     from collbench.plots import perfetto
     from collbench.results import StepTimes
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
+from collbench.cli.options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, shared, writes
 
 if TYPE_CHECKING:
+    from collbench.cli.progress import ResultTable
     from collbench.measure.session import Session
     from collbench.results import Result
 
@@ -42,26 +43,29 @@ _OPTIONS = [
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure how a training step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
-    from collbench.cli._carried_out import carried_out
     from collbench.cli._scaling import make_session
+    from collbench.cli.running import finish, run_session
 
     session = make_session(options)
     threshold = options["threshold"] / 100
-    return carried_out(session, lambda: _show(session), lambda: _close(session, threshold, options["formats"]))
+    if interrupted := run_session(session, _table(session)):
+        return interrupted
+    _close(session, threshold, options["formats"])
+    return finish([session])
 
 
-def _show(session: "Session") -> None:
-    """The table, row by row as results arrive."""
+def _table(session: "Session") -> "ResultTable":
+    """Return the table, which gets a row as each result arrives."""
     from collbench.analysis.scaling.points import curves
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._progress import awaited
     from collbench.cli._step_table import heading, scaling_row
+    from collbench.cli.progress import ResultTable
 
-    table = LiveTable()
-    for result in awaited(session.run()):
+    def row(result: "Result") -> str:
         places = ((curve, point) for curve in curves(session.results) for point in curve.more if point.row is result)
         curve, point = next(places, (None, None))
-        table.show(_title(result), heading(), [(result, scaling_row(result, curve, point))])
+        return scaling_row(result, curve, point)
+
+    return ResultTable(_title, heading, row)
 
 
 def _title(result: "Result") -> str:
@@ -79,8 +83,8 @@ def _close(session: "Session", threshold: float, formats: tuple[str, ...]) -> No
     """The verdicts, what the columns mean, and where everything is."""
     from collbench.analysis.scaling.points import curves
     from collbench.analysis.scaling.verdict import lines
-    from collbench.cli._carried_out import say_where
     from collbench.cli._step_table import LEGEND, PREDICTED
+    from collbench.cli.running import say_where
 
     for curve in curves(session.results):
         click.echo()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
+from collbench.cli.options import HERE, shared, writes
 
 if TYPE_CHECKING:
+    from collbench.cli.progress import ResultTable
     from collbench.measure.session import Session
 
 _OPTIONS = [
@@ -45,37 +46,37 @@ def command(**options: Any) -> int:
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
-    from collbench.api.wanted import new_folder
-    from collbench.cli._carried_out import carried_out
+    from collbench.api.requests import new_folder
     from collbench.cli._styles_options import here, make_styles
+    from collbench.cli.running import finish, run_session
     from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()
-    platform, sweep = make_styles(DEFAULTS | options, joined)
+    platform, sweep = make_styles(options, joined)
     session = Session(platform, sweep, joined, options["out"] or new_folder(["styles"], here()))
-    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
+    if interrupted := run_session(session, _table(session)):
+        return interrupted
+    if session.leader:
+        _close(session, options["formats"])
+    return finish([session])
 
 
-def _show(session: "Session") -> None:
-    """The table of runs, row by row as they arrive."""
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._progress import awaited
+def _table(session: "Session") -> "ResultTable":
+    """Return the table of runs, which gets a row as each result arrives."""
     from collbench.cli._styles_table import heading, row
+    from collbench.cli.progress import ResultTable
 
-    table = LiveTable(len(session.sweep.jobs) * len(session.sweep.implementations))
-    for result in awaited(session.run()):
-        if session.leader:
-            table.show(result.case.title, heading(), [(result, row(result))])
-    table.close()
+    total = len(session.sweep.jobs) * len(session.sweep.implementations)
+    return ResultTable(lambda result: result.case.title, heading, row, total)
 
 
 def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """Who was first, what the columns mean, and where everything is."""
     from collbench.analysis.race import race
     from collbench.analysis.standings import verdict
-    from collbench.cli._carried_out import say_where
     from collbench.cli._styles_table import LEGEND, overall
+    from collbench.cli.running import say_where
 
     click.echo(f"\n{LEGEND}", err=True)
     if told := race(session.results):

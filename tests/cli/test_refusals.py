@@ -124,8 +124,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--fitted", "is described"),
     ),
     "": (
-        ("swep", "unknown command 'swep'; choose from: ... sweep"),
-        ("osu_latency", "unknown command 'osu_latency'"),
+        ("swep", "unknown command 'swep'; choose from: ... did you mean sweep"),
         ("sweep --minbyte 8", "did you mean --minbytes"),
         ("all_reduce_perf --iter 9", "did you mean --iters"),
         ("runs nowhere", "no folder nowhere"),

@@ -14,18 +14,17 @@ RANKS = "waiting for the ranks: kernels are compiled once, and GPUs start slowly
 
 
 def say(line: str) -> None:
-    """On standard error."""
+    """Print a line on standard error."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 @contextmanager
-def said_if_long(sentence: str, seconds: float | None = None) -> Iterator[None]:
-    """Say the sentence if what is inside takes longer; one process of a run does."""
-    seconds = SECONDS if seconds is None else seconds
-    timer = threading.Timer(seconds, say, (f"collbench: {sentence}",))
+def announced_if_slow(sentence: str) -> Iterator[None]:
+    """Print the sentence if the block takes longer than SECONDS; of a launcher's processes only the first does."""
+    timer = threading.Timer(SECONDS, say, (f"collbench: {sentence}",))
     timer.daemon = True
-    if leads(launched()):
+    if is_leader(launched()):
         timer.start()
     try:
         yield
@@ -35,13 +34,13 @@ def said_if_long(sentence: str, seconds: float | None = None) -> Iterator[None]:
 
 @contextmanager
 def started(session: AbstractContextManager[Any]) -> Iterator[None]:
-    """Inside the session, whose ranks may take long to start."""
+    """Enter the session, and announce that its ranks are slow to start if they are."""
     with ExitStack() as stack:
-        with said_if_long(RANKS):
+        with announced_if_slow(RANKS):
             stack.enter_context(session)
         yield
 
 
-def leads(launched: tuple[int, int] | None) -> bool:
-    """Whether this process speaks for a run whose launcher gave it that rank and size."""
+def is_leader(launched: tuple[int, int] | None) -> bool:
+    """Return whether the process of that rank and number of processes prints; None is a process that runs alone."""
     return launched is None or launched[0] == 0
